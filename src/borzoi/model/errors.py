@@ -1,0 +1,283 @@
+"""The exception tree: families by what the caller would do, classes where someone would differ.
+
+::
+
+    BorzoiError
+    ├── InvalidRequest            the request can never succeed as it stands: fix the caller
+    │   ├── InvalidCommand InvalidFormat InvalidIdentifier InvalidNumber
+    │   ├── InvalidUsername InvalidPassword InvalidTokenName InvalidClientId
+    │   ├── InvalidStreamName InvalidTopicName InvalidGroupName InvalidTopicSize
+    │   ├── InvalidReplicationFactor TooManyPartitions InvalidPartitionsCount InvalidKeyLength
+    │   └── InvalidBatch          a faulty batch of messages
+    │       ├── InvalidMessagesCount NonZeroIndexOffset NonZeroIndexTimestamp MissingIndex
+    │       ├── PayloadTooBig UserHeadersTooBig InvalidOffset InvalidIndexPosition
+    │       ├── InvalidMessagesSize InvalidReservedField MessageTooSmall
+    │       └── InvalidHeaderKey InvalidHeaderValue InvalidHeaderKind
+    ├── NotFound                  the thing named is not there
+    │   ├── ResourceNotFound ClientNotFound StreamNotFound TopicNotFound PartitionNotFound
+    │   ├── SegmentNotFound ConsumerOffsetNotFound GroupNotFound MemberNotFound
+    │   └── NoPartitions ConsumerNotResolved
+    ├── AlreadyExists             the name is taken
+    │   └── UserNameTaken TokenNameTaken StreamNameTaken TopicNameTaken GroupNameTaken
+    ├── LimitReached              a bound of the server, not of the request
+    │   └── TokensLimitReached UsersLimitReached TopicFull
+    ├── AccessDenied              who is asking decides
+    │   ├── Unauthenticated Unauthorized InvalidCredentials UserInactive
+    │   ├── InvalidToken TokenExpired InvalidAccessToken
+    │   └── CannotDeleteRoot CannotChangeRootPermissions
+    ├── ConnectionLost            ask again, perhaps elsewhere
+    │   └── Disconnected StaleClient
+    ├── FeatureUnavailable        this server does not do that
+    ├── StorageFailure            the medium failed or holds damage
+    │   └── InvalidChecksum StateCorrupted CannotSync
+    ├── EncryptionFailure         key or ciphertext does not fit
+    │   └── InvalidEncryptionKey CannotEncrypt CannotDecrypt
+    ├── InvalidConfiguration      the server refuses to start with these settings
+    └── ServerError               any other status code, kept as its number
+
+``protocol/errors.py`` holds the one table that gives each class its status code, its HTTP status
+and the field it is about.
+"""
+
+
+class BorzoiError(Exception):
+    """Everything borzoi raises on purpose."""
+
+
+class InvalidRequest(BorzoiError): ...
+
+
+class InvalidCommand(InvalidRequest): ...
+
+
+class InvalidFormat(InvalidRequest): ...
+
+
+class InvalidIdentifier(InvalidRequest): ...
+
+
+class InvalidNumber(InvalidRequest): ...
+
+
+class InvalidUsername(InvalidRequest): ...
+
+
+class InvalidPassword(InvalidRequest): ...
+
+
+class InvalidTokenName(InvalidRequest): ...
+
+
+class InvalidClientId(InvalidRequest): ...
+
+
+class InvalidStreamName(InvalidRequest): ...
+
+
+class InvalidTopicName(InvalidRequest): ...
+
+
+class InvalidGroupName(InvalidRequest): ...
+
+
+class InvalidTopicSize(InvalidRequest): ...
+
+
+class InvalidReplicationFactor(InvalidRequest): ...
+
+
+class TooManyPartitions(InvalidRequest): ...
+
+
+class InvalidPartitionsCount(InvalidRequest): ...
+
+
+class InvalidKeyLength(InvalidRequest): ...
+
+
+class InvalidBatch(InvalidRequest): ...
+
+
+class InvalidMessagesCount(InvalidBatch): ...
+
+
+class NonZeroIndexOffset(InvalidBatch): ...
+
+
+class NonZeroIndexTimestamp(InvalidBatch): ...
+
+
+class MissingIndex(InvalidBatch): ...
+
+
+class PayloadTooBig(InvalidBatch): ...
+
+
+class UserHeadersTooBig(InvalidBatch): ...
+
+
+class InvalidOffset(InvalidBatch): ...
+
+
+class InvalidIndexPosition(InvalidBatch): ...
+
+
+class InvalidMessagesSize(InvalidBatch): ...
+
+
+class InvalidReservedField(InvalidBatch): ...
+
+
+class MessageTooSmall(InvalidBatch): ...
+
+
+class InvalidHeaderKey(InvalidBatch): ...
+
+
+class InvalidHeaderValue(InvalidBatch): ...
+
+
+class InvalidHeaderKind(InvalidBatch): ...
+
+
+class NotFound(BorzoiError): ...
+
+
+class ResourceNotFound(NotFound): ...
+
+
+class ClientNotFound(NotFound): ...
+
+
+class StreamNotFound(NotFound): ...
+
+
+class TopicNotFound(NotFound): ...
+
+
+class PartitionNotFound(NotFound): ...
+
+
+class NoPartitions(NotFound): ...
+
+
+class SegmentNotFound(NotFound): ...
+
+
+class ConsumerOffsetNotFound(NotFound): ...
+
+
+class ConsumerNotResolved(NotFound): ...
+
+
+class GroupNotFound(NotFound): ...
+
+
+class MemberNotFound(NotFound): ...
+
+
+class AlreadyExists(BorzoiError): ...
+
+
+class UserNameTaken(AlreadyExists): ...
+
+
+class TokenNameTaken(AlreadyExists): ...
+
+
+class StreamNameTaken(AlreadyExists): ...
+
+
+class TopicNameTaken(AlreadyExists): ...
+
+
+class GroupNameTaken(AlreadyExists): ...
+
+
+class LimitReached(BorzoiError): ...
+
+
+class TokensLimitReached(LimitReached): ...
+
+
+class UsersLimitReached(LimitReached): ...
+
+
+class TopicFull(LimitReached): ...
+
+
+class AccessDenied(BorzoiError): ...
+
+
+class Unauthenticated(AccessDenied): ...
+
+
+class Unauthorized(AccessDenied): ...
+
+
+class InvalidCredentials(AccessDenied): ...
+
+
+class UserInactive(AccessDenied): ...
+
+
+class InvalidToken(AccessDenied): ...
+
+
+class TokenExpired(AccessDenied): ...
+
+
+class InvalidAccessToken(AccessDenied): ...
+
+
+class CannotDeleteRoot(AccessDenied): ...
+
+
+class CannotChangeRootPermissions(AccessDenied): ...
+
+
+class ConnectionLost(BorzoiError): ...
+
+
+class Disconnected(ConnectionLost): ...
+
+
+class StaleClient(ConnectionLost): ...
+
+
+class FeatureUnavailable(BorzoiError): ...
+
+
+class StorageFailure(BorzoiError): ...
+
+
+class InvalidChecksum(StorageFailure): ...
+
+
+class StateCorrupted(StorageFailure): ...
+
+
+class CannotSync(StorageFailure): ...
+
+
+class EncryptionFailure(BorzoiError): ...
+
+
+class InvalidEncryptionKey(EncryptionFailure): ...
+
+
+class CannotEncrypt(EncryptionFailure): ...
+
+
+class CannotDecrypt(EncryptionFailure): ...
+
+
+class InvalidConfiguration(BorzoiError): ...
+
+
+class ServerError(BorzoiError):
+    """A status that no class stands for; it keeps its number."""
+
+    def __init__(self, code: int, message: str = "") -> None:
+        super().__init__(message or f"the server answered with status {code}")
+        self.code = code
