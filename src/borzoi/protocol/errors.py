@@ -1,0 +1,370 @@
+"""Every status the protocol knows: the one table between exceptions, numbers and HTTP.
+
+A status is a number on the binary transports and ``{"id", "code", "reason", "field"}`` over HTTP.
+The server asks `code_of` an exception, a client asks `error_of` a number, and both find the same
+row. A number that no class stands for stays a `ServerError` and keeps its number.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from borzoi.model.errors import (
+    BorzoiError,
+    CannotChangeRootPermissions,
+    CannotDecrypt,
+    CannotDeleteRoot,
+    CannotEncrypt,
+    CannotSync,
+    ClientNotFound,
+    ConnectionLost,
+    ConsumerNotResolved,
+    ConsumerOffsetNotFound,
+    Disconnected,
+    FeatureUnavailable,
+    GroupNameTaken,
+    GroupNotFound,
+    InvalidAccessToken,
+    InvalidBatch,
+    InvalidChecksum,
+    InvalidClientId,
+    InvalidCommand,
+    InvalidConfiguration,
+    InvalidCredentials,
+    InvalidEncryptionKey,
+    InvalidFormat,
+    InvalidGroupName,
+    InvalidHeaderKey,
+    InvalidHeaderKind,
+    InvalidHeaderValue,
+    InvalidIdentifier,
+    InvalidIndexPosition,
+    InvalidKeyLength,
+    InvalidMessagesCount,
+    InvalidMessagesSize,
+    InvalidNumber,
+    InvalidOffset,
+    InvalidPartitionsCount,
+    InvalidPassword,
+    InvalidReplicationFactor,
+    InvalidReservedField,
+    InvalidStreamName,
+    InvalidToken,
+    InvalidTokenName,
+    InvalidTopicName,
+    InvalidTopicSize,
+    InvalidUsername,
+    LimitReached,
+    MemberNotFound,
+    MessageTooSmall,
+    MissingIndex,
+    NonZeroIndexOffset,
+    NonZeroIndexTimestamp,
+    NoPartitions,
+    PartitionNotFound,
+    PayloadTooBig,
+    ResourceNotFound,
+    SegmentNotFound,
+    ServerError,
+    StaleClient,
+    StateCorrupted,
+    StorageFailure,
+    StreamNameTaken,
+    StreamNotFound,
+    TokenExpired,
+    TokenNameTaken,
+    TokensLimitReached,
+    TooManyPartitions,
+    TopicFull,
+    TopicNameTaken,
+    TopicNotFound,
+    Unauthenticated,
+    Unauthorized,
+    UserHeadersTooBig,
+    UserInactive,
+    UserNameTaken,
+    UsersLimitReached,
+)
+
+NOT_FOUND: Final = HTTPStatus.NOT_FOUND
+UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
+FORBIDDEN: Final = HTTPStatus.FORBIDDEN
+
+#: What an exception is answered with when neither its class nor an ancestor of it has a row.
+CATCH_ALL: Final = 1
+
+
+class Row(NamedTuple):
+    """One status; `field` names the part of the request that an HTTP error body blames."""
+
+    code: int
+    name: str
+    error: type[BorzoiError] = ServerError
+    http_status: HTTPStatus = HTTPStatus.BAD_REQUEST
+    field: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The name as words, which is also the reason the published servers give."""
+        return self.name.replace("_", " ").capitalize()
+
+
+#: In the order of their numbers. The families have numbers where no narrower class fits:
+#: `InvalidBatch` a message that contradicts its own lengths, `LimitReached` a value too large for
+#: its field, `ConnectionLost` the failure after which clients reconnect, `StorageFailure` any I/O.
+ERRORS: Final[tuple[Row, ...]] = (
+    Row(1, "error"),
+    Row(2, "invalid_configuration", InvalidConfiguration),
+    Row(3, "invalid_command", InvalidCommand),
+    Row(4, "invalid_format", InvalidFormat),
+    Row(5, "feature_unavailable", FeatureUnavailable),
+    Row(6, "invalid_identifier", InvalidIdentifier),
+    Row(7, "invalid_version"),
+    Row(8, "disconnected", Disconnected),
+    Row(9, "cannot_establish_connection"),
+    Row(10, "cannot_create_base_directory"),
+    Row(11, "cannot_create_runtime_directory"),
+    Row(12, "cannot_remove_runtime_directory"),
+    Row(13, "cannot_create_state_directory"),
+    Row(14, "state_file_not_found"),
+    Row(15, "state_file_corrupted", StateCorrupted),
+    Row(16, "invalid_state_entry_checksum"),
+    Row(19, "cannot_open_database"),
+    Row(20, "resource_not_found", ResourceNotFound, NOT_FOUND),
+    Row(21, "cannot_close_web_socket_connection"),
+    Row(30, "stale_client", StaleClient),
+    Row(31, "tcp_error", ConnectionLost),
+    Row(32, "quic_error"),
+    Row(33, "invalid_server_address"),
+    Row(34, "invalid_client_address"),
+    Row(35, "invalid_ip_address"),
+    Row(36, "http_error"),
+    Row(40, "unauthenticated", Unauthenticated, UNAUTHORIZED),
+    Row(41, "unauthorized", Unauthorized, FORBIDDEN),
+    Row(42, "invalid_credentials", InvalidCredentials),
+    Row(43, "invalid_username", InvalidUsername),
+    Row(44, "invalid_password", InvalidPassword),
+    Row(45, "invalid_user_status"),
+    Row(46, "user_already_exists", UserNameTaken, field="username"),
+    Row(47, "user_inactive", UserInactive),
+    Row(48, "cannot_delete_user", CannotDeleteRoot),
+    Row(49, "cannot_change_permissions", CannotChangeRootPermissions),
+    Row(50, "invalid_personal_access_token_name", InvalidTokenName),
+    Row(51, "personal_access_token_already_exists", TokenNameTaken, field="name"),
+    Row(52, "personal_access_tokens_limit_reached", TokensLimitReached),
+    Row(53, "invalid_personal_access_token", InvalidToken, UNAUTHORIZED),
+    Row(54, "personal_access_token_expired", TokenExpired),
+    Row(55, "users_limit_reached", UsersLimitReached),
+    Row(61, "not_connected"),
+    Row(63, "client_shutdown"),
+    Row(64, "invalid_tls_domain"),
+    Row(65, "invalid_tls_certificate_path"),
+    Row(66, "invalid_tls_certificate"),
+    Row(67, "failed_to_add_certificate"),
+    Row(70, "invalid_encryption_key", InvalidEncryptionKey),
+    Row(71, "cannot_encrypt_data", CannotEncrypt),
+    Row(72, "cannot_decrypt_data", CannotDecrypt),
+    Row(73, "invalid_jwt_algorithm"),
+    Row(74, "invalid_jwt_secret"),
+    Row(75, "jwt_missing"),
+    Row(76, "cannot_generate_jwt"),
+    Row(77, "access_token_missing", http_status=UNAUTHORIZED),
+    Row(78, "invalid_access_token", InvalidAccessToken, UNAUTHORIZED),
+    Row(79, "cannot_fetch_jwks"),
+    Row(80, "invalid_size_bytes", LimitReached),
+    Row(81, "invalid_utf8"),
+    Row(82, "invalid_number_encoding", InvalidNumber),
+    Row(83, "invalid_boolean_value"),
+    Row(84, "invalid_number_value"),
+    Row(100, "client_not_found", ClientNotFound, NOT_FOUND, "client_id"),
+    Row(101, "invalid_client_id", InvalidClientId),
+    Row(206, "connection_closed"),
+    Row(209, "cannot_parse_header_kind"),
+    Row(300, "http_response_error"),
+    Row(301, "invalid_http_request"),
+    Row(302, "invalid_json_response"),
+    Row(303, "invalid_bytes_response"),
+    Row(304, "empty_response"),
+    Row(305, "cannot_create_endpoint"),
+    Row(306, "cannot_parse_url"),
+    Row(400, "web_socket_error"),
+    Row(401, "web_socket_connection_error"),
+    Row(402, "web_socket_close_error"),
+    Row(403, "web_socket_receive_error"),
+    Row(404, "web_socket_send_error"),
+    Row(1000, "cannot_create_streams_directory"),
+    Row(1001, "cannot_create_stream_directory"),
+    Row(1002, "cannot_create_stream_info"),
+    Row(1003, "cannot_update_stream_info"),
+    Row(1004, "cannot_open_stream_info"),
+    Row(1005, "cannot_read_stream_info"),
+    Row(1006, "cannot_create_stream"),
+    Row(1007, "cannot_delete_stream"),
+    Row(1008, "cannot_delete_stream_directory"),
+    Row(1009, "stream_id_not_found", StreamNotFound, NOT_FOUND, "stream_id"),
+    Row(1010, "stream_name_not_found"),
+    Row(1011, "stream_directory_not_found"),
+    Row(1012, "stream_name_already_exists", StreamNameTaken, field="name"),
+    Row(1013, "invalid_stream_name", InvalidStreamName, field="name"),
+    Row(1014, "invalid_stream_id", field="stream_id"),
+    Row(1015, "cannot_read_streams"),
+    Row(1019, "invalid_topic_size", InvalidTopicSize),
+    Row(2000, "cannot_create_topics_directory"),
+    Row(2001, "cannot_create_topic_directory"),
+    Row(2002, "cannot_create_topic_info"),
+    Row(2003, "cannot_update_topic_info"),
+    Row(2004, "cannot_open_topic_info"),
+    Row(2005, "cannot_read_topic_info"),
+    Row(2006, "cannot_create_topic"),
+    Row(2007, "cannot_delete_topic"),
+    Row(2008, "cannot_delete_topic_directory"),
+    Row(2009, "cannot_poll_topic"),
+    Row(2010, "topic_id_not_found", TopicNotFound, NOT_FOUND, "topic_id"),
+    Row(2011, "topic_name_not_found"),
+    Row(2013, "topic_name_already_exists", TopicNameTaken, field="name"),
+    Row(2014, "invalid_topic_name", InvalidTopicName, field="name"),
+    Row(2015, "too_many_partitions", TooManyPartitions),
+    Row(2016, "invalid_topic_id"),
+    Row(2017, "cannot_read_topics"),
+    Row(2018, "invalid_replication_factor", InvalidReplicationFactor),
+    Row(2019, "invalid_partitions_count", InvalidPartitionsCount),
+    Row(2020, "topic_directory_not_found"),
+    Row(3000, "cannot_create_partition"),
+    Row(3001, "cannot_create_partitions_directory"),
+    Row(3002, "cannot_create_partition_directory"),
+    Row(3003, "cannot_open_partition_log_file"),
+    Row(3004, "cannot_read_partitions"),
+    Row(3005, "cannot_delete_partition"),
+    Row(3006, "cannot_delete_partition_directory"),
+    Row(3007, "partition_not_found", PartitionNotFound, NOT_FOUND, "partition_id"),
+    Row(3008, "no_partitions", NoPartitions),
+    Row(3009, "topic_full", TopicFull),
+    Row(3010, "cannot_delete_consumer_offsets_directory"),
+    Row(3011, "cannot_delete_consumer_offset_file"),
+    Row(3012, "cannot_create_consumer_offsets_directory"),
+    Row(3020, "cannot_read_consumer_offsets"),
+    Row(3021, "consumer_offset_not_found", ConsumerOffsetNotFound, NOT_FOUND),
+    Row(3022, "not_resolved_consumer", ConsumerNotResolved),
+    Row(3023, "cannot_open_consumer_offsets_file"),
+    Row(4000, "segment_not_found", SegmentNotFound, NOT_FOUND, "segment_id"),
+    Row(4001, "segment_closed"),
+    Row(4002, "invalid_segment_size"),
+    Row(4003, "cannot_create_segment_log_file"),
+    Row(4004, "cannot_create_segment_index_file"),
+    Row(4005, "cannot_create_segment_time_index_file"),
+    Row(4006, "cannot_save_messages_to_segment"),
+    Row(4007, "cannot_save_index_to_segment"),
+    Row(4008, "cannot_save_time_index_to_segment"),
+    Row(4009, "invalid_messages_count", InvalidMessagesCount),
+    Row(4010, "cannot_append_message"),
+    Row(4011, "cannot_read_message"),
+    Row(4012, "cannot_read_message_id"),
+    Row(4013, "cannot_read_message_state"),
+    Row(4014, "cannot_read_message_timestamp"),
+    Row(4015, "cannot_read_headers_length"),
+    Row(4016, "cannot_read_headers_payload"),
+    Row(4017, "too_big_user_headers", UserHeadersTooBig),
+    Row(4018, "invalid_header_key", InvalidHeaderKey),
+    Row(4019, "invalid_header_value", InvalidHeaderValue),
+    Row(4020, "cannot_read_message_length"),
+    Row(4021, "cannot_read_message_payload"),
+    Row(4022, "too_big_message_payload", PayloadTooBig),
+    Row(4023, "too_many_messages"),
+    Row(4024, "empty_message_payload"),
+    Row(4025, "invalid_message_payload_length", InvalidBatch),
+    Row(4026, "cannot_read_message_checksum"),
+    Row(4027, "invalid_message_checksum", InvalidChecksum),
+    Row(4028, "invalid_key_value_length", InvalidKeyLength),
+    Row(4029, "command_length_error"),
+    Row(4030, "invalid_segments_count"),
+    Row(4031, "non_zero_offset", NonZeroIndexOffset),
+    Row(4032, "non_zero_timestamp", NonZeroIndexTimestamp),
+    Row(4033, "missing_index", MissingIndex),
+    Row(4034, "invalid_indexes_byte_size"),
+    Row(4035, "invalid_indexes_count"),
+    Row(4036, "invalid_messages_size", InvalidMessagesSize),
+    Row(4037, "too_small_message", MessageTooSmall),
+    Row(4038, "invalid_message_timestamp_delta"),
+    Row(4039, "invalid_batch_checksum"),
+    Row(4040, "invalid_header_kind", InvalidHeaderKind),
+    Row(4050, "cannot_send_messages_due_to_client_disconnection"),
+    Row(4051, "background_send_error"),
+    Row(4052, "background_send_timeout"),
+    Row(4053, "background_send_buffer_full"),
+    Row(4054, "background_worker_disconnected"),
+    Row(4055, "background_send_buffer_overflow"),
+    Row(4056, "producer_send_failed"),
+    Row(4057, "producer_closed"),
+    Row(4100, "invalid_offset", InvalidOffset, field="offset"),
+    Row(4101, "invalid_reserved_field", InvalidReservedField),
+    Row(5000, "consumer_group_id_not_found", GroupNotFound, NOT_FOUND),
+    Row(5002, "invalid_consumer_group_id", field="consumer_group_id"),
+    Row(5003, "consumer_group_name_not_found", http_status=NOT_FOUND),
+    Row(5004, "consumer_group_name_already_exists", GroupNameTaken, field="name"),
+    Row(5005, "invalid_consumer_group_name", InvalidGroupName),
+    Row(5006, "consumer_group_member_not_found", MemberNotFound, NOT_FOUND),
+    Row(5007, "cannot_create_consumer_group_info"),
+    Row(5008, "cannot_delete_consumer_group_info"),
+    Row(6000, "missing_base_offset_retained_message_batch"),
+    Row(6001, "missing_last_offset_delta_retained_message_batch"),
+    Row(6002, "missing_max_timestamp_retained_message_batch"),
+    Row(6003, "missing_length_retained_message_batch"),
+    Row(6004, "missing_payload_retained_message_batch"),
+    Row(7000, "cannot_read_batch_base_offset"),
+    Row(7001, "cannot_read_batch_length"),
+    Row(7002, "cannot_read_last_offset_delta"),
+    Row(7003, "cannot_read_max_timestamp"),
+    Row(7004, "cannot_read_batch_payload"),
+    Row(8000, "invalid_connection_string"),
+    Row(9000, "snapshot_file_completion_failed"),
+    Row(10000, "cannot_serialize_resource"),
+    Row(10001, "cannot_deserialize_resource"),
+    Row(10002, "cannot_read_file"),
+    Row(10003, "cannot_read_file_metadata"),
+    Row(10004, "cannot_seek_file"),
+    Row(10005, "cannot_append_to_file"),
+    Row(10006, "cannot_write_to_file"),
+    Row(10007, "cannot_overwrite_file"),
+    Row(10008, "cannot_delete_file"),
+    Row(10009, "cannot_sync_file", CannotSync),
+    Row(10010, "cannot_read_index_offset"),
+    Row(10011, "cannot_read_index_position", InvalidIndexPosition),
+    Row(10012, "cannot_read_index_timestamp"),
+    Row(10013, "timestamp_out_of_range"),
+    Row(11000, "shard_not_found"),
+    Row(11001, "shard_communication_error"),
+    Row(12000, "cannot_bind_to_socket"),
+    Row(12001, "task_timeout"),
+    Row(13000, "io_error", StorageFailure),
+)
+
+_BY_CODE: Final[Mapping[int, Row]] = MappingProxyType({row.code: row for row in ERRORS})
+_BY_CLASS: Final[Mapping[type, Row]] = MappingProxyType(
+    {row.error: row for row in ERRORS if row.error is not ServerError}
+)
+
+
+def row_of(code: int) -> Row:
+    """The row of a status; an unknown number reads like the catch-all but stays itself."""
+    row = _BY_CODE.get(code)
+    return _BY_CODE[CATCH_ALL]._replace(code=code) if row is None else row
+
+
+def code_of(error: BorzoiError) -> int:
+    """The status that answers the exception: its own, else that of its nearest ancestor."""
+    if isinstance(error, ServerError):
+        return error.code
+    for ancestor in type(error).__mro__:
+        if ancestor in _BY_CLASS:
+            return _BY_CLASS[ancestor].code
+    return CATCH_ALL
+
+
+def error_of(code: int, message: str = "") -> BorzoiError:
+    """The exception a status stands for, ready to raise."""
+    row = row_of(code)
+    sentence = message or row.sentence
+    if row.error is ServerError:
+        return ServerError(code, f"{sentence} (status {code})")
+    return row.error(sentence)
