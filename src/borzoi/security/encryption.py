@@ -1,0 +1,78 @@
+"""AES-256-GCM under one key: what the server keeps on disk and only it can read.
+
+A ciphertext is stored as
+
+    bytes      field
+    0..12      nonce, drawn anew for every call
+    12..n-16   the plaintext's bytes, encrypted
+    n-16..n    authentication tag
+
+so it is 28 bytes longer than its plaintext. There is no associated data.
+"""
+
+import base64
+import binascii
+import os
+from collections.abc import Callable
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from borzoi.model.errors import CannotDecrypt, CannotEncrypt, InvalidEncryptionKey
+
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+#: How much longer a ciphertext is than its plaintext.
+OVERHEAD_BYTES: Final = NONCE_BYTES + TAG_BYTES
+
+
+class Cipher:
+    """Encrypts and decrypts with one key, given as the base64 text of exactly 32 bytes.
+
+    `draw` gives the nonces; only a test has a reason to pass its own, because a nonce that is
+    used twice under one key gives both plaintexts away.
+    """
+
+    __slots__ = ("_aes", "_draw")
+
+    def __init__(self, key_base64: str, *, draw: Callable[[int], bytes] = os.urandom) -> None:
+        self._aes = AESGCM(_decoded_key(key_base64))
+        self._draw = draw
+
+    def encrypt(self, plaintext: bytes | bytearray | memoryview) -> bytes:
+        """Nonce, ciphertext and tag of the plaintext, which may be empty."""
+        nonce = self._draw(NONCE_BYTES)
+        try:
+            return nonce + self._aes.encrypt(nonce, plaintext, None)
+        except (OverflowError, ValueError) as error:
+            raise CannotEncrypt(
+                f"{len(plaintext)} bytes cannot be encrypted at once: {error}"
+            ) from None
+
+    def decrypt(self, ciphertext: bytes | bytearray | memoryview) -> bytes:
+        """The plaintext, or `CannotDecrypt` when not every bit is as `encrypt` made it."""
+        if len(ciphertext) < OVERHEAD_BYTES:
+            raise CannotDecrypt(
+                f"a ciphertext has at least {OVERHEAD_BYTES} bytes, this one {len(ciphertext)}"
+            )
+        try:
+            return self._aes.decrypt(ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], None)
+        except InvalidTag:
+            raise CannotDecrypt("the ciphertext was damaged or made with another key") from None
+
+    def __repr__(self) -> str:
+        return "Cipher(AES-256-GCM)"  # never the key: objects end up in logs
+
+
+def _decoded_key(key_base64: str) -> bytes:
+    try:
+        key = base64.b64decode(key_base64, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidEncryptionKey("the encryption key is not base64") from None
+    if len(key) != KEY_BYTES:
+        raise InvalidEncryptionKey(
+            f"the encryption key has {len(key)} bytes, AES-256 needs exactly {KEY_BYTES}"
+        )
+    return key
