@@ -1,0 +1,258 @@
+"""Buffers that are used again and again, in memory that every shard can see.
+
+The pool is one sparse memory file (the arena), mapped once. Each of the 32 sizes owns a region of
+it with as many places as the whole pool could ever hold of that size, so places never have to be
+moved or merged; a page exists only after someone wrote to it, so an idle pool weighs nothing.
+
+    arena    | 256 B × n | 512 B × n | 1 KiB × n | … | 512 MiB × n |
+
+A buffer is named by (position in the arena, length): that is what crosses from shard to shard
+instead of the bytes. A buffer that did not fit (too big, or the pool is used up) is plain memory
+outside the arena; it has no position, and only the process that made it can see it.
+"""
+
+import mmap
+import os
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Final, Self
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# fmt: off
+BUCKET_BYTES: Final[tuple[int, ...]] = (
+    256, 512, 1 * KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB,
+    256 * KIB, 512 * KIB, 768 * KIB,
+    1 * MIB, 3 * MIB // 2, 2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB, 10 * MIB, 12 * MIB, 16 * MIB,
+    24 * MIB, 32 * MIB, 48 * MIB, 64 * MIB, 96 * MIB, 128 * MIB, 192 * MIB, 256 * MIB, 384 * MIB,
+    512 * MIB,
+)
+# fmt: on
+assert len(BUCKET_BYTES) == 32
+
+#: The position of a buffer that lies outside the arena.
+NOWHERE: Final = -1
+OUTSIDE: Final = -1
+
+BUCKET_CAPACITY_DEFAULT: Final = 8192
+
+
+class PooledBuffer:
+    """Memory lent by the pool: `view` is all of it; give it back with `MemoryPool.release`."""
+
+    __slots__ = ("bucket", "lent", "position", "view")
+
+    def __init__(self, view: memoryview, position: int, bucket: int) -> None:
+        self.view = view
+        self.position = position
+        self.bucket = bucket
+        self.lent = True
+
+    @property
+    def capacity(self) -> int:
+        return len(self.view)
+
+    @property
+    def in_arena(self) -> bool:
+        """Whether other processes can see it, so that its position can stand for its bytes."""
+        return self.position != NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCounters:
+    """What the pool did since it was made; bytes and calls."""
+
+    limit_bytes: int
+    in_use_bytes: int
+    retained_bytes: int
+    allocations: int
+    reuses: int
+    returned: int
+    external_allocations: int
+    external_deallocations: int
+    dropped_returns: int
+
+
+class Arena:
+    """A mapped memory file. The maker writes into it; others attach by its descriptor."""
+
+    __slots__ = ("_map", "descriptor", "size", "view")
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.size = size
+        self._map = mmap.mmap(descriptor, size)
+        self.view = memoryview(self._map)
+
+    @classmethod
+    def create(cls, size: int) -> Self:
+        descriptor = os.memfd_create("borzoi-pool", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, size)
+        return cls(descriptor, size)
+
+    @classmethod
+    def attach(cls, descriptor: int) -> Self:
+        """The arena of another process, from a descriptor it sent; this process owns the copy."""
+        return cls(descriptor, os.fstat(descriptor).st_size)
+
+    def forget(self, position: int, length: int) -> None:
+        """Gives whole pages back to the system; they read as zeros when touched again."""
+        self._map.madvise(mmap.MADV_REMOVE, position, length)
+
+    @property
+    def resident_bytes(self) -> int:
+        return os.fstat(self.descriptor).st_blocks * 512
+
+    def close(self) -> None:
+        """Ends the mapping, unless someone still holds a view: then the last view ends it."""
+        self.view.release()
+        try:
+            self._map.close()
+        except BufferError:
+            # A response that is still being sent holds a slice. The process may go on without us.
+            pass
+        os.close(self.descriptor)
+
+
+class _Bucket:
+    """The places of one size: free ones with their pages, free ones without, and unborn ones."""
+
+    __slots__ = ("cold", "next_position", "region_end", "size", "warm")
+
+    def __init__(self, size: int, region_start: int, region_end: int) -> None:
+        self.size = size
+        self.next_position = region_start
+        self.region_end = region_end
+        # Last in, first out: the place used last is the one still in the processor's cache.
+        self.warm: list[PooledBuffer] = []
+        self.cold: list[PooledBuffer] = []
+
+
+class MemoryPool:
+    """Lends buffers of 32 sizes and takes them back; one per shard, never shared between threads.
+
+    `limit_bytes` bounds what is lent from the arena at any time, and `bucket_capacity` how many
+    returned buffers each size keeps. Beyond the limit a request is still served, from plain
+    memory, and counted: a full pool makes the server slower, never wrong.
+    """
+
+    def __init__(self, limit_bytes: int, *, bucket_capacity: int = BUCKET_CAPACITY_DEFAULT) -> None:
+        self.limit_bytes = limit_bytes
+        self.bucket_capacity = bucket_capacity
+        self._buckets: list[_Bucket] = []
+        position = 0
+        for size in BUCKET_BYTES:
+            region = limit_bytes // size * size
+            # Regions start on a page, so that pages can be given back bucket by bucket.
+            region_pages_end = position + -(-region // mmap.PAGESIZE) * mmap.PAGESIZE
+            self._buckets.append(_Bucket(size, position, position + region))
+            position = region_pages_end
+        self.arena: Arena | None = Arena.create(position) if position else None
+        self._in_use_bytes = 0
+        self._retained_bytes = 0
+        self._allocations = 0
+        self._reuses = 0
+        self._returned = 0
+        self._external_allocations = 0
+        self._external_deallocations = 0
+        self._dropped_returns = 0
+
+    @classmethod
+    def disabled(cls) -> Self:
+        """A pool that pools nothing: every buffer is plain memory."""
+        return cls(0)
+
+    def acquire(self, size: int) -> PooledBuffer:
+        """A buffer of at least `size` bytes whose content is whatever was in it last."""
+        number = bisect_left(BUCKET_BYTES, size)
+        if number < 32:
+            bucket = self._buckets[number]
+            in_use_bytes = self._in_use_bytes + bucket.size
+            if in_use_bytes <= self.limit_bytes:
+                self._in_use_bytes = in_use_bytes
+                if bucket.warm:
+                    buffer = bucket.warm.pop()
+                    buffer.lent = True
+                    self._reuses += 1
+                    self._retained_bytes -= bucket.size
+                    return buffer
+                return self._born(bucket, number)
+        self._external_allocations += 1
+        return PooledBuffer(memoryview(bytearray(size)), NOWHERE, OUTSIDE)
+
+    def release(self, buffer: PooledBuffer) -> None:
+        """Takes the buffer back; its views must not be used any more by anyone."""
+        assert buffer.lent, "a buffer was given back twice"
+        buffer.lent = False
+        number = buffer.bucket
+        if number < 0:
+            self._external_deallocations += 1
+            return
+        bucket = self._buckets[number]
+        self._in_use_bytes -= bucket.size
+        self._returned += 1
+        if (
+            len(bucket.warm) < self.bucket_capacity
+            and self._in_use_bytes + self._retained_bytes + bucket.size <= self.limit_bytes
+        ):
+            bucket.warm.append(buffer)
+            self._retained_bytes += bucket.size
+        else:
+            self._dropped_returns += 1
+            self._cool(bucket, buffer)
+
+    def view(self, position: int, length: int) -> memoryview:
+        """The bytes that a descriptor (position, length) of this pool stands for."""
+        assert self.arena is not None, "a pool without an arena has no positions"
+        return self.arena.view[position : position + length]
+
+    def trim(self, keep_bytes: int = 0) -> int:
+        """Gives the pages of free buffers back, largest first, until `keep_bytes` are kept."""
+        before = self._retained_bytes
+        for bucket in reversed(self._buckets):
+            while bucket.warm and self._retained_bytes > keep_bytes:
+                self._retained_bytes -= bucket.size
+                self._cool(bucket, bucket.warm.pop())
+        return before - self._retained_bytes
+
+    def counters(self) -> PoolCounters:
+        return PoolCounters(
+            limit_bytes=self.limit_bytes,
+            in_use_bytes=self._in_use_bytes,
+            retained_bytes=self._retained_bytes,
+            allocations=self._allocations,
+            reuses=self._reuses,
+            returned=self._returned,
+            external_allocations=self._external_allocations,
+            external_deallocations=self._external_deallocations,
+            dropped_returns=self._dropped_returns,
+        )
+
+    def close(self) -> None:
+        self._buckets.clear()
+        if self.arena is not None:
+            self.arena.close()
+
+    def _born(self, bucket: _Bucket, number: int) -> PooledBuffer:
+        """A place that has no pages yet: one given up earlier, or the next one of the region."""
+        self._allocations += 1
+        if self._in_use_bytes + self._retained_bytes > self.limit_bytes:
+            # Free buffers of other sizes make room, so that the arena never outgrows the limit.
+            self.trim(self.limit_bytes - self._in_use_bytes)
+        if bucket.cold:
+            buffer = bucket.cold.pop()
+            buffer.lent = True
+            return buffer
+        position = bucket.next_position
+        # The limit was checked, and the region holds as many places as the limit does.
+        assert position < bucket.region_end
+        bucket.next_position += bucket.size
+        return PooledBuffer(self.view(position, bucket.size), position, number)
+
+    def _cool(self, bucket: _Bucket, buffer: PooledBuffer) -> None:
+        # Sizes below a page share it with neighbours that may be lent, so their pages stay; all
+        # of them together are at most a few pages per bucket capacity.
+        if self.arena is not None and bucket.size % mmap.PAGESIZE == 0:
+            self.arena.forget(buffer.position, bucket.size)
+        bucket.cold.append(buffer)

@@ -1,0 +1,198 @@
+import itertools
+import mmap
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.storage.memory_pool import BUCKET_BYTES, KIB, MIB, NOWHERE, Arena, MemoryPool
+
+
+@pytest.fixture
+def pool():
+    pool = MemoryPool(64 * MIB)
+    yield pool
+    pool.close()
+
+
+def test_there_are_32_sizes_from_256_bytes_to_512_mib():
+    assert len(BUCKET_BYTES) == 32
+    assert (BUCKET_BYTES[0], BUCKET_BYTES[-1]) == (256, 512 * MIB)
+    assert list(BUCKET_BYTES) == sorted(set(BUCKET_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("size", "capacity"),
+    [(0, 256), (1, 256), (256, 256), (257, 512), (4097, 8 * KIB), (MIB + 1, 3 * MIB // 2)],
+)
+def test_a_request_gets_the_smallest_size_that_holds_it(pool, size, capacity):
+    buffer = pool.acquire(size)
+    assert buffer.capacity == len(buffer.view) == capacity
+    assert buffer.in_arena
+
+
+def test_the_buffer_given_back_last_is_lent_first(pool):
+    first, second = pool.acquire(1000), pool.acquire(1000)
+    pool.release(first)
+    pool.release(second)
+    assert pool.acquire(1000) is second
+    counters = pool.counters()
+    assert (counters.allocations, counters.reuses, counters.returned) == (2, 1, 2)
+
+
+def test_a_full_pool_lends_plain_memory_and_counts_it():
+    pool = MemoryPool(MIB)
+    inside = pool.acquire(MIB)
+    outside = pool.acquire(100)
+    assert inside.in_arena
+    assert not outside.in_arena
+    assert outside.position == NOWHERE
+    assert outside.capacity == 100
+    outside.view[:] = bytes(100)
+    pool.release(outside)
+    counters = pool.counters()
+    assert counters.in_use_bytes == MIB
+    assert (counters.external_allocations, counters.external_deallocations) == (1, 1)
+    pool.release(inside)
+    assert pool.acquire(100).in_arena
+    pool.close()
+
+
+def test_a_request_beyond_the_largest_size_is_plain_memory(pool):
+    assert not pool.acquire(512 * MIB + 1).in_arena
+
+
+def test_a_disabled_pool_lends_only_plain_memory():
+    pool = MemoryPool.disabled()
+    buffer = pool.acquire(1000)
+    assert not buffer.in_arena
+    pool.release(buffer)
+    assert pool.counters().external_deallocations == 1
+    assert pool.arena is None
+    pool.close()
+
+
+def test_giving_back_twice_is_our_own_mistake(pool):
+    buffer = pool.acquire(10)
+    pool.release(buffer)
+    with pytest.raises(AssertionError, match="twice"):
+        pool.release(buffer)
+
+
+def test_a_bucket_keeps_no_more_than_its_capacity():
+    pool = MemoryPool(64 * MIB, bucket_capacity=2)
+    buffers = [pool.acquire(64 * KIB) for _ in range(5)]
+    for buffer in buffers:
+        buffer.view[:] = b"\x01" * (64 * KIB)
+        pool.release(buffer)
+    counters = pool.counters()
+    assert counters.dropped_returns == 3
+    assert counters.retained_bytes == 2 * 64 * KIB
+    assert pool.arena.resident_bytes == 2 * 64 * KIB
+    # A place that was dropped is used again before the region grows.
+    again = [pool.acquire(64 * KIB) for _ in range(5)]
+    assert {buffer.position for buffer in again} == {buffer.position for buffer in buffers}
+    pool.close()
+
+
+def test_lent_and_kept_bytes_together_stay_below_the_limit():
+    pool = MemoryPool(4 * MIB)
+    small = [pool.acquire(MIB) for _ in range(4)]
+    for buffer in small:
+        buffer.view[:] = b"\x01" * MIB
+        pool.release(buffer)
+    large = pool.acquire(4 * MIB)
+    large.view[:] = b"\x02" * (4 * MIB)
+    pool.release(large)
+    assert pool.counters().retained_bytes == 4 * MIB
+    assert pool.arena.resident_bytes <= 4 * MIB
+    pool.close()
+
+
+def test_an_unused_pool_has_no_pages(pool):
+    assert pool.arena.resident_bytes == 0
+
+
+def test_trimming_gives_pages_back_largest_first(pool):
+    for size in (MIB, 64 * KIB):
+        buffer = pool.acquire(size)
+        buffer.view[:] = b"\x01" * size
+        pool.release(buffer)
+    assert pool.trim(keep_bytes=64 * KIB) == MIB
+    assert pool.arena.resident_bytes == 64 * KIB
+    assert pool.trim() == 64 * KIB
+    assert pool.arena.resident_bytes == 0
+    assert pool.acquire(MIB).view[:10] == bytes(10)
+
+
+def test_another_mapping_sees_the_bytes_under_the_same_position(pool):
+    buffer = pool.acquire(5000)
+    buffer.view[:5] = b"hello"
+    elsewhere = Arena.attach(os.dup(pool.arena.descriptor))
+    assert elsewhere.view[buffer.position : buffer.position + 5] == b"hello"
+    elsewhere.view[buffer.position : buffer.position + 5] = b"world"
+    assert buffer.view[:5] == b"world"
+    assert pool.view(buffer.position, 5) == b"world"
+    elsewhere.close()
+
+
+def test_another_process_sees_the_bytes(pool):
+    buffer = pool.acquire(MIB)
+    buffer.view[:5] = b"hello"
+    program = (
+        "import sys; from borzoi.storage.memory_pool import Arena;"
+        "arena = Arena.attach(int(sys.argv[1])); position = int(sys.argv[2]);"
+        "sys.stdout.write(bytes(arena.view[position:position + 5]).decode());"
+        "arena.view[position:position + 5] = b'world'"
+    )
+    descriptor = pool.arena.descriptor
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(descriptor), str(buffer.position)],
+        pass_fds=[descriptor],
+        capture_output=True,
+        check=True,
+    )
+    assert answer.stdout == b"hello"
+    assert buffer.view[:5] == b"world"
+
+
+def test_closing_while_a_view_is_held_leaves_the_view_usable():
+    pool = MemoryPool(MIB)
+    view = pool.acquire(100).view[:3]
+    view[:] = b"abc"
+    pool.close()
+    assert view == b"abc"
+
+
+@given(st.integers(0, 2**32), st.integers(1, 4 * MIB))
+def test_lent_buffers_never_overlap_and_the_books_balance(seed, limit):
+    draws = random.Random(seed)
+    pool = MemoryPool(limit, bucket_capacity=draws.choice([0, 1, 3, 100]))
+    lent = []
+    for _ in range(60):
+        if lent and draws.random() < 0.4:
+            pool.release(lent.pop(draws.randrange(len(lent))))
+        elif draws.random() < 0.05:
+            pool.trim(draws.randrange(limit))
+        else:
+            lent.append(pool.acquire(draws.randrange(draws.choice([300, 5000, 100_000, 2 * MIB]))))
+        inside = sorted((b.position, b.position + b.capacity) for b in lent if b.in_arena)
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(inside))
+        counters = pool.counters()
+        assert counters.in_use_bytes == sum(end - start for start, end in inside) <= limit
+        assert counters.in_use_bytes + counters.retained_bytes <= limit
+    pool.close()
+
+
+def test_regions_begin_on_pages():
+    pool = MemoryPool(10_000_001)
+    for size in BUCKET_BYTES:
+        if size <= pool.limit_bytes:
+            assert pool.acquire(size).position % min(size, mmap.PAGESIZE) == 0
+            pool.close()
+            pool = MemoryPool(10_000_001)
+    pool.close()
