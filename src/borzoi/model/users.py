@@ -50,7 +50,7 @@ class StreamPermissions:
     read_topics: bool = False
     poll_messages: bool = False
     send_messages: bool = False
-    topics: Mapping[int, TopicPermissions] = field(default=NO_TOPICS)
+    topics: Mapping[int, TopicPermissions] = field(default_factory=lambda: NO_TOPICS)
 
 
 NO_STREAMS: Mapping[int, StreamPermissions] = MappingProxyType({})
@@ -60,8 +60,8 @@ NO_STREAMS: Mapping[int, StreamPermissions] = MappingProxyType({})
 class Permissions:
     """All of one user's permissions; a user without any is denied everything that needs one."""
 
-    globally: GlobalPermissions = field(default=GlobalPermissions())
-    streams: Mapping[int, StreamPermissions] = field(default=NO_STREAMS)
+    globally: GlobalPermissions = GlobalPermissions()
+    streams: Mapping[int, StreamPermissions] = field(default_factory=lambda: NO_STREAMS)
 
 
 #: What root has.

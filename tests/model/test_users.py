@@ -1,0 +1,67 @@
+from dataclasses import FrozenInstanceError, astuple, fields
+
+import pytest
+
+from borzoi.model.users import (
+    ALL_PERMISSIONS,
+    NO_STREAMS,
+    NO_TOPICS,
+    GlobalPermissions,
+    Permissions,
+    StreamPermissions,
+    TopicPermissions,
+    UserStatus,
+)
+
+
+def test_the_states_have_their_numbers_of_the_wire() -> None:
+    assert {status.name: status.value for status in UserStatus} == {"ACTIVE": 1, "INACTIVE": 2}
+
+
+def test_flags_stand_in_the_order_of_the_wire() -> None:
+    assert [flag.name for flag in fields(GlobalPermissions)] == [
+        "manage_servers",
+        "read_servers",
+        "manage_users",
+        "read_users",
+        "manage_streams",
+        "read_streams",
+        "manage_topics",
+        "read_topics",
+        "poll_messages",
+        "send_messages",
+    ]
+    assert [flag.name for flag in fields(StreamPermissions)] == [
+        "manage_stream",
+        "read_stream",
+        "manage_topics",
+        "read_topics",
+        "poll_messages",
+        "send_messages",
+        "topics",
+    ]
+    assert [flag.name for flag in fields(TopicPermissions)] == [
+        "manage_topic",
+        "read_topic",
+        "poll_messages",
+        "send_messages",
+    ]
+
+
+def test_nothing_is_allowed_until_it_is_said() -> None:
+    nothing = Permissions()
+    assert not any(astuple(nothing.globally))
+    assert nothing.streams == NO_STREAMS == {}
+    assert StreamPermissions().topics == NO_TOPICS == {}
+
+
+def test_root_is_allowed_everything() -> None:
+    assert all(astuple(ALL_PERMISSIONS.globally))
+    assert ALL_PERMISSIONS.streams == {}
+
+
+def test_permissions_cannot_be_widened_behind_the_back_of_whoever_holds_them() -> None:
+    with pytest.raises(FrozenInstanceError):
+        ALL_PERMISSIONS.globally.manage_servers = False  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        NO_STREAMS[0] = StreamPermissions()  # type: ignore[index]
