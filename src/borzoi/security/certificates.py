@@ -1,0 +1,98 @@
+"""TLS contexts for the listeners: from the operator's files, or made up for this machine."""
+
+import ssl
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from borzoi.model.errors import InvalidConfiguration
+
+#: Self-signed certificates are made at each start, so a year outlives any of them.
+SELF_SIGNED_DAYS: Final = 365
+
+#: Clocks differ: a certificate that starts now is not yet valid for a peer that runs behind.
+CLOCK_SKEW: Final = timedelta(hours=1)
+
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class SelfSigned:
+    """A certificate and its key, in PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+def server_context(cert_file: str | PathLike[str], key_file: str | PathLike[str]) -> ssl.SSLContext:
+    """The context of a listener that shows the operator's certificate (a PEM chain)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(fspath(cert_file), fspath(key_file))
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfiguration(
+            f"cannot use the certificate {fspath(cert_file)!r} with the key {fspath(key_file)!r}:"
+            f" {error}"
+        ) from error
+    return context
+
+
+def self_signed_context(host: str = "localhost") -> ssl.SSLContext:
+    """The context of a listener whose certificate was made a moment ago, for trying things out."""
+    pair = self_signed(host)
+    # The ssl module loads keys from files only; the directory is private and gone afterwards.
+    with TemporaryDirectory(prefix="borzoi-tls-") as directory:
+        cert_file, key_file = Path(directory, "cert.pem"), Path(directory, "key.pem")
+        cert_file.write_bytes(pair.certificate)
+        key_file.write_bytes(pair.key)
+        return server_context(cert_file, key_file)
+
+
+def self_signed(host: str = "localhost") -> SelfSigned:
+    """A new key (P-256) and its certificate for the host and for every local name."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=SELF_SIGNED_DAYS))
+        .add_extension(x509.SubjectAlternativeName(_alternative_names(host)), critical=False)
+        # A leaf that is its own authority: clients that want to check it add it as trusted.
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    )
+    certificate = builder.sign(key, hashes.SHA256())
+    return SelfSigned(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
+
+
+def _alternative_names(host: str) -> list[x509.GeneralName]:
+    return [_general_name(name) for name in dict.fromkeys((host, *LOCAL_NAMES))]
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

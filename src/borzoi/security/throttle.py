@@ -1,0 +1,101 @@
+"""How long an address that gave wrong passwords has to wait before it may try again.
+
+The first few mistakes are free, then the wait doubles up to a maximum, and after a quiet while
+all is forgotten. Only the address is slowed down, never the account: nobody can lock a user out.
+Pure: the time is an argument, and the number of remembered addresses has a bound.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSettings:
+    """Times in µs."""
+
+    free_failures: int = 3
+    first_wait: int = SECOND_US // 4
+    longest_wait: int = 8 * SECOND_US
+    forgotten_after: int = 300 * SECOND_US
+    addresses_max: int = 10_000
+
+
+@dataclass(slots=True)
+class _Record:
+    failures: int
+    last_failure_at: int
+
+
+class Throttle:
+    """Remembers wrong passwords by address; the address that failed longest ago goes first."""
+
+    __slots__ = ("_records", "_settings")
+
+    def __init__(self, settings: ThrottleSettings | None = None) -> None:
+        self._settings = settings or ThrottleSettings()
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def wait(self, address: str, *, now: int) -> int:
+        """The µs until this address may have a password checked; 0 when it may at once."""
+        record = self._records.get(origin_of(address))
+        if record is None or self._is_forgotten(record, now):
+            return 0
+        return max(0, record.last_failure_at + self._penalty(record.failures) - now)
+
+    def failed(self, address: str, *, now: int) -> None:
+        """A wrong password came from this address."""
+        origin = origin_of(address)
+        record = self._records.pop(origin, None)
+        if record is None or self._is_forgotten(record, now):
+            record = _Record(0, now)
+        record.failures += 1
+        record.last_failure_at = now
+        self._records[origin] = record
+        self._drop_forgotten(now)
+
+    def succeeded(self, address: str) -> None:
+        """The right password came from this address: its mistakes were typing errors."""
+        self._records.pop(origin_of(address), None)
+
+    def _penalty(self, failures: int) -> int:
+        excess = failures - self._settings.free_failures
+        if excess <= 0:
+            return 0
+        # The exponent is bounded so that a million failures do not make a number of a million bits.
+        return min(self._settings.longest_wait, self._settings.first_wait << min(excess - 1, 32))
+
+    def _is_forgotten(self, record: _Record, now: int) -> bool:
+        return now - record.last_failure_at >= self._settings.forgotten_after
+
+    def _drop_forgotten(self, now: int) -> None:
+        while len(self._records) > self._settings.addresses_max or self._is_forgotten(
+            next(iter(self._records.values())), now
+        ):
+            self._records.popitem(last=False)
+
+
+def origin_of(address: str) -> str:
+    """Whom to hold responsible: the host without its port, and for IPv6 its /64 network.
+
+    One customer usually gets a whole /64, so counting single IPv6 addresses would count nothing.
+    """
+    host = address
+    if address.startswith("["):
+        host = address[1:].partition("]")[0]
+    elif address.count(":") == 1:
+        host = address.partition(":")[0]
+    try:
+        ip = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(ip, IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(IPv6Network((ip, 64), strict=False))
+    return str(ip)
