@@ -1,0 +1,364 @@
+"""How far each consumer and each group of a partition has got.
+
+One file of 8 bytes for each of them, named by its number:
+
+    offsets/consumers/{consumer key}     u64, the last processed offset
+    offsets/groups/{group id}            u64
+
+The 8 bytes are written in place: they lie in one sector, so a crash leaves the old number or the
+new one. The numbers of a partition live in memory; the files are read once, when it is opened.
+
+A commit is written at once. Further commits to the same file in the same turn of the event loop
+only change the number in memory and are written together when the turn ends, so a burst of
+commits costs two writes; the answer waits for its write. Under `synced` it waits for an
+`fdatasync` as well, which everything that came meanwhile shares.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from borzoi.model.consuming import ConsumerKind
+from borzoi.model.errors import BorzoiError, ConsumerOffsetNotFound, StorageFailure
+from borzoi.model.limits import U32_MAX
+from borzoi.storage.media import File, Medium, write_all
+from borzoi.storage.settings import Acknowledge
+
+logger = logging.getLogger(__name__)
+
+OFFSET_BYTES: Final = 8
+OFFSETS_DIRECTORY: Final = "offsets"
+KIND_DIRECTORIES: Final = {ConsumerKind.CONSUMER: "consumers", ConsumerKind.GROUP: "groups"}
+
+#: Files kept open by one writer; opening one again costs more than writing to it.
+OPEN_FILES_MAX: Final = 256
+
+
+class _Slot:
+    """One consumer's number: as committed, as known to be in its file, and who waits for it."""
+
+    __slots__ = ("directory_synced", "file", "future", "offset", "path", "saved")
+
+    def __init__(self, path: Path, offset: int | None) -> None:
+        self.path = path
+        self.offset = offset
+        self.saved = offset
+        self.file: File | None = None
+        self.future: asyncio.Future[None] | None = None
+        self.directory_synced = offset is not None
+
+
+class OffsetWriter:
+    """Writes the offsets of all partitions of a shard; without a loop, everything at once."""
+
+    def __init__(
+        self,
+        medium: Medium,
+        acknowledge: Acknowledge = Acknowledge.WRITTEN,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.medium = medium
+        self.acknowledge = acknowledge
+        self._loop = loop
+        self._turn_is_open = False
+        self._written_this_turn: set[_Slot] = set()
+        self._dirty: set[_Slot] = set()
+        self._open_files: deque[_Slot] = deque()
+        self._sync_is_under_way = False
+
+    def store(self, slot: _Slot, offset: int) -> Awaitable[None] | None:
+        """Commits; None when it is as safe as configured already, else wait for that."""
+        loop = self._loop
+        if loop is None:
+            self._write(slot, offset)
+            if self.acknowledge is Acknowledge.SYNCED:
+                self.flush(sync=True, slots=[slot])
+            return None
+        if not self._turn_is_open:
+            self._turn_is_open = True
+            loop.call_soon(self._end_turn)
+        if self.acknowledge is Acknowledge.WRITTEN and slot not in self._written_this_turn:
+            self._write(slot, offset)
+            self._written_this_turn.add(slot)
+            return None
+        slot.offset = offset
+        self._dirty.add(slot)
+        if self.acknowledge is Acknowledge.BUFFERED:
+            return None
+        if slot.future is None:
+            slot.future = loop.create_future()
+        # Shielded, because the future is shared: one cancelled request must not fail the others.
+        return asyncio.shield(slot.future)
+
+    def forget(self, slots: Iterable[_Slot]) -> None:
+        """Lets go of slots whose files are about to be removed; who waits for them is answered."""
+        for slot in slots:
+            self._dirty.discard(slot)
+            self._written_this_turn.discard(slot)
+            slot.file = None
+            _answer(slot.future, None)
+            slot.future = None
+
+    def flush(self, *, sync: bool, slots: Iterable[_Slot] | None = None) -> None:
+        """Writes what is pending here and now; with `sync` all of them are on the disk after."""
+        chosen = list(self._dirty if slots is None else slots)
+        dirty = [slot for slot in chosen if slot in self._dirty]
+        self._dirty.difference_update(dirty)
+        failures = self._write_dirty(dirty)
+        if sync:
+            failures |= self._sync(self._files(chosen))
+        for slot in dirty:
+            self._settle(slot, slot.future, failures.get(slot))
+        for failure in failures.values():
+            raise failure
+
+    def _end_turn(self) -> None:
+        self._turn_is_open = False
+        self._written_this_turn.clear()
+        if not self._dirty:
+            return
+        if self.acknowledge is Acknowledge.SYNCED:
+            if not self._sync_is_under_way:
+                self._start_sync()
+            return
+        dirty, self._dirty = self._dirty, set()
+        failures = self._write_dirty(dirty)
+        for slot in dirty:
+            self._settle(slot, slot.future, failures.get(slot))
+
+    def _start_sync(self) -> None:
+        """Writes all that is pending and syncs it on another thread, as one group."""
+        assert self._loop is not None
+        dirty, self._dirty = self._dirty, set()
+        unwritten = self._write_dirty(dirty)
+        waiting = [(slot, slot.future) for slot in dirty]
+        for slot in dirty:
+            slot.future = None
+
+        def synced(done: asyncio.Future[dict[_Slot, BorzoiError]]) -> None:
+            self._sync_is_under_way = False
+            unsynced = {} if done.cancelled() else done.result()
+            for slot, future in waiting:
+                self._settle(slot, future, unwritten.get(slot) or unsynced.get(slot))
+            if self._dirty:
+                self._start_sync()
+
+        self._sync_is_under_way = True
+        written = self._files(slot for slot in dirty if slot not in unwritten)
+        self._loop.run_in_executor(None, self._sync, written).add_done_callback(synced)
+
+    def _write_dirty(self, dirty: Iterable[_Slot]) -> dict[_Slot, BorzoiError]:
+        failures: dict[_Slot, BorzoiError] = {}
+        for slot in dirty:
+            assert slot.offset is not None
+            try:
+                self._write(slot, slot.offset)
+            except BorzoiError as error:
+                failures[slot] = error
+        return failures
+
+    def _settle(
+        self, slot: _Slot, future: asyncio.Future[None] | None, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            if future is None:
+                logger.warning("a consumer offset was not stored: %s", error)
+            if slot not in self._dirty:
+                slot.offset = slot.saved
+        if slot.future is future:
+            slot.future = None
+        _answer(future, error)
+
+    def _write(self, slot: _Slot, offset: int) -> None:
+        file = slot.file
+        if file is None:
+            file = self._open(slot)
+        write_all(file, [offset.to_bytes(OFFSET_BYTES, "little")], 0)
+        slot.offset = slot.saved = offset
+
+    def _open(self, slot: _Slot) -> File:
+        try:
+            file = self.medium.open(slot.path, create=True)
+        except StorageFailure:
+            # The directory may have been removed, or never come along with a copied partition.
+            self.medium.make_directory(slot.path.parent)
+            file = self.medium.open(slot.path, create=True)
+        slot.file = file
+        self._open_files.append(slot)
+        if len(self._open_files) > OPEN_FILES_MAX:
+            self._open_files.popleft().file = None
+        return file
+
+    def _files(self, slots: Iterable[_Slot]) -> list[tuple[_Slot, File]]:
+        """The slots with their files, held here so that nobody closes them during a sync."""
+        return [(slot, slot.file or self._open(slot)) for slot in slots if slot.saved is not None]
+
+    def _sync(self, files: Iterable[tuple[_Slot, File]]) -> dict[_Slot, BorzoiError]:
+        """Syncs the files, and the directories of new ones; what failed. Runs on any thread."""
+        failures: dict[_Slot, BorzoiError] = {}
+        directories: dict[Path, list[_Slot]] = {}
+        for slot, file in files:
+            try:
+                file.fdatasync()
+            except BorzoiError as error:
+                failures[slot] = error
+            if not slot.directory_synced:
+                directories.setdefault(slot.path.parent, []).append(slot)
+        for directory, inside in directories.items():
+            try:
+                self.medium.fsync_directory(directory)
+            except BorzoiError as error:
+                failures.update(dict.fromkeys(inside, error))
+            else:
+                for slot in inside:
+                    slot.directory_synced = True
+        return failures
+
+
+class ConsumerOffsets:
+    """The offsets of one partition; its owner alone uses them."""
+
+    def __init__(self, directory: Path, writer: OffsetWriter) -> None:
+        self.directory = directory / OFFSETS_DIRECTORY
+        self._writer = writer
+        self._slots: dict[ConsumerKind, dict[int, _Slot]] = {kind: {} for kind in ConsumerKind}
+
+    def load(self, kind: ConsumerKind, consumer_id: int) -> int | None:
+        """The last processed offset, or None when the consumer never stored one."""
+        slot = self._slots[kind].get(consumer_id)
+        return None if slot is None else slot.offset
+
+    def store(self, kind: ConsumerKind, consumer_id: int, offset: int) -> Awaitable[None] | None:
+        """Commits `offset`; None when that is done, else an awaitable to wait for first."""
+        slots = self._slots[kind]
+        slot = slots.get(consumer_id)
+        if slot is None:
+            slot = slots[consumer_id] = _Slot(self._path(kind, str(consumer_id)), None)
+        return self._writer.store(slot, offset)
+
+    def delete(self, kind: ConsumerKind, consumer_id: int) -> None:
+        """Forgets the consumer's offset; `ConsumerOffsetNotFound` when there is none."""
+        if self.load(kind, consumer_id) is None:
+            raise ConsumerOffsetNotFound(f"{kind.name.lower()} {consumer_id} stored no offset")
+        slot = self._slots[kind].pop(consumer_id)
+        self._writer.forget([slot])
+        self._writer.medium.unlink(slot.path)
+        if self._writer.acknowledge is Acknowledge.SYNCED:
+            self._writer.medium.fsync_directory(slot.path.parent)
+
+    def clear(self) -> None:
+        """Forgets everyone, as a purge does."""
+        medium = self._writer.medium
+        for kind, slots in self._slots.items():
+            self._writer.forget(slots.values())
+            slots.clear()
+            directory = self.directory / KIND_DIRECTORIES[kind]
+            for name in medium.list(directory):
+                if _number_of(name) is not None:
+                    medium.unlink(directory / name)
+
+    def items(self, kind: ConsumerKind) -> Iterator[tuple[int, int]]:
+        """(consumer, offset) for everyone who stored one."""
+        for consumer_id, slot in self._slots[kind].items():
+            if slot.offset is not None:
+                yield consumer_id, slot.offset
+
+    def minimum(self) -> int | None:
+        """How far the slowest consumer or group has got: what retention must not overtake."""
+        stored = [offset for kind in ConsumerKind for _, offset in self.items(kind)]
+        return min(stored, default=None)
+
+    def clamp(self, last_offset: int) -> None:
+        """Moves back whoever is ahead of the log, which a crash may have shortened."""
+        for kind, slots in self._slots.items():
+            for consumer_id, slot in slots.items():
+                if slot.offset is not None and slot.offset > last_offset:
+                    logger.warning(
+                        "%s %d of %s was at offset %d; the log ends at %d, it goes on from there",
+                        kind.name.lower(),
+                        consumer_id,
+                        self.directory.parent,
+                        slot.offset,
+                        last_offset,
+                    )
+                    slot.offset = last_offset
+
+    def flush(self, *, sync: bool = False) -> None:
+        """Writes what is pending, at once; with `sync` every offset is on the disk after."""
+        self._writer.flush(
+            sync=sync, slots=[slot for slots in self._slots.values() for slot in slots.values()]
+        )
+
+    def close(self) -> None:
+        """Writes what is pending and closes the files."""
+        self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Lets go without writing: the partition is being deleted."""
+        for slots in self._slots.values():
+            self._writer.forget(slots.values())
+            slots.clear()
+
+    def _read(self) -> None:
+        for kind, slots in self._slots.items():
+            directory = self.directory / KIND_DIRECTORIES[kind]
+            for name in self._writer.medium.list(directory):
+                path = directory / name
+                consumer_id = _number_of(name)
+                if consumer_id is None:
+                    logger.warning("%s is not named after a consumer; it is left alone", path)
+                    continue
+                offset = _read_offset(self._writer.medium, path)
+                if offset is not None:
+                    slots[consumer_id] = _Slot(path, offset)
+
+    def _path(self, kind: ConsumerKind, name: str) -> Path:
+        return self.directory / KIND_DIRECTORIES[kind] / name
+
+
+def open_offsets(directory: Path, writer: OffsetWriter) -> ConsumerOffsets:
+    """The offsets found in a partition's directory, whose missing directories are made again.
+
+    A file that cannot be read loses its own consumer's offset and nothing else.
+    """
+    offsets = ConsumerOffsets(directory, writer)
+    for name in KIND_DIRECTORIES.values():
+        writer.medium.make_directory(offsets.directory / name)
+    offsets._read()
+    return offsets
+
+
+def _read_offset(medium: Medium, path: Path) -> int | None:
+    content = b""
+    with contextlib.suppress(StorageFailure):
+        content = medium.open(path, writable=False).read(OFFSET_BYTES, 0)
+    if len(content) < OFFSET_BYTES:
+        logger.warning(
+            "%s holds %d of 8 bytes; this consumer starts as if it had never stored an offset",
+            path,
+            len(content),
+        )
+        return None
+    return int.from_bytes(content, "little")
+
+
+def _number_of(name: str) -> int | None:
+    """The number a file is named after, spelled the one way we spell it."""
+    if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= U32_MAX:
+        return int(name)
+    return None
+
+
+def _answer(future: asyncio.Future[None] | None, error: BaseException | None) -> None:
+    if future is None or future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
