@@ -1,0 +1,108 @@
+"""All commands in one place: which request a code stands for, and how to read it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from borzoi.model.errors import InvalidCommand
+from borzoi.protocol.buffers import Buffer, Reader
+from borzoi.protocol.commands import (
+    groups,
+    messages,
+    offsets,
+    partitions,
+    segments,
+    streams,
+    system,
+    tokens,
+    topics,
+    users,
+)
+from borzoi.protocol.contract import Request, Response
+
+__all__ = ["LISTS", "REQUESTS", "Request", "Response", "decode_request", "decode_response"]
+
+_REQUESTS: Final[dict[int, type[Request]]] = {
+    int(request.CODE): request
+    for request in (
+        system.Ping,
+        system.GetStats,
+        system.GetSnapshot,
+        system.GetClusterMetadata,
+        system.GetMe,
+        system.GetClient,
+        system.GetClients,
+        users.GetUser,
+        users.GetUsers,
+        users.CreateUser,
+        users.DeleteUser,
+        users.UpdateUser,
+        users.UpdatePermissions,
+        users.ChangePassword,
+        users.LoginUser,
+        users.LogoutUser,
+        tokens.GetPersonalAccessTokens,
+        tokens.CreatePersonalAccessToken,
+        tokens.DeletePersonalAccessToken,
+        tokens.LoginWithPersonalAccessToken,
+        messages.PollMessages,
+        messages.SendMessages,
+        messages.FlushUnsavedBuffer,
+        offsets.GetConsumerOffset,
+        offsets.StoreConsumerOffset,
+        offsets.DeleteConsumerOffset,
+        streams.GetStream,
+        streams.GetStreams,
+        streams.CreateStream,
+        streams.DeleteStream,
+        streams.UpdateStream,
+        streams.PurgeStream,
+        topics.GetTopic,
+        topics.GetTopics,
+        topics.CreateTopic,
+        topics.DeleteTopic,
+        topics.UpdateTopic,
+        topics.PurgeTopic,
+        partitions.CreatePartitions,
+        partitions.DeletePartitions,
+        segments.DeleteSegments,
+        groups.GetConsumerGroup,
+        groups.GetConsumerGroups,
+        groups.CreateConsumerGroup,
+        groups.DeleteConsumerGroup,
+        groups.JoinConsumerGroup,
+        groups.LeaveConsumerGroup,
+    )
+}
+
+#: The request class of every code.
+REQUESTS: Final[Mapping[int, type[Request]]] = MappingProxyType(_REQUESTS)
+
+#: Answers that are a list: an empty payload is an empty list. For every other answer an empty
+#: payload says that there is no such thing.
+LISTS: Final[frozenset[type[Response]]] = frozenset(
+    {
+        system.Clients,
+        users.Users,
+        tokens.Tokens,
+        streams.Streams,
+        topics.Topics,
+        groups.Groups,
+    }
+)
+
+
+def decode_request(code: int, payload: Buffer) -> Request:
+    """The request in a frame; bytes behind its last field are ignored."""
+    request = _REQUESTS.get(code)
+    if request is None:
+        raise InvalidCommand(f"there is no command {code}")
+    return request.decode(Reader(payload))
+
+
+def decode_response(request: type[Request], payload: Buffer) -> Response | None:
+    """The answer to a request of that class, None when it is empty or says "no such thing"."""
+    response = request.RESPONSE
+    if response is None or (not payload and response not in LISTS):
+        return None
+    return response.decode(Reader(payload))

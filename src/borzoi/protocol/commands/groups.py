@@ -1,0 +1,209 @@
+"""Consumer groups.
+
+::
+
+    GetConsumerGroup, DeleteConsumerGroup, JoinConsumerGroup, LeaveConsumerGroup
+                         identifier stream_id, identifier topic_id, identifier group_id
+    GetConsumerGroups    identifier stream_id, identifier topic_id
+    CreateConsumerGroup  identifier stream_id, identifier topic_id, name
+
+    GroupInfo            u32 id, u32 partitions_count (of the topic), u32 members_count, name
+    GroupMember          u32 id, u32 n, n × u32 partition_id
+    GroupDetails         GroupInfo, then GroupMember × members_count
+    Groups               GroupInfo × n, no count
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from borzoi.model.errors import InvalidFormat
+from borzoi.model.identifiers import Identifier
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.codes import Code
+from borzoi.protocol.contract import Response
+
+_GROUP: Final = struct.Struct("<III")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """`id` is a small number inside the group, not the id of the client."""
+
+    id: int
+    partitions: tuple[int, ...]
+
+    @property
+    def partitions_count(self) -> int:
+        return len(self.partitions)
+
+    def encode(self, out: Writer) -> None:
+        out.u32(self.id).u32(len(self.partitions))
+        for partition_id in self.partitions:
+            out.u32(partition_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        member_id = reader.u32()
+        return cls(member_id, tuple(reader.u32() for _ in range(reader.u32())))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    id: int
+    partitions_count: int
+    members_count: int
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        _write_group(out, self)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        group_id, partitions_count, members_count = reader.unpack(_GROUP)
+        return cls(group_id, partitions_count, members_count, reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    id: int
+    partitions_count: int
+    name: str
+    members: tuple[GroupMember, ...]
+
+    @property
+    def members_count(self) -> int:
+        return len(self.members)
+
+    def encode(self, out: Writer) -> None:
+        _write_group(out, self)
+        for member in self.members:
+            member.encode(out)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        group_id, partitions_count, members_count = reader.unpack(_GROUP)
+        name = reader.name()
+        members: list[GroupMember] = []
+        while reader.remaining():
+            members.append(GroupMember.decode(reader))
+        if len(members) != members_count:
+            raise InvalidFormat(
+                f"{len(members)} members follow a group that claims {members_count}"
+            )
+        return cls(group_id, partitions_count, name, tuple(members))
+
+
+def _write_group(out: Writer, group: GroupInfo | GroupDetails) -> None:
+    out.pack(_GROUP, group.id, group.partitions_count, group.members_count).name(group.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    groups: tuple[GroupInfo, ...]
+
+    def encode(self, out: Writer) -> None:
+        for group in self.groups:
+            _write_group(out, group)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        groups: list[GroupInfo] = []
+        while reader.remaining():
+            groups.append(GroupInfo.decode(reader))
+        return cls(tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class GetConsumerGroup:
+    CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUP
+    RESPONSE: ClassVar[type[Response] | None] = GroupDetails
+    stream_id: Identifier
+    topic_id: Identifier
+    group_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class GetConsumerGroups:
+    CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUPS
+    RESPONSE: ClassVar[type[Response] | None] = Groups
+    stream_id: Identifier
+    topic_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConsumerGroup:
+    CODE: ClassVar[Code] = Code.CREATE_CONSUMER_GROUP
+    RESPONSE: ClassVar[type[Response] | None] = GroupDetails
+    stream_id: Identifier
+    topic_id: Identifier
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).name(self.name)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConsumerGroup:
+    CODE: ClassVar[Code] = Code.DELETE_CONSUMER_GROUP
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+    group_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class JoinConsumerGroup:
+    CODE: ClassVar[Code] = Code.JOIN_CONSUMER_GROUP
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+    group_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveConsumerGroup:
+    CODE: ClassVar[Code] = Code.LEAVE_CONSUMER_GROUP
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+    group_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.identifier())

@@ -1,0 +1,83 @@
+"""Partitions of a topic.
+
+::
+
+    CreatePartitions, DeletePartitions
+                   identifier stream_id, identifier topic_id, u32 partitions_count
+
+    PartitionInfo  u32 id, u64 created_at, u32 segments_count, u64 current_offset, u64 size_bytes,
+                   u64 messages_count
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from borzoi.model.identifiers import Identifier
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.codes import Code
+from borzoi.protocol.contract import Response
+
+_PARTITION: Final = struct.Struct("<IQIQQQ")
+assert _PARTITION.size == 40
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """`current_offset` is that of the last message, 0 when there is none."""
+
+    id: int
+    created_at: int
+    segments_count: int
+    current_offset: int
+    size_bytes: int
+    messages_count: int
+
+    def encode(self, out: Writer) -> None:
+        out.pack(
+            _PARTITION,
+            self.id,
+            self.created_at,
+            self.segments_count,
+            self.current_offset,
+            self.size_bytes,
+            self.messages_count,
+        )
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(*reader.unpack(_PARTITION))
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    CODE: ClassVar[Code] = Code.CREATE_PARTITIONS
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+    partitions_count: int
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).u32(self.partitions_count)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.u32())
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePartitions:
+    """Removes the partitions with the highest ids."""
+
+    CODE: ClassVar[Code] = Code.DELETE_PARTITIONS
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+    partitions_count: int
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).u32(self.partitions_count)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.u32())

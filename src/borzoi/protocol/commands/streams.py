@@ -1,0 +1,184 @@
+"""Streams.
+
+::
+
+    GetStream, DeleteStream, PurgeStream   identifier stream_id
+    GetStreams                             no fields
+    CreateStream                           name
+    UpdateStream                           identifier stream_id, name
+
+    StreamInfo     u32 id, u64 created_at, u32 topics_count, u64 size_bytes, u64 messages_count,
+                   name
+    StreamDetails  StreamInfo, then TopicInfo × topics_count
+    Streams        StreamInfo × n, no count
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from borzoi.model.errors import InvalidFormat
+from borzoi.model.identifiers import Identifier
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.topics import TopicInfo, Topics
+from borzoi.protocol.contract import Response
+
+_STREAM: Final = struct.Struct("<IQIQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    id: int
+    created_at: int
+    topics_count: int
+    size_bytes: int
+    messages_count: int
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        _write_stream(out, self)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        stream_id, created_at, topics_count, size_bytes, messages_count = reader.unpack(_STREAM)
+        return cls(stream_id, created_at, topics_count, size_bytes, messages_count, reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDetails:
+    id: int
+    created_at: int
+    size_bytes: int
+    messages_count: int
+    name: str
+    topics: tuple[TopicInfo, ...]
+
+    @property
+    def topics_count(self) -> int:
+        return len(self.topics)
+
+    def encode(self, out: Writer) -> None:
+        _write_stream(out, self)
+        for topic in self.topics:
+            topic.encode(out)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        stream_id, created_at, topics_count, size_bytes, messages_count = reader.unpack(_STREAM)
+        name = reader.name()
+        topics = Topics.decode(reader).topics
+        if len(topics) != topics_count:
+            raise InvalidFormat(f"{len(topics)} topics follow a stream that claims {topics_count}")
+        return cls(stream_id, created_at, size_bytes, messages_count, name, topics)
+
+
+def _write_stream(out: Writer, stream: StreamInfo | StreamDetails) -> None:
+    out.pack(
+        _STREAM,
+        stream.id,
+        stream.created_at,
+        stream.topics_count,
+        stream.size_bytes,
+        stream.messages_count,
+    ).name(stream.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    streams: tuple[StreamInfo, ...]
+
+    def encode(self, out: Writer) -> None:
+        for stream in self.streams:
+            _write_stream(out, stream)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        streams: list[StreamInfo] = []
+        while reader.remaining():
+            streams.append(StreamInfo.decode(reader))
+        return cls(tuple(streams))
+
+
+@dataclass(frozen=True, slots=True)
+class GetStream:
+    CODE: ClassVar[Code] = Code.GET_STREAM
+    RESPONSE: ClassVar[type[Response] | None] = StreamDetails
+    stream_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class GetStreams:
+    CODE: ClassVar[Code] = Code.GET_STREAMS
+    RESPONSE: ClassVar[type[Response] | None] = Streams
+
+    def encode(self, out: Writer) -> None:
+        """Nothing to write."""
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    CODE: ClassVar[Code] = Code.CREATE_STREAM
+    RESPONSE: ClassVar[type[Response] | None] = StreamDetails
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.name)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStream:
+    CODE: ClassVar[Code] = Code.DELETE_STREAM
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStream:
+    CODE: ClassVar[Code] = Code.UPDATE_STREAM
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).name(self.name)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeStream:
+    CODE: ClassVar[Code] = Code.PURGE_STREAM
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())

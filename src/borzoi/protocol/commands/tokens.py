@@ -1,0 +1,118 @@
+"""Personal access tokens: always the caller's own.
+
+::
+
+    GetPersonalAccessTokens       no fields
+    CreatePersonalAccessToken     name, u64 expiry (µs from now; 0 and u64 max: never)
+    DeletePersonalAccessToken     name
+    LoginWithPersonalAccessToken  name token
+
+    TokenInfo                     name, u64 expiry_at (µs since the epoch; 0: never)
+    Tokens                        TokenInfo × n, no count, in no order
+    RawToken                      name token, shown this once
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.users import Identity
+from borzoi.protocol.contract import Response
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    name: str
+    expiry_at: int
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.name).u64(self.expiry_at)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.name(), reader.u64())
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    tokens: tuple[TokenInfo, ...]
+
+    def encode(self, out: Writer) -> None:
+        for token in self.tokens:
+            token.encode(out)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        tokens: list[TokenInfo] = []
+        while reader.remaining():
+            tokens.append(TokenInfo.decode(reader))
+        return cls(tuple(tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class RawToken:
+    token: str = field(repr=False)
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.token)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class GetPersonalAccessTokens:
+    CODE: ClassVar[Code] = Code.GET_PERSONAL_ACCESS_TOKENS
+    RESPONSE: ClassVar[type[Response] | None] = Tokens
+
+    def encode(self, out: Writer) -> None:
+        """Nothing to write."""
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePersonalAccessToken:
+    CODE: ClassVar[Code] = Code.CREATE_PERSONAL_ACCESS_TOKEN
+    RESPONSE: ClassVar[type[Response] | None] = RawToken
+    name: str
+    expiry: int = 0
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.name).u64(self.expiry)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.name(), reader.u64())
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePersonalAccessToken:
+    CODE: ClassVar[Code] = Code.DELETE_PERSONAL_ACCESS_TOKEN
+    RESPONSE: ClassVar[type[Response] | None] = None
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.name)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class LoginWithPersonalAccessToken:
+    CODE: ClassVar[Code] = Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN
+    RESPONSE: ClassVar[type[Response] | None] = Identity
+    token: str = field(repr=False)
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.token)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.name())

@@ -1,0 +1,271 @@
+"""Topics.
+
+::
+
+    GetTopic, DeleteTopic, PurgeTopic   identifier stream_id, identifier topic_id
+    GetTopics                           identifier stream_id
+    CreateTopic   identifier stream_id, u32 partitions_count, u8 compression, u64 message_expiry,
+                  u64 max_topic_size, u8 replication_factor, name
+    UpdateTopic   identifier stream_id, identifier topic_id, u8 compression, u64 message_expiry,
+                  u64 max_topic_size, u8 replication_factor, name
+                  (expiry, size, factor: 0 = as the server is configured)
+
+    TopicInfo                     bytes
+      u32 id                      0
+      u64 created_at              4
+      u32 partitions_count        12
+      u64 message_expiry          16     µs; u64 max: never
+      u8  compression             24
+      u64 max_topic_size          25     u64 max: unlimited
+      u8  replication_factor      33
+      u64 size_bytes              34
+      u64 messages_count          42
+      name                        50
+    TopicDetails  TopicInfo, then PartitionInfo × partitions_count
+    Topics        TopicInfo × n, no count
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from borzoi.model.errors import InvalidCommand, InvalidFormat, TooManyPartitions
+from borzoi.model.identifiers import Identifier
+from borzoi.model.limits import PARTITIONS_PER_REQUEST_MAX, SERVER_DEFAULT
+from borzoi.model.topics import Compression
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.partitions import PartitionInfo
+from borzoi.protocol.contract import Response
+from borzoi.protocol.values import COMPRESSIONS, answered_compression
+
+_TOPIC: Final = struct.Struct("<IQIQBQBQQ")
+_SETTINGS: Final = struct.Struct("<BQQB")
+assert _TOPIC.size == 50
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    id: int
+    created_at: int
+    partitions_count: int
+    message_expiry: int
+    compression: Compression
+    max_topic_size: int
+    replication_factor: int
+    size_bytes: int
+    messages_count: int
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        _write_topic(out, self)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        numbers = reader.unpack(_TOPIC)
+        compression = COMPRESSIONS.get(numbers[4])
+        if compression is None:
+            raise InvalidCommand(f"there is no compression algorithm {numbers[4]}")
+        fields = (*numbers[:4], compression, *numbers[5:], reader.name())
+        return cls(*fields)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    id: int
+    created_at: int
+    message_expiry: int
+    compression: Compression
+    max_topic_size: int
+    replication_factor: int
+    size_bytes: int
+    messages_count: int
+    name: str
+    partitions: tuple[PartitionInfo, ...]
+
+    @property
+    def partitions_count(self) -> int:
+        return len(self.partitions)
+
+    def encode(self, out: Writer) -> None:
+        _write_topic(out, self)
+        for partition in self.partitions:
+            partition.encode(out)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        topic = TopicInfo.decode(reader)
+        partitions: list[PartitionInfo] = []
+        while reader.remaining():
+            partitions.append(PartitionInfo.decode(reader))
+        if len(partitions) != topic.partitions_count:
+            raise InvalidFormat(
+                f"{len(partitions)} partitions follow a topic that claims {topic.partitions_count}"
+            )
+        return cls(
+            topic.id,
+            topic.created_at,
+            topic.message_expiry,
+            topic.compression,
+            topic.max_topic_size,
+            topic.replication_factor,
+            topic.size_bytes,
+            topic.messages_count,
+            topic.name,
+            tuple(partitions),
+        )
+
+
+def _write_topic(out: Writer, topic: TopicInfo | TopicDetails) -> None:
+    out.pack(
+        _TOPIC,
+        topic.id,
+        topic.created_at,
+        topic.partitions_count,
+        topic.message_expiry,
+        answered_compression(out, topic.compression),
+        topic.max_topic_size,
+        topic.replication_factor,
+        topic.size_bytes,
+        topic.messages_count,
+    ).name(topic.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    topics: tuple[TopicInfo, ...]
+
+    def encode(self, out: Writer) -> None:
+        for topic in self.topics:
+            _write_topic(out, topic)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        topics: list[TopicInfo] = []
+        while reader.remaining():
+            topics.append(TopicInfo.decode(reader))
+        return cls(tuple(topics))
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopic:
+    CODE: ClassVar[Code] = Code.GET_TOPIC
+    RESPONSE: ClassVar[type[Response] | None] = TopicDetails
+    stream_id: Identifier
+    topic_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopics:
+    CODE: ClassVar[Code] = Code.GET_TOPICS
+    RESPONSE: ClassVar[type[Response] | None] = Topics
+    stream_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    CODE: ClassVar[Code] = Code.CREATE_TOPIC
+    RESPONSE: ClassVar[type[Response] | None] = TopicDetails
+    stream_id: Identifier
+    name: str
+    partitions_count: int
+    compression: Compression = Compression.NONE
+    message_expiry: int = SERVER_DEFAULT
+    max_topic_size: int = SERVER_DEFAULT
+    replication_factor: int = SERVER_DEFAULT
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).u32(self.partitions_count)
+        _write_settings(out, self)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        stream_id, partitions_count = reader.identifier(), reader.u32()
+        code, expiry, size, factor = reader.unpack(_SETTINGS)
+        name, compression = reader.name(), COMPRESSIONS.get(code)
+        if compression is None:
+            # Published servers judge the number of partitions before the compression.
+            if partitions_count > PARTITIONS_PER_REQUEST_MAX:
+                raise TooManyPartitions(f"{partitions_count} partitions in one request")
+            raise InvalidCommand(f"there is no compression algorithm {code}")
+        return cls(stream_id, name, partitions_count, compression, expiry, size, factor)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    CODE: ClassVar[Code] = Code.DELETE_TOPIC
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTopic:
+    CODE: ClassVar[Code] = Code.UPDATE_TOPIC
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+    name: str
+    compression: Compression = Compression.NONE
+    message_expiry: int = SERVER_DEFAULT
+    max_topic_size: int = SERVER_DEFAULT
+    replication_factor: int = SERVER_DEFAULT
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id)
+        _write_settings(out, self)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        stream_id, topic_id = reader.identifier(), reader.identifier()
+        code, expiry, size, factor = reader.unpack(_SETTINGS)
+        name, compression = reader.name(), COMPRESSIONS.get(code)
+        if compression is None:
+            raise InvalidCommand(f"there is no compression algorithm {code}")
+        return cls(stream_id, topic_id, name, compression, expiry, size, factor)
+
+
+def _write_settings(out: Writer, request: CreateTopic | UpdateTopic) -> None:
+    out.pack(
+        _SETTINGS,
+        request.compression,
+        request.message_expiry,
+        request.max_topic_size,
+        request.replication_factor,
+    ).name(request.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeTopic:
+    CODE: ClassVar[Code] = Code.PURGE_TOPIC
+    RESPONSE: ClassVar[type[Response] | None] = None
+    stream_id: Identifier
+    topic_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier())

@@ -1,0 +1,263 @@
+"""Users, their permissions and their logins.
+
+::
+
+    GetUser            identifier user_id
+    GetUsers           no fields
+    CreateUser         name username, str8 password, u8 status, sized permissions
+    DeleteUser         identifier user_id
+    UpdateUser         identifier user_id, u8 flag [name username], u8 flag [u8 status]
+                       (1: present, anything else: absent)
+    UpdatePermissions  identifier user_id, sized permissions (absent: removes them all)
+    ChangePassword     identifier user_id, str8 current_password, str8 new_password
+    LoginUser          name username, str8 password, str32 version, str32 context
+                       (a payload that ends after the password is accepted: both are empty)
+    LogoutUser         no fields
+
+    UserInfo           u32 id, u64 created_at, u8 status, name username
+    UserDetails        UserInfo, then u8 1, u32 length, permissions, or four zero bytes
+    Users              UserInfo × n, no count
+    Identity           u32 user_id
+"""
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Self
+
+from borzoi.model.identifiers import Identifier
+from borzoi.model.users import Permissions, UserStatus
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.codes import Code
+from borzoi.protocol.contract import Response
+from borzoi.protocol.values import (
+    read_sized_permissions,
+    read_status,
+    write_sized_permissions,
+)
+
+_USER: Final = struct.Struct("<IQ")
+
+#: A flag byte of 0 and three bytes of padding: the published decoders ask for all four.
+_NO_PERMISSIONS: Final = bytes(4)
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    id: int
+    created_at: int
+    status: UserStatus
+    username: str
+
+    def encode(self, out: Writer) -> None:
+        _write_user(out, self)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        user_id, created_at = reader.unpack(_USER)
+        return cls(user_id, created_at, read_status(reader), reader.name())
+
+
+@dataclass(frozen=True, slots=True)
+class UserDetails:
+    id: int
+    created_at: int
+    status: UserStatus
+    username: str
+    permissions: Permissions | None
+
+    def encode(self, out: Writer) -> None:
+        _write_user(out, self)
+        if self.permissions is None:
+            out.bytes(_NO_PERMISSIONS)
+        else:
+            write_sized_permissions(out, self.permissions)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        user_id, created_at = reader.unpack(_USER)
+        status, username = read_status(reader), reader.name()
+        return cls(user_id, created_at, status, username, read_sized_permissions(reader))
+
+
+def _write_user(out: Writer, user: UserInfo | UserDetails) -> None:
+    out.pack(_USER, user.id, user.created_at).u8(user.status).name(user.username)
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    users: tuple[UserInfo, ...]
+
+    def encode(self, out: Writer) -> None:
+        for user in self.users:
+            _write_user(out, user)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        users: list[UserInfo] = []
+        while reader.remaining():
+            users.append(UserInfo.decode(reader))
+        return cls(tuple(users))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a successful login made of the session."""
+
+    user_id: int
+
+    def encode(self, out: Writer) -> None:
+        out.u32(self.user_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.u32())
+
+
+@dataclass(frozen=True, slots=True)
+class GetUser:
+    CODE: ClassVar[Code] = Code.GET_USER
+    RESPONSE: ClassVar[type[Response] | None] = UserDetails
+    user_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.user_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class GetUsers:
+    CODE: ClassVar[Code] = Code.GET_USERS
+    RESPONSE: ClassVar[type[Response] | None] = Users
+
+    def encode(self, out: Writer) -> None:
+        """Nothing to write."""
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUser:
+    CODE: ClassVar[Code] = Code.CREATE_USER
+    RESPONSE: ClassVar[type[Response] | None] = UserDetails
+    username: str
+    password: str = field(repr=False)
+    status: UserStatus = UserStatus.ACTIVE
+    permissions: Permissions | None = None
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.username).str8(self.password).u8(self.status)
+        write_sized_permissions(out, self.permissions)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        username, password = reader.name(), reader.str8()
+        return cls(username, password, read_status(reader), read_sized_permissions(reader))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteUser:
+    CODE: ClassVar[Code] = Code.DELETE_USER
+    RESPONSE: ClassVar[type[Response] | None] = None
+    user_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.user_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateUser:
+    """What is None stays as it is."""
+
+    CODE: ClassVar[Code] = Code.UPDATE_USER
+    RESPONSE: ClassVar[type[Response] | None] = None
+    user_id: Identifier
+    username: str | None = None
+    status: UserStatus | None = None
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.user_id).bool(self.username is not None)
+        if self.username is not None:
+            out.name(self.username)
+        out.bool(self.status is not None)
+        if self.status is not None:
+            out.u8(self.status)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        user_id = reader.identifier()
+        username = reader.name() if reader.u8() == 1 else None
+        status = read_status(reader) if reader.u8() == 1 else None
+        return cls(user_id, username, status)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePermissions:
+    CODE: ClassVar[Code] = Code.UPDATE_PERMISSIONS
+    RESPONSE: ClassVar[type[Response] | None] = None
+    user_id: Identifier
+    permissions: Permissions | None = None
+
+    def encode(self, out: Writer) -> None:
+        write_sized_permissions(out.identifier(self.user_id), self.permissions)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), read_sized_permissions(reader))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePassword:
+    CODE: ClassVar[Code] = Code.CHANGE_PASSWORD
+    RESPONSE: ClassVar[type[Response] | None] = None
+    user_id: Identifier
+    current_password: str = field(repr=False)
+    new_password: str = field(repr=False)
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.user_id).str8(self.current_password).str8(self.new_password)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.str8(), reader.str8())
+
+
+@dataclass(frozen=True, slots=True)
+class LoginUser:
+    CODE: ClassVar[Code] = Code.LOGIN_USER
+    RESPONSE: ClassVar[type[Response] | None] = Identity
+    username: str
+    password: str = field(repr=False)
+    version: str = ""
+    context: str = ""
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.username).str8(self.password).str32(self.version).str32(self.context)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        username, password = reader.name(), reader.str8()
+        if not reader.remaining():
+            return cls(username, password)
+        return cls(username, password, reader.str32(), reader.str32())
+
+
+@dataclass(frozen=True, slots=True)
+class LogoutUser:
+    CODE: ClassVar[Code] = Code.LOGOUT_USER
+    RESPONSE: ClassVar[type[Response] | None] = None
+
+    def encode(self, out: Writer) -> None:
+        """Nothing to write."""
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls()

@@ -1,0 +1,34 @@
+"""What every request and every response can do."""
+
+from typing import ClassVar, Protocol, Self
+
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.codes import Code
+
+
+class Response(Protocol):
+    """A value that a server can answer with."""
+
+    def encode(self, out: Writer) -> None: ...
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self: ...
+
+
+class Request(Protocol):
+    """A value that a client can ask a server for; `RESPONSE` is None when the answer is empty."""
+
+    CODE: ClassVar[Code]
+    RESPONSE: ClassVar[type[Response] | None]
+
+    def encode(self, out: Writer) -> None: ...
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self: ...
+
+
+def encode_payload(message: Request | Response, *, all_compressions: bool = False) -> bytes:
+    """The payload of a request or response, without its frame."""
+    out = Writer(all_compressions=all_compressions)
+    message.encode(out)
+    return out.getvalue()
