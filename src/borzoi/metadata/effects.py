@@ -1,0 +1,138 @@
+"""What the shell has to do after an entry was applied, and what came out of applying it.
+
+Effects name things by their numbers, because by the time they are carried out the names may be
+gone. Every shard gets every effect and carries out what concerns the partitions it owns.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+PartitionIds: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedPartitions:
+    """New, empty partitions; none for a topic created without any, whose directory is still due."""
+
+    stream_id: int
+    topic_id: int
+    partition_ids: PartitionIds
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedPartitions:
+    """Partitions to close and delete with their data and offsets."""
+
+    stream_id: int
+    topic_id: int
+    partition_ids: PartitionIds
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """A topic to delete with all it held; the partitions are those it had."""
+
+    stream_id: int
+    topic_id: int
+    partition_ids: PartitionIds
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedStream:
+    """A stream to delete with all it held: (topic id, its partitions) by ascending topic id."""
+
+    stream_id: int
+    topics: tuple[tuple[int, PartitionIds], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedTopic:
+    """Partitions to empty: messages, stored offsets and marks of what was polled go."""
+
+    stream_id: int
+    topic_id: int
+    partition_ids: PartitionIds
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedStream:
+    """As `PurgedTopic`, for every topic of the stream."""
+
+    stream_id: int
+    topics: tuple[tuple[int, PartitionIds], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """A group whose stored offsets and marks are to be deleted in these partitions."""
+
+    stream_id: int
+    topic_id: int
+    group_id: int
+    partition_ids: PartitionIds
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedUser:
+    """A user is gone: end the sessions logged in as that user."""
+
+    user_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedToken:
+    """A token no longer opens anything; sessions opened with it go on, as they always did."""
+
+    user_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRevocations:
+    """Partitions about to change hands: answer with `CompleteRevocation` for each that the group
+    never polled, or whose last polled offset it has committed."""
+
+    stream_id: int
+    topic_id: int
+    group_id: int
+    partition_ids: PartitionIds
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPolled:
+    """Partitions that changed hands without waiting for a commit: what the former owner polled
+    no longer counts, or the next handover would wait for a commit that cannot come."""
+
+    stream_id: int
+    topic_id: int
+    group_id: int
+    partition_ids: PartitionIds
+
+
+Effect: TypeAlias = (
+    CreatedPartitions
+    | DeletedPartitions
+    | DeletedTopic
+    | DeletedStream
+    | PurgedTopic
+    | PurgedStream
+    | DeletedGroup
+    | DroppedUser
+    | DroppedToken
+    | CheckRevocations
+    | ForgetPolled
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The id of what was created, if anything, and what has to be done about it."""
+
+    created_id: int | None = None
+    effects: tuple[Effect, ...] = ()
+
+
+#: What a command that passed its checks still has to do. Command functions check, and return
+#: the change: that is how a refused command is known to have left no trace.
+Change: TypeAlias = Callable[[], Outcome]

@@ -1,0 +1,118 @@
+"""The single door: every change of the metadata is one entry applied here.
+
+An entry is checked in full before anything changes, so a refused one leaves no trace; and
+nothing but the state and the entry has a say, so every shard and every replay that applies the
+same entries in the same order, the refused ones included, arrives at the same state.
+"""
+
+from dataclasses import dataclass
+
+from borzoi.metadata import groups, partitions, streams, tokens, topics, users
+from borzoi.metadata.commands import Command, LoggedCommand
+from borzoi.metadata.effects import Change, Outcome
+from borzoi.metadata.groups import (
+    ClientGone,
+    CompleteRevocation,
+    ExpireRevocations,
+    JoinGroup,
+    LeaveGroup,
+    VolatileCommand,
+)
+from borzoi.metadata.sealed import (
+    SealedChangePassword,
+    SealedCreatePersonalAccessToken,
+    SealedCreateUser,
+)
+from borzoi.metadata.state import Metadata
+from borzoi.metadata.tokens import ExpireTokens
+from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
+from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
+from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
+from borzoi.protocol.commands.tokens import DeletePersonalAccessToken
+from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic, UpdateTopic
+from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command, who gave it, and when (µs since the epoch)."""
+
+    at: int
+    user_id: int
+    command: Command
+
+
+def apply(state: Metadata, entry: Entry) -> Outcome:
+    """Changes the state as the entry says; raises a `BorzoiError`, and changes nothing, if it
+    may not."""
+    return _checked(state, entry)()
+
+
+def verify(state: Metadata, entry: Entry) -> None:
+    """Raises what `apply` would raise now; for refusing a command before it is logged."""
+    _checked(state, entry)
+
+
+def _checked(state: Metadata, entry: Entry) -> Change:
+    at, user_id, command = entry.at, entry.user_id, entry.command
+    if isinstance(command, VolatileCommand):
+        return _checked_volatile(state, command, at)
+    return _checked_logged(state, command, at, user_id)
+
+
+def _checked_logged(state: Metadata, command: LoggedCommand, at: int, user_id: int) -> Change:
+    match command:
+        case CreateStream():
+            return streams.create_stream(state, command, at)
+        case UpdateStream():
+            return streams.update_stream(state, command)
+        case DeleteStream():
+            return streams.delete_stream(state, command)
+        case PurgeStream():
+            return streams.purge_stream(state, command)
+        case CreateTopic():
+            return topics.create_topic(state, command, at)
+        case UpdateTopic():
+            return topics.update_topic(state, command)
+        case DeleteTopic():
+            return topics.delete_topic(state, command)
+        case PurgeTopic():
+            return topics.purge_topic(state, command)
+        case CreatePartitions():
+            return partitions.create_partitions(state, command, at)
+        case DeletePartitions():
+            return partitions.delete_partitions(state, command)
+        case CreateConsumerGroup():
+            return groups.create_group(state, command)
+        case DeleteConsumerGroup():
+            return groups.delete_group(state, command)
+        case SealedCreateUser():
+            return users.create_user(state, command, at)
+        case UpdateUser():
+            return users.update_user(state, command)
+        case UpdatePermissions():
+            return users.update_permissions(state, command)
+        case SealedChangePassword():
+            return users.change_password(state, command)
+        case DeleteUser():
+            return users.delete_user(state, command)
+        case SealedCreatePersonalAccessToken():
+            return tokens.create_token(state, command, user_id)
+        case DeletePersonalAccessToken():
+            return tokens.delete_token(state, command, user_id)
+        case ExpireTokens():
+            return tokens.expire_tokens(state, command)
+
+
+def _checked_volatile(state: Metadata, command: VolatileCommand, at: int) -> Change:
+    match command:
+        case JoinGroup():
+            return groups.join_group(state, command, at)
+        case LeaveGroup():
+            return groups.leave_group(state, command)
+        case ClientGone():
+            return groups.client_gone(state, command)
+        case CompleteRevocation():
+            return groups.complete_revocation(state, command)
+        case ExpireRevocations():
+            return groups.expire_revocations(state, command)

@@ -1,0 +1,252 @@
+"""The state as bytes, for a checkpoint of the log and for a shard that starts late.
+
+::
+
+    snapshot   MessagePack array [version, state]
+    version    1
+    state      map  streams, freed_streams, users, freed_users
+    stream     map  id, name, created_at, topics, freed_topics
+    topic      map  id, name, created_at, compression, message_expiry, max_topic_size,
+                    replication_factor, partitions (created_at of each), groups, freed_groups
+    group      map  id, name, and where it has had members: members, freed_slots,
+                    pending (arrays of partition, target slot, since)
+    member     map  slot, id, client_id, partitions
+    user       map  id, username, password_hash, status, permissions, created_at, tokens
+    token      map  name, token_hash, expiry_at
+
+Lists are by ascending id, tokens by name, freed ids in the order they were freed.
+Equal states have equal bytes. Members die with their connections, so a checkpoint is without
+them; what one shard hands to another has them.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from borzoi.metadata.state import (
+    Group,
+    GroupAddress,
+    Member,
+    Metadata,
+    PartitionRecord,
+    Revocation,
+    Stream,
+    Token,
+    Topic,
+    User,
+)
+from borzoi.model.errors import StateCorrupted
+from borzoi.model.topics import Compression
+from borzoi.model.users import Permissions, UserStatus
+
+VERSION: Final = 1
+
+
+class _Member(msgspec.Struct):
+    slot: int
+    id: int
+    client_id: int
+    partitions: list[int]
+
+
+class _Group(msgspec.Struct, omit_defaults=True):
+    id: int
+    name: str
+    members: list[_Member] = []
+    freed_slots: list[int] = []
+    pending: list[tuple[int, int, int]] = []
+
+
+class _Topic(msgspec.Struct):
+    id: int
+    name: str
+    created_at: int
+    compression: Compression
+    message_expiry: int
+    max_topic_size: int
+    replication_factor: int
+    partitions: list[int]
+    groups: list[_Group]
+    freed_groups: list[int]
+
+
+class _Stream(msgspec.Struct):
+    id: int
+    name: str
+    created_at: int
+    topics: list[_Topic]
+    freed_topics: list[int]
+
+
+class _User(msgspec.Struct):
+    id: int
+    username: str
+    password_hash: str
+    status: UserStatus
+    permissions: Permissions | None
+    created_at: int
+    tokens: list[Token]
+
+
+class _State(msgspec.Struct):
+    streams: list[_Stream]
+    freed_streams: list[int]
+    users: list[_User]
+    freed_users: list[int]
+
+
+#: Permissions hold read-only views of dicts, which MessagePack does not know.
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=dict, order="deterministic")
+_ENVELOPE: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_DECODER: Final = msgspec.msgpack.Decoder(_State)
+
+
+def encode(state: Metadata, *, members: bool = False) -> bytes:
+    """The state as bytes, with the members of the groups or, for the disk, without them."""
+    return _ENCODER.encode(
+        (
+            VERSION,
+            _State(
+                [_stream_record(stream, members) for stream in state.streams.in_order()],
+                state.streams.freed,
+                [_user_record(user) for user in state.users.in_order()],
+                state.users.freed,
+            ),
+        )
+    )
+
+
+def decode(data: bytes | memoryview) -> Metadata:
+    """The state that `encode` made the bytes of; `StateCorrupted` when they are damaged."""
+    try:
+        version, body = _ENVELOPE.decode(data)
+        if version != VERSION:
+            raise StateCorrupted(f"the snapshot was written in version {version} of its format")
+        record = _DECODER.decode(body)
+    except msgspec.MsgspecError as error:
+        raise StateCorrupted(f"the snapshot cannot be read: {error}") from error
+    state = Metadata()
+    for stream in record.streams:
+        state.streams.restore(stream.id, stream.name, _stream(stream))
+    state.streams.freed = record.freed_streams
+    for user in record.users:
+        state.users.restore(user.id, user.username, _user(user))
+        state.token_owners.update({token.token_hash: user.id for token in user.tokens})
+    state.users.freed = record.freed_users
+    _restore_memberships(state)
+    state.check()
+    return state
+
+
+def digest(state: Metadata, *, members: bool = False) -> str:
+    """A short text that is the same for equal states, for comparing shards and replays."""
+    return blake2b(encode(state, members=members), digest_size=16).hexdigest()
+
+
+def _stream_record(stream: Stream, members: bool) -> _Stream:
+    return _Stream(
+        stream.id,
+        stream.name,
+        stream.created_at,
+        [_topic_record(topic, members) for topic in stream.topics.in_order()],
+        stream.topics.freed,
+    )
+
+
+def _topic_record(topic: Topic, members: bool) -> _Topic:
+    return _Topic(
+        topic.id,
+        topic.name,
+        topic.created_at,
+        topic.compression,
+        topic.message_expiry,
+        topic.max_topic_size,
+        topic.replication_factor,
+        [record.created_at for record in topic.partitions.values()],
+        [_group_record(group, members) for group in topic.groups.in_order()],
+        topic.groups.freed,
+    )
+
+
+def _group_record(group: Group, members: bool) -> _Group:
+    if not members:
+        return _Group(group.id, group.name)
+    return _Group(
+        group.id,
+        group.name,
+        [
+            _Member(slot, member.id, member.client_id, member.partitions)
+            for slot, member in sorted(group.members.items())
+        ],
+        group.members.freed,
+        [(p, pending.target, pending.since) for p, pending in sorted(group.pending.items())],
+    )
+
+
+def _user_record(user: User) -> _User:
+    return _User(
+        user.id,
+        user.username,
+        user.password_hash,
+        user.status,
+        user.permissions,
+        user.created_at,
+        [token for _, token in sorted(user.tokens.items())],
+    )
+
+
+def _stream(record: _Stream) -> Stream:
+    stream = Stream(record.id, record.name, record.created_at)
+    for topic in record.topics:
+        stream.topics.restore(topic.id, topic.name, _topic(topic))
+    stream.topics.freed = record.freed_topics
+    return stream
+
+
+def _topic(record: _Topic) -> Topic:
+    topic = Topic(
+        record.id,
+        record.name,
+        record.created_at,
+        record.compression,
+        record.message_expiry,
+        record.max_topic_size,
+        record.replication_factor,
+        {number: PartitionRecord(number, at) for number, at in enumerate(record.partitions)},
+    )
+    for group in record.groups:
+        topic.groups.restore(group.id, group.name, _group(group))
+    topic.groups.freed = record.freed_groups
+    return topic
+
+
+def _group(record: _Group) -> Group:
+    group = Group(record.id, record.name)
+    for member in record.members:
+        restored = Member(member.id, member.client_id, member.partitions)
+        group.members.restore(member.slot, member.client_id, restored)
+    group.members.freed = record.freed_slots
+    group.pending = {p: Revocation(target, since) for p, target, since in record.pending}
+    return group
+
+
+def _user(record: _User) -> User:
+    return User(
+        record.id,
+        record.username,
+        record.password_hash,
+        record.status,
+        record.permissions,
+        record.created_at,
+        {token.name: token for token in record.tokens},
+    )
+
+
+def _restore_memberships(state: Metadata) -> None:
+    for stream in state.streams.values():
+        for topic in stream.topics.values():
+            for group in topic.groups.values():
+                for client_id in group.members.ids:
+                    address = GroupAddress(stream.id, topic.id, group.id)
+                    state.memberships.setdefault(client_id, set()).add(address)

@@ -1,0 +1,218 @@
+"""Everything the control plane knows, as plain values, and the invariants they obey.
+
+Only `machine.apply` changes these objects. Everyone else reads, through `queries`.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from borzoi.metadata.slots import Slots
+from borzoi.model.errors import StateCorrupted
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
+from borzoi.model.topics import Compression
+from borzoi.model.users import ALL_PERMISSIONS, Permissions, UserStatus
+
+
+class GroupAddress(NamedTuple):
+    """The numeric address of a consumer group."""
+
+    stream_id: int
+    topic_id: int
+    group_id: int
+
+
+@dataclass(slots=True)
+class Member:
+    """A session that takes part in a group. Members die with their connection."""
+
+    id: int
+    client_id: int
+    #: Ascending; a partition pending revocation stays here until it moves.
+    partitions: list[int] = field(default_factory=list)
+    #: Where in `partitions` the next poll without a partition starts looking. It belongs to the
+    #: shard that holds the connection: no snapshot has it and no two shards need agree on it.
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """A partition that waits for its owner's commit before it moves."""
+
+    #: The slot of the member it goes to.
+    target: int
+    since: int
+
+
+@dataclass(slots=True)
+class Group:
+    """A consumer group; it lives as long as it is not deleted, its members do not."""
+
+    id: int
+    name: str
+    #: By slot, found by client id.
+    members: Slots[int, Member] = field(default_factory=Slots)
+    #: By partition.
+    pending: dict[int, Revocation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    id: int
+    created_at: int
+
+
+@dataclass(slots=True)
+class Topic:
+    id: int
+    name: str
+    created_at: int
+    compression: Compression
+    #: Never 0: server defaults are resolved before a command is logged.
+    message_expiry: int
+    max_topic_size: int
+    replication_factor: int
+    #: Ids are 0..n-1.
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+    groups: Slots[str, Group] = field(default_factory=Slots)
+
+
+@dataclass(slots=True)
+class Stream:
+    id: int
+    name: str
+    created_at: int
+    topics: Slots[str, Topic] = field(default_factory=Slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A personal access token; `expiry_at` 0 means never."""
+
+    name: str
+    token_hash: str = field(repr=False)
+    expiry_at: int = 0
+
+    def has_expired(self, now: int) -> bool:
+        return self.expiry_at != 0 and self.expiry_at <= now
+
+
+@dataclass(slots=True)
+class User:
+    id: int
+    username: str
+    password_hash: str = field(repr=False)
+    status: UserStatus
+    permissions: Permissions | None
+    created_at: int
+    #: By name.
+    tokens: dict[str, Token] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Metadata:
+    """The whole state. A new one is empty: the first user created is root."""
+
+    streams: Slots[str, Stream] = field(default_factory=Slots)
+    users: Slots[str, User] = field(default_factory=Slots)
+    #: User id of each token by its hash.
+    token_owners: dict[str, int] = field(default_factory=dict)
+    #: The groups each client is a member of.
+    memberships: dict[int, set[GroupAddress]] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises `StateCorrupted` when an invariant does not hold."""
+        self.streams.check()
+        _require(len(self.streams) <= STREAMS_MAX, "too many streams")
+        memberships: dict[int, set[GroupAddress]] = {}
+        for stream_id, stream in self.streams.items():
+            _require(stream.id == stream_id, "a stream is filed under another id")
+            _require(self.streams.ids.get(stream.name) == stream_id, "a stream has a wrong key")
+            _check_topics(stream, memberships)
+        _require(memberships == self.memberships, "members and memberships differ")
+        _check_users(self)
+
+
+def _check_topics(stream: Stream, memberships: dict[int, set[GroupAddress]]) -> None:
+    stream.topics.check()
+    _require(len(stream.topics) <= TOPICS_PER_STREAM_MAX, "too many topics in a stream")
+    for topic_id, topic in stream.topics.items():
+        _require(topic.id == topic_id, "a topic is filed under another id")
+        _require(stream.topics.ids.get(topic.name) == topic_id, "a topic has a wrong key")
+        _require(
+            topic.message_expiry > 0 and topic.max_topic_size > 0 and topic.replication_factor > 0,
+            "a topic holds an unresolved server default",
+        )
+        _require(
+            list(topic.partitions) == list(range(len(topic.partitions))), "partitions have gaps"
+        )
+        _require(
+            len(topic.partitions) <= PARTITIONS_PER_TOPIC_MAX, "too many partitions in a topic"
+        )
+        _require(
+            all(record.id == number for number, record in topic.partitions.items()),
+            "a partition is filed under another id",
+        )
+        topic.groups.check()
+        for group_id, group in topic.groups.items():
+            _require(group.id == group_id, "a group is filed under another id")
+            _require(topic.groups.ids.get(group.name) == group_id, "a group has a wrong key")
+            _check_group(group, len(topic.partitions))
+            for client_id in group.members.ids:
+                address = GroupAddress(stream.id, topic_id, group_id)
+                memberships.setdefault(client_id, set()).add(address)
+
+
+def _check_group(group: Group, partitions_count: int) -> None:
+    group.members.check()
+    members = group.members
+    for slot, member in members.items():
+        _require(members.ids.get(member.client_id) == slot, "a member has a wrong key")
+        _require(member.partitions == sorted(member.partitions), "a member's partitions are mixed")
+    _require(len({member.id for member in members.values()}) == len(members), "two members, one id")
+    owned = sorted(p for member in members.values() for p in member.partitions)
+    _require(
+        owned == (list(range(partitions_count)) if members else []),
+        "not every partition has exactly one owner",
+    )
+    planned = {slot: len(member.partitions) for slot, member in members.items()}
+    for partition_id, revocation in group.pending.items():
+        owner = owner_slot(group, partition_id)
+        _require(owner is not None and owner != revocation.target, "a revocation moves nothing")
+        _require(revocation.target in members, "a revocation has no target")
+        planned[revocation.target] += 1
+        if owner is not None:
+            planned[owner] -= 1
+    _require(
+        not planned or max(planned.values()) - min(planned.values()) <= 1,
+        "the planned assignment is not fair",
+    )
+
+
+def _check_users(state: Metadata) -> None:
+    state.users.check()
+    owners: dict[str, int] = {}
+    for user_id, user in state.users.items():
+        _require(user.id == user_id, "a user is filed under another id")
+        _require(state.users.ids.get(user.username) == user_id, "a user has a wrong key")
+        for name, token in user.tokens.items():
+            _require(token.name == name, "a token is filed under another name")
+            _require(token.token_hash not in owners, "two tokens have one hash")
+            owners[token.token_hash] = user_id
+    _require(owners == state.token_owners, "tokens and their owners differ")
+    if state.users:
+        root = state.users.get(ROOT_USER_ID)
+        _require(root is not None and root.permissions == ALL_PERMISSIONS, "root is restricted")
+
+
+def owner_slot(group: Group, partition_id: int) -> int | None:
+    """The slot of the member that has the partition."""
+    for slot, member in group.members.items():
+        if partition_id in member.partitions:
+            return slot
+    return None
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise StateCorrupted(f"metadata: {what}")

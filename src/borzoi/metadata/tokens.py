@@ -1,0 +1,92 @@
+"""What the commands about personal access tokens do to the state. Tokens arrive hashed."""
+
+from dataclasses import dataclass
+
+from borzoi.metadata import queries
+from borzoi.metadata.effects import Change, DroppedToken, Outcome
+from borzoi.metadata.sealed import SealedCreatePersonalAccessToken
+from borzoi.metadata.state import Metadata, Token, User
+from borzoi.model.errors import (
+    InvalidTokenName,
+    ResourceNotFound,
+    TokenNameTaken,
+    TokensLimitReached,
+)
+from borzoi.model.limits import (
+    NEVER,
+    SERVER_DEFAULT,
+    TOKEN_NAME_BYTES_MAX,
+    TOKEN_NAME_BYTES_MIN,
+    U64_MAX,
+)
+from borzoi.protocol.commands.tokens import DeletePersonalAccessToken
+
+#: `expiry_at` of a token that lives until it is deleted.
+NEVER_EXPIRES = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireTokens:
+    """Tokens that expired at `before` or earlier are removed. Logged like any other removal."""
+
+    before: int
+
+
+def check_token_name(name: str) -> None:
+    """Raises `InvalidTokenName` when the name is too short or too long."""
+    if not TOKEN_NAME_BYTES_MIN <= len(name.encode()) <= TOKEN_NAME_BYTES_MAX:
+        raise InvalidTokenName(
+            f"a token name has {TOKEN_NAME_BYTES_MIN} to {TOKEN_NAME_BYTES_MAX} bytes: {name!r}"
+        )
+
+
+def expiry_at(now: int, expiry: int) -> int:
+    """When a token expires that is to live for `expiry` µs; what lies beyond time is never."""
+    if expiry in (SERVER_DEFAULT, NEVER) or now + expiry > U64_MAX:
+        return NEVER_EXPIRES
+    return now + expiry
+
+
+def create_token(state: Metadata, command: SealedCreatePersonalAccessToken, user_id: int) -> Change:
+    user = queries.user(state, user_id)
+    check_token_name(command.name)
+    if len(user.tokens) >= command.tokens_max:
+        raise TokensLimitReached(f"user {user.username!r} has {len(user.tokens)} tokens already")
+    if command.name in user.tokens:
+        raise TokenNameTaken(f"token {command.name!r} exists already")
+    if command.token_hash in state.token_owners:
+        raise TokenNameTaken("this very token exists already")
+
+    def change() -> Outcome:
+        user.tokens[command.name] = Token(command.name, command.token_hash, command.expiry_at)
+        state.token_owners[command.token_hash] = user.id
+        return Outcome()
+
+    return change
+
+
+def delete_token(state: Metadata, command: DeletePersonalAccessToken, user_id: int) -> Change:
+    user = queries.user(state, user_id)
+    if command.name not in user.tokens:
+        raise ResourceNotFound(f"user {user.username!r} has no token {command.name!r}")
+    return lambda: Outcome(effects=(_drop(state, user, command.name),))
+
+
+def expire_tokens(state: Metadata, command: ExpireTokens) -> Change:
+    def change() -> Outcome:
+        return Outcome(
+            effects=tuple(
+                _drop(state, user, token.name)
+                for user in state.users.in_order()
+                for token in queries.tokens_of(state, user.id)
+                if token.has_expired(command.before)
+            )
+        )
+
+    return change
+
+
+def _drop(state: Metadata, user: User, name: str) -> DroppedToken:
+    token = user.tokens.pop(name)
+    del state.token_owners[token.token_hash]
+    return DroppedToken(user.id, name)
