@@ -5,7 +5,7 @@ gone. Every shard gets every effect and carries out what concerns the partitions
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 PartitionIds: TypeAlias = tuple[int, ...]
@@ -75,17 +75,18 @@ class DeletedGroup:
 
 @dataclass(frozen=True, slots=True)
 class DroppedUser:
-    """A user is gone: end the sessions logged in as that user."""
+    """A user was deleted or deactivated: end the sessions logged in as that user."""
 
     user_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedToken:
-    """A token no longer opens anything; sessions opened with it go on, as they always did."""
+    """A user deleted a token: end the sessions opened with it. Expiry alone ends none."""
 
     user_id: int
     name: str
+    token_hash: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,16 @@ class Slots(dict[int, Item], Generic[Key, Item]):
         return [self[item_id] for item_id in sorted(self)]
 
     def restore(self, item_id: int, key: Key, item: Item) -> None:
-        """Puts an item under an id it had before; `freed` is the caller's to restore."""
+        """Puts an item under an id it had before; `freed` or `fill_gaps` has to follow."""
         if item_id in self or key in self.ids:
             raise StateCorrupted(f"id {item_id} or key {key!r} is there twice")
         self[item_id] = item
         self.ids[key] = item_id
+
+    def fill_gaps(self) -> None:
+        """Frees every id below the highest that is not in use, for items from elsewhere."""
+        gaps = set(range(max(self, default=-1) + 1)).difference(self)
+        self.freed = sorted(gaps, reverse=True)
 
     def check(self) -> None:
         """Raises `StateCorrupted` when an invariant does not hold."""

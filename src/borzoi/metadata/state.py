@@ -116,7 +116,7 @@ class Metadata:
     streams: Slots[str, Stream] = field(default_factory=Slots)
     users: Slots[str, User] = field(default_factory=Slots)
     #: User id of each token by its hash.
-    token_owners: dict[str, int] = field(default_factory=dict)
+    token_owners: dict[str, int] = field(default_factory=dict, repr=False)
     #: The groups each client is a member of.
     memberships: dict[int, set[GroupAddress]] = field(default_factory=dict)
 

@@ -27,7 +27,10 @@ NEVER_EXPIRES = 0
 
 @dataclass(frozen=True, slots=True)
 class ExpireTokens:
-    """Tokens that expired at `before` or earlier are removed. Logged like any other removal."""
+    """Tokens that expired at `before` or earlier are removed; sessions they opened go on.
+
+    Logged like any other removal, or a restart would bring the tokens back.
+    """
 
     before: int
 
@@ -69,24 +72,26 @@ def delete_token(state: Metadata, command: DeletePersonalAccessToken, user_id: i
     user = queries.user(state, user_id)
     if command.name not in user.tokens:
         raise ResourceNotFound(f"user {user.username!r} has no token {command.name!r}")
-    return lambda: Outcome(effects=(_drop(state, user, command.name),))
 
-
-def expire_tokens(state: Metadata, command: ExpireTokens) -> Change:
     def change() -> Outcome:
-        return Outcome(
-            effects=tuple(
-                _drop(state, user, token.name)
-                for user in state.users.in_order()
-                for token in queries.tokens_of(state, user.id)
-                if token.has_expired(command.before)
-            )
-        )
+        token = _drop(state, user, command.name)
+        return Outcome(effects=(DroppedToken(user.id, token.name, token.token_hash),))
 
     return change
 
 
-def _drop(state: Metadata, user: User, name: str) -> DroppedToken:
+def expire_tokens(state: Metadata, command: ExpireTokens) -> Change:
+    def change() -> Outcome:
+        for user in state.users.values():
+            for token in list(user.tokens.values()):
+                if token.has_expired(command.before):
+                    _drop(state, user, token.name)
+        return Outcome()
+
+    return change
+
+
+def _drop(state: Metadata, user: User, name: str) -> Token:
     token = user.tokens.pop(name)
     del state.token_owners[token.token_hash]
-    return DroppedToken(user.id, name)
+    return token

@@ -17,7 +17,7 @@ from borzoi.model.errors import (
 )
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import USERNAME_BYTES_MAX, USERNAME_BYTES_MIN, USERS_MAX
-from borzoi.model.users import ALL_PERMISSIONS
+from borzoi.model.users import ALL_PERMISSIONS, UserStatus
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 
 
@@ -72,8 +72,11 @@ def update_user(state: Metadata, command: UpdateUser) -> Change:
     def change() -> Outcome:
         state.users.rename(user.username, username)
         user.username = username
+        was_active = user.status is UserStatus.ACTIVE
         if command.status is not None:
             user.status = command.status
+        if was_active and user.status is UserStatus.INACTIVE:
+            return Outcome(effects=(DroppedUser(user.id),))
         return Outcome()
 
     return change
