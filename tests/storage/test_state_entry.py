@@ -91,13 +91,19 @@ def test_every_flipped_bit_of_the_last_entry_drops_only_that_one():
 def test_a_page_of_zeros_at_the_end_is_a_torn_tail():
     *kept, tail = read_entries(log_of(2) + bytes(4096), first_index=0)
     assert len(kept) == 2
-    assert tail == TornTail(len(log_of(2)), 4096, 2, "its index reads 0")
+    assert tail == TornTail(len(log_of(2)), 4096, 2, "the index reads 0")
 
 
 def test_a_missing_entry_in_the_middle_is_refused():
     data = encode_entry(entry(0)) + encode_entry(entry(2)) + encode_entry(entry(3))
-    with pytest.raises(StateCorrupted, match="entry 1 of the metadata log"):
+    with pytest.raises(StateCorrupted, match="entry 1 is expected, the index reads 2"):
         list(read_entries(data, first_index=0))
+
+
+@pytest.mark.parametrize("index", [0, 1, 3, 1000])
+def test_a_whole_entry_with_the_wrong_index_is_never_a_torn_tail(index):
+    with pytest.raises(StateCorrupted, match=f"entry 2 is expected, the index reads {index}"):
+        list(read_entries(log_of(2) + encode_entry(entry(index)), first_index=0))
 
 
 def test_damage_far_before_the_next_entry_is_still_refused():

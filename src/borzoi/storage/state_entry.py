@@ -88,8 +88,12 @@ def read_entries(
     while position < len(view):
         fault = _fault_at(view, position, expected)
         if fault is not None:
-            behind = _next_whole_entry(view, position + 1, expected)
             index = 0 if expected is None else expected
+            if _fault_at(view, position, None) is None:
+                raise StateCorrupted(
+                    f"at byte {position} of the metadata log entry {index} is expected, {fault}"
+                )
+            behind = _next_whole_entry(view, position + 1, expected)
             if behind is not None:
                 raise StateCorrupted(
                     f"entry {index} of the metadata log, at byte {position}, is damaged ({fault});"
@@ -109,13 +113,13 @@ def _fault_at(view: memoryview, position: int, expected: int | None) -> str | No
         return f"only {left} bytes are left"
     index, _, _, _, _, length = HEADER.unpack_from(view, position)
     if expected is not None and index != expected:
-        return f"its index reads {index}"
+        return f"the index reads {index}"
     if length > COMMAND_BYTES_MAX:
-        return f"its length reads {length}"
+        return f"the length reads {length}"
     if left < ENTRY_BYTES_MIN + length:
         return f"it needs {ENTRY_BYTES_MIN + length} bytes and {left} are left"
     if not _checksum_holds(view, position, length):
-        return "its checksum does not fit"
+        return "the checksum does not fit"
     return None
 
 
