@@ -40,11 +40,12 @@ def checksums_of_equal(messages: memoryview, size: int) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join([xxh3_64_digest(messages[each]) for each in slices]), DIGEST)
 
 
-def checksums_between(messages: memoryview, ends: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Of messages that end at these positions."""
-    stops = ends.tolist()
-    starts = [ID_AT, *[end + ID_AT for end in stops[:-1]]]
-    digests = [xxh3_64_digest(messages[a:b]) for a, b in zip(starts, stops, strict=True)]
+def checksums_between(
+    messages: memoryview, starts: NDArray[np.int64], ends: NDArray[np.uint32]
+) -> NDArray[np.uint64]:
+    """Of messages that lie between these positions."""
+    bounds = zip((starts + ID_AT).tolist(), ends.tolist(), strict=True)
+    digests = [xxh3_64_digest(messages[start:end]) for start, end in bounds]
     return np.frombuffer(b"".join(digests), DIGEST)
 
 

@@ -26,9 +26,13 @@ def gathered_column(
 
 
 def scatter_column(
-    messages: memoryview, starts: NDArray[np.int64], at: int, values: Column
+    messages: memoryview,
+    starts: NDArray[np.int64],
+    at: int,
+    kind: np.dtype[Any],
+    values: Column | int,
 ) -> None:
-    _every_byte(messages, at, values.dtype)[starts] = values
+    _every_byte(messages, at, kind)[starts] = values
 
 
 def _every_byte(messages: memoryview, at: int, kind: np.dtype[Any]) -> Column:
