@@ -49,8 +49,14 @@ from borzoi.protocol.buffers import Reader, Writer
 # Looking a kind up in a dict is several times cheaper than calling the enum class, and a miss is
 # an ordinary None.
 _CONSUMER_KINDS: Final = {int(kind): kind for kind in ConsumerKind}
-_POLLING_KINDS: Final = {int(kind): kind for kind in PollingKind}
-_PARTITIONING_KINDS: Final = {int(kind): kind for kind in PartitioningKind}
+_STRATEGIES: Final = {int(kind): PollingStrategy(kind) for kind in PollingKind}
+# The size of a partitioning's value; None for "at least one byte".
+_PARTITIONINGS: Final[dict[int, tuple[PartitioningKind | None, int | None]]] = {
+    1: (PartitioningKind.BALANCED, 0),
+    2: (PartitioningKind.PARTITION_ID, 4),
+    3: (PartitioningKind.MESSAGES_KEY, None),
+}
+_NO_PARTITIONING: Final = (None, None)
 COMPRESSIONS: Final = {int(compression): compression for compression in Compression}
 _STATUSES: Final = {int(status): status for status in UserStatus}
 
@@ -81,28 +87,27 @@ def write_optional_u32(out: Writer, value: int | None) -> None:
         out.pack(_OPTIONAL_U32, 1, value)
 
 
-def read_partitioning(reader: Reader) -> Partitioning:
+def partitioning_of(kind_code: int, value: bytes) -> Partitioning:
     """`InvalidCommand` for a wrong kind or size, `InvalidKeyLength` for a key of no bytes."""
-    kind = _PARTITIONING_KINDS.get(reader.u8())
-    size = reader.u8()
-    if kind is PartitioningKind.MESSAGES_KEY:
-        if not size:
+    kind, size = _PARTITIONINGS.get(kind_code, _NO_PARTITIONING)
+    if kind is None or size != len(value):
+        if kind is None or size is not None:
+            raise InvalidCommand(f"there is no partitioning {kind_code} with {len(value)} bytes")
+        if not value:
             raise InvalidKeyLength("a messages key has at least one byte")
-    elif kind is None or size != (4 if kind is PartitioningKind.PARTITION_ID else 0):
-        raise InvalidCommand(f"there is no partitioning of this kind with {size} bytes")
-    return Partitioning(kind, reader.bytes(size))
+    return Partitioning(kind, value)
 
 
 def write_partitioning(out: Writer, partitioning: Partitioning) -> None:
     out.u8(partitioning.kind).u8(len(partitioning.value)).bytes(partitioning.value)
 
 
-def read_strategy(reader: Reader) -> PollingStrategy:
-    kind_code, value = reader.unpack(_STRATEGY)
-    kind = _POLLING_KINDS.get(kind_code)
-    if kind is None:
+def strategy_of(kind_code: int, value: int) -> PollingStrategy:
+    """The strategy from its two fields."""
+    strategy = _STRATEGIES.get(kind_code)
+    if strategy is None:
         raise InvalidCommand(f"there is no polling strategy {kind_code}")
-    return PollingStrategy(kind, value)
+    return PollingStrategy(strategy.kind, value) if value else strategy
 
 
 def write_strategy(out: Writer, strategy: PollingStrategy) -> None:

@@ -41,10 +41,9 @@ from borzoi.protocol.buffers import NAMED, NUMERIC, Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Response
 from borzoi.protocol.values import (
+    partitioning_of,
     read_consumer,
-    read_optional_u32,
-    read_partitioning,
-    read_strategy,
+    strategy_of,
     write_consumer,
     write_optional_u32,
     write_partitioning,
@@ -54,6 +53,12 @@ from borzoi.protocol.values import (
 #: The fixed start of a poll's answer; what follows are stored bytes as they are.
 POLLED_PREFIX: Final = struct.Struct("<IQI")
 assert POLLED_PREFIX.size == 16
+
+#: What follows the identifiers of a poll: optional partition, strategy, count, auto_commit.
+_POLL_END: Final = struct.Struct("<BIBQIB")
+
+_U32: Final = struct.Struct("<I")
+_unpack_u32 = _U32.unpack_from
 
 #: So many bytes at the start of a SendMessages payload hold all of its metadata: the length, two
 #: identifiers, the partitioning and the count.
@@ -98,14 +103,17 @@ class PollMessages:
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
+        consumer = read_consumer(reader)
+        stream_id, topic_id = reader.identifier(), reader.identifier()
+        flag, partition_id, kind, value, count, auto_commit = reader.unpack(_POLL_END)
         return cls(
-            read_consumer(reader),
-            reader.identifier(),
-            reader.identifier(),
-            read_optional_u32(reader),
-            read_strategy(reader),
-            reader.u32(),
-            reader.bool(),
+            consumer,
+            stream_id,
+            topic_id,
+            partition_id if flag == 1 else None,
+            strategy_of(kind, value),
+            count,
+            auto_commit != 0,
         )
 
 
@@ -127,35 +135,55 @@ def decode_send_metadata(reader: Reader, payload_length: int | None = None) -> S
     The reader has to hold the first `SEND_METADATA_BYTES_MAX` bytes of the payload, or all of a
     shorter one; `payload_length` is the length its frame declared, when not all of it is there.
     """
-    if payload_length is None:
-        payload_length = reader.remaining()
-    indexes_start = 4 + reader.u32()
-    if indexes_start > payload_length:
-        raise InvalidCommand(f"metadata of {indexes_start} bytes in {payload_length} of payload")
-    metadata = Reader(reader.view(min(indexes_start - 4, reader.remaining())))
-    stream_id = _read_identifier(metadata)
-    topic_id = _read_identifier(metadata)
-    partitioning = read_partitioning(metadata)
-    messages_count = metadata.u32()
-    messages_start = indexes_start + messages_count * INDEX_ENTRY_BYTES
-    if messages_start > payload_length:
-        raise InvalidCommand(f"{payload_length} bytes have no room for {messages_count} indexes")
+    payload = reader.rest()
     return SendMetadata(
-        stream_id, topic_id, partitioning, messages_count, indexes_start, messages_start
+        *_read_metadata(payload, len(payload) if payload_length is None else payload_length)
     )
 
 
-def _read_identifier(reader: Reader) -> Identifier:
+# Plain functions over a buffer and a position instead of a Reader: every batch passes here.
+
+
+def _read_metadata(
+    payload: memoryview, payload_length: int
+) -> tuple[Identifier, Identifier, Partitioning, int, int, int]:
+    arrived = len(payload)
+    if arrived < 4:
+        raise InvalidCommand(f"{arrived} bytes are too few for a send")
+    indexes_start = 4 + _unpack_u32(payload)[0]
+    if indexes_start > payload_length:
+        raise InvalidCommand(f"metadata of {indexes_start} bytes in {payload_length} of payload")
+    end = indexes_start if indexes_start < arrived else arrived
+    stream_id, position = _identifier_at(payload, 4, end)
+    topic_id, position = _identifier_at(payload, position, end)
+    value_start = position + 2
+    if value_start > end:
+        raise InvalidCommand("the metadata of a send ends before its partitioning")
+    count_start = value_start + payload[position + 1]
+    if count_start + 4 > end:
+        raise InvalidCommand("the metadata of a send ends before its count")
+    partitioning = partitioning_of(payload[position], bytes(payload[value_start:count_start]))
+    messages_count = _unpack_u32(payload, count_start)[0]
+    messages_start = indexes_start + messages_count * INDEX_ENTRY_BYTES
+    if messages_start > payload_length:
+        raise InvalidCommand(f"{payload_length} bytes have no room for {messages_count} indexes")
+    return stream_id, topic_id, partitioning, messages_count, indexes_start, messages_start
+
+
+def _identifier_at(payload: memoryview, position: int, end: int) -> tuple[Identifier, int]:
     """An identifier inside a send, where every fault is one fault and any bytes are a name."""
-    try:
-        kind, size = reader.u8(), reader.u8()
-        value = reader.view(size)
-    except InvalidCommand as fault:
-        raise InvalidIdentifier(str(fault)) from None
+    start = position + 2
+    if start > end:
+        raise InvalidIdentifier("the metadata of a send ends inside an identifier")
+    kind = payload[position]
+    size = payload[position + 1]
+    stop = start + size
+    if stop > end:
+        raise InvalidIdentifier("the metadata of a send ends inside an identifier")
     if kind == NUMERIC and size == 4:
-        return int.from_bytes(value, "little")
+        return _unpack_u32(payload, start)[0], stop
     if kind == NAMED and size:
-        return str(value, "utf-8", "surrogateescape")
+        return str(payload[start:stop], "utf-8", "surrogateescape"), stop
     raise InvalidIdentifier(f"there is no identifier of kind {kind} with {size} bytes")
 
 
@@ -191,14 +219,16 @@ class SendMessages:
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         payload = reader.rest()
-        metadata = decode_send_metadata(Reader(payload))
+        stream_id, topic_id, partitioning, messages_count, indexes_start, messages_start = (
+            _read_metadata(payload, len(payload))
+        )
         return cls(
-            metadata.stream_id,
-            metadata.topic_id,
-            metadata.partitioning,
-            metadata.messages_count,
-            payload[metadata.indexes_start : metadata.messages_start],
-            payload[metadata.messages_start :],
+            stream_id,
+            topic_id,
+            partitioning,
+            messages_count,
+            payload[indexes_start:messages_start],
+            payload[messages_start:],
         )
 
 

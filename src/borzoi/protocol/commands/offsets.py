@@ -28,6 +28,9 @@ from borzoi.protocol.values import (
 
 _OFFSET: Final = struct.Struct("<IQQ")
 
+#: What follows the identifiers of a store: optional partition, offset.
+_STORE_END: Final = struct.Struct("<BIQ")
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffset:
@@ -83,10 +86,10 @@ class StoreConsumerOffset:
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        consumer, stream_id = read_consumer(reader), reader.identifier()
-        return cls(
-            consumer, stream_id, reader.identifier(), read_optional_u32(reader), reader.u64()
-        )
+        consumer = read_consumer(reader)
+        stream_id, topic_id = reader.identifier(), reader.identifier()
+        flag, partition_id, offset = reader.unpack(_STORE_END)
+        return cls(consumer, stream_id, topic_id, partition_id if flag == 1 else None, offset)
 
 
 @dataclass(frozen=True, slots=True)
