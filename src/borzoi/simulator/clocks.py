@@ -1,0 +1,49 @@
+"""What a node believes about time: how often its ticks come, and what its wall clock shows.
+
+Virtual time is exact; a node's own time may run fast or slow (drift), be off (skew) and jump. Ticks
+follow the drift as the monotonic clock of a real machine would; skew and jumps move the wall clock
+only.
+"""
+
+from typing import Final
+
+from borzoi.simulator.events import TICK_US
+
+EPOCH_US: Final = 1_700_000_000_000_000
+# Rates are integers so that no rounding depends on the machine: 1000 is exact, 1050 is 5 % fast.
+RATE_UNIT: Final = 1000
+
+
+class NodeClock:
+    __slots__ = ("_origin_us", "_owed", "_since", "offset_us", "rate")
+
+    def __init__(self, rate: int = RATE_UNIT, offset_us: int = 0) -> None:
+        self.rate = rate
+        self.offset_us = offset_us
+        self._owed = 0
+        self._since = 0
+        self._origin_us = EPOCH_US
+
+    def ticks_due(self) -> int:
+        """How many ticks of this node fall into a tick of virtual time: 1, now and then 0 or 2."""
+        self._owed += self.rate
+        due, self._owed = divmod(self._owed, RATE_UNIT)
+        return due
+
+    def wall_us(self, now: int) -> int:
+        return (
+            self._origin_us
+            + (now - self._since) * TICK_US * self.rate // RATE_UNIT
+            + self.offset_us
+        )
+
+    def jump(self, by_us: int) -> None:
+        self.offset_us += by_us
+
+    def heal(self, now: int) -> None:
+        """The operator fixed time synchronization: right rate, right time, from this tick on."""
+        self.rate = RATE_UNIT
+        self.offset_us = 0
+        self._owed = 0
+        self._since = now
+        self._origin_us = EPOCH_US + now * TICK_US

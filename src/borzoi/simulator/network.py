@@ -1,0 +1,211 @@
+"""The network: directed links that delay, lose, repeat, reorder, evict, clog, and can be cut.
+
+Endpoints are numbered: replicas first, then clients. A packet belongs to a connection, that is to
+one life of its sender and one life of its receiver, as over TCP; in datagram seeds it survives a
+restart of the receiver. Never does a packet survive the sender's disk being wiped: the handshake
+refuses the former incarnation.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from borzoi.simulator.events import EventQueue
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFaults:
+    """How bad the links are; drawn once per seed."""
+
+    delay_min: int = 0
+    delay_mean: float = 1.0
+    fifo: bool = False
+    loss: float = 0.0
+    duplication: float = 0.0
+    duplicate_delay: int = 0
+    capacity: int = 64
+    clogging: float = 0.0
+    clog_ticks_mean: int = 0
+    datagrams: bool = False
+
+
+QUIET = NetworkFaults(delay_min=0, delay_mean=1.0, fifo=True, capacity=1 << 20)
+
+
+class Packet:
+    __slots__ = ("evicted", "frame", "key", "link", "lives", "source", "target")
+
+    def __init__(self, link: "Link", source: int, target: int, frame: Any, lives: int) -> None:
+        self.link = link
+        self.source = source
+        self.target = target
+        self.frame = frame
+        self.lives = lives
+        self.key = 0
+        self.evicted = False
+
+
+class Link:
+    __slots__ = ("busy_until", "clogged_until", "flying", "sent")
+
+    def __init__(self) -> None:
+        self.busy_until = 0
+        self.clogged_until = 0
+        self.flying: dict[int, Packet] = {}
+        self.sent = 0
+
+
+class NetworkCounters:
+    __slots__ = (
+        "blocked",
+        "clogs",
+        "delivered",
+        "duplicated",
+        "evicted",
+        "filtered",
+        "lost",
+        "sent",
+        "stale",
+    )
+
+    def __init__(self) -> None:
+        self.sent = self.delivered = self.lost = self.duplicated = self.evicted = 0
+        self.blocked = self.filtered = self.stale = self.clogs = 0
+
+
+class Network:
+    """Carries frames between endpoints; calls `deliver(source, target, frame)` on arrival."""
+
+    def __init__(
+        self,
+        events: EventQueue,
+        random: Random,
+        faults: NetworkFaults,
+        endpoints: int,
+        deliver: Callable[[int, int, Any], None],
+        command_of: Callable[[Any], int],
+    ) -> None:
+        self.faults = faults
+        self.endpoints = endpoints
+        self.counters = NetworkCounters()
+        self._events = events
+        self._random = random
+        self._deliver = deliver
+        self._command_of = command_of
+        self._links = [Link() for _ in range(endpoints * endpoints)]
+        self._blocked = [False] * (endpoints * endpoints)
+        self._filters: dict[int, frozenset[int]] = {}
+        self._lives = [0] * endpoints
+        # The first life of an endpoint whose packets may still arrive: raised by a wipe.
+        self._forgotten = [0] * endpoints
+
+    # -- lives -------------------------------------------------------------------------------------
+
+    def restarted(self, endpoint: int, *, wiped: bool = False) -> None:
+        self._lives[endpoint] += 1
+        if wiped:
+            self._forgotten[endpoint] = self._lives[endpoint]
+
+    # -- carrying ----------------------------------------------------------------------------------
+
+    def send(self, source: int, target: int, frame: Any) -> None:
+        counters = self.counters
+        counters.sent += 1
+        index = source * self.endpoints + target
+        if self._blocked[index]:
+            counters.blocked += 1
+            return
+        if self._filters and self._command_of(frame) in self._filters.get(index, ()):
+            counters.filtered += 1
+            return
+        faults = self.faults
+        chance = self._random.random
+        if faults.loss and chance() < faults.loss:
+            counters.lost += 1
+            return
+        self._schedule(index, source, target, frame, 0)
+        if faults.duplication and chance() < faults.duplication:
+            counters.duplicated += 1
+            self._schedule(index, source, target, frame, int(chance() * faults.duplicate_delay))
+
+    def _schedule(self, index: int, source: int, target: int, frame: Any, extra: int) -> None:
+        faults = self.faults
+        link = self._links[index]
+        now = self._events.now
+        arrival = now + faults.delay_min + extra
+        if faults.delay_mean:
+            arrival += int(self._random.expovariate(1.0) * faults.delay_mean)
+        if arrival < link.clogged_until:
+            arrival = link.clogged_until
+        if faults.fifo and not extra:
+            if arrival < link.busy_until:
+                arrival = link.busy_until
+            link.busy_until = arrival
+        packet = Packet(
+            link, source, target, frame, self._lives[source] << 20 | self._lives[target]
+        )
+        link.sent = packet.key = link.sent + 1
+        if len(link.flying) >= faults.capacity:
+            self._evict(link)
+        link.flying[packet.key] = packet
+        self._events.at(arrival, self._arrive, packet)
+
+    def _evict(self, link: Link) -> None:
+        keys = list(link.flying)
+        evicted = link.flying.pop(keys[int(self._random.random() * len(keys))])
+        evicted.evicted = True
+        self.counters.evicted += 1
+
+    def _arrive(self, packet: Packet) -> None:
+        if packet.evicted:
+            return
+        del packet.link.flying[packet.key]
+        source, target = packet.source, packet.target
+        if self._blocked[source * self.endpoints + target]:
+            self.counters.blocked += 1
+            return
+        sender_life = packet.lives >> 20
+        if sender_life < self._forgotten[source] or (
+            packet.lives & 0xFFFFF != self._lives[target]
+            and (not self.faults.datagrams or self._forgotten[target])
+        ):
+            self.counters.stale += 1
+            return
+        self.counters.delivered += 1
+        self._deliver(source, target, packet.frame)
+
+    # -- disturbing --------------------------------------------------------------------------------
+
+    def clog(self, source: int, target: int, ticks: int) -> None:
+        link = self._links[source * self.endpoints + target]
+        link.clogged_until = max(link.clogged_until, self._events.now + ticks)
+        self.counters.clogs += 1
+
+    def cut(self, source: int, target: int) -> None:
+        self._blocked[source * self.endpoints + target] = True
+
+    def split(self, left: Iterable[int], right: Iterable[int], *, both_ways: bool = True) -> None:
+        others = list(right)
+        for one in left:
+            for other in others:
+                self.cut(one, other)
+                if both_ways:
+                    self.cut(other, one)
+
+    def filter(self, source: int, target: int, commands: Iterable[int]) -> None:
+        """Drops only these commands on this link, until `heal`."""
+        index = source * self.endpoints + target
+        self._filters[index] = self._filters.get(index, frozenset()) | frozenset(commands)
+
+    def heal(self) -> None:
+        """Removes cuts and filters; the links stay as good or bad as they were drawn."""
+        self._blocked = [False] * (self.endpoints * self.endpoints)
+        self._filters = {}
+
+    def unclog(self) -> None:
+        for link in self._links:
+            link.clogged_until = 0
+
+    def is_cut(self, source: int, target: int) -> bool:
+        return self._blocked[source * self.endpoints + target]
