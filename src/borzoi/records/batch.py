@@ -3,11 +3,9 @@
 No object per message is made between the socket and the disk. A batch of fewer than SMALL
 messages is handled with `struct`, because one numpy call costs as much as a whole message; a
 larger one field by field, for all its messages at once (`columns.py`), with messages of one size
-as the case that is tried first.
+as the case that is tried first. The header is in `header.py`, an index entry is::
 
-An index entry, of a SendMessages request and of an index file::
-
-    bytes    field        in a request              in a file
+    bytes    field        in a request              in an index file
     0..4     offset       u32, zero                 relative to the first of the segment
     4..8     position     u32, END of the message   in the segment file
     8..16    timestamp    u64, zero                 µs
@@ -26,11 +24,13 @@ from borzoi.records.checksum import checksum, checksums_between, checksums_of_eq
 from borzoi.records.columns import Column, equal_column, gathered_column, scatter_column
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
 from borzoi.records.validation import (
+    CHECKED,
     INDEX_ENTRY,
     LENGTHS,
     check_all,
     check_count,
     check_each,
+    have_equal_lengths,
 )
 
 #: Below this many messages `struct` is faster than numpy.
@@ -48,8 +48,8 @@ NewIds = Callable[[int], NDArray[np.uint8] | bytes]
 class Batch:
     """Messages, and the end of each relative to the start of the first.
 
-    `equal_size` is the size of every message when `receive`, `walk` or `keep` saw that they have
-    one size, else 0; it only chooses the faster of two ways to the same bytes.
+    `equal_size` is the size of every message when `receive` or `walk` saw that they have one size,
+    else 0; it only chooses the faster of two ways to the same bytes.
     """
 
     __slots__ = ("_ends", "_starts", "equal_size", "messages")
@@ -89,15 +89,17 @@ class Batch:
         ends = self._ends if isinstance(self._ends, list) else self._ends.tolist()
         return zip([0, *ends[:-1]], ends, strict=False)
 
+    # The columns are copies: they neither follow the buffer nor keep its owner from releasing it.
+
     def ids(self) -> Column:
         """16 bytes each; `tolist()` makes them `bytes`."""
-        return self._read(ID_AT, ID_DTYPE)
+        return self._read(ID_AT, ID_DTYPE).copy()
 
-    def offsets(self) -> Column:
-        return self._read(OFFSET_AT, WORD_DTYPE)
+    def offsets(self) -> NDArray[np.uint64]:
+        return self._read(OFFSET_AT, WORD_DTYPE).copy()
 
-    def timestamps(self) -> Column:
-        return self._read(TIMESTAMP_AT, WORD_DTYPE)
+    def timestamps(self) -> NDArray[np.uint64]:
+        return self._read(TIMESTAMP_AT, WORD_DTYPE).copy()
 
     def _read(self, at: int, kind: np.dtype[Any]) -> Column:
         if not len(self):
@@ -134,8 +136,15 @@ def walk(messages: memoryview) -> Batch:
     Lengths are only held against the bytes that are there: encrypted messages are longer than a
     client may send. Checksums are for `verify`.
     """
-    ends: list[int] = []
     length = len(messages)
+    if length > U32_MAX:
+        raise InvalidMessagesSize("positions in a batch are 32-bit numbers")
+    if length >= SMALL * HEADER_BYTES:
+        user_headers, payload, _ = LENGTHS.unpack_from(messages, LENGTHS_AT)
+        size = HEADER_BYTES + payload + user_headers
+        if length >= SMALL * size and have_equal_lengths(messages, size):
+            return Batch(messages, np.arange(size, length + 1, size, dtype=np.uint32), size)
+    ends: list[int] = []
     start = 0
     while start < length:
         if length - start < HEADER_BYTES:
@@ -145,21 +154,24 @@ def walk(messages: memoryview) -> Batch:
         if start > length:
             raise InvalidMessagesSize(f"message {len(ends)} is cut off")
         if reserved:
-            raise InvalidReservedField("the reserved field of a message is not zero")
+            raise InvalidReservedField(f"the reserved field of message {len(ends)} is not zero")
         ends.append(start)
-    return _walked(messages, ends)
+    return _with_ends(messages, ends)
 
 
 def walk_prefix(messages: memoryview) -> Batch:
-    """The longest run of whole, undamaged messages with consecutive offsets at the start."""
+    """The longest run of whole, undamaged messages with consecutive offsets at the start.
+
+    Made for the tail of a segment, where anything may follow: half a message, zeros of space
+    reserved ahead, the remains of a batch that was never acknowledged.
+    """
     ends: list[int] = []
-    length = len(messages)
+    length = min(len(messages), U32_MAX)
     start = 0
     expected: int | None = None
     while length - start >= HEADER_BYTES:
         (stored,) = WORD.unpack_from(messages, start)
-        (offset,) = WORD.unpack_from(messages, start + OFFSET_AT)
-        user_headers, payload, reserved = LENGTHS.unpack_from(messages, start + LENGTHS_AT)
+        offset, user_headers, payload, reserved = CHECKED.unpack_from(messages, start + OFFSET_AT)
         end = start + HEADER_BYTES + payload + user_headers
         if end > length or reserved or (expected is not None and offset != expected):
             break
@@ -167,16 +179,11 @@ def walk_prefix(messages: memoryview) -> Batch:
             break
         ends.append(end)
         start, expected = end, offset + 1
-    return _walked(messages[:start], ends)
+    return _with_ends(messages[:start], ends)
 
 
-def _walked(messages: memoryview, ends: list[int]) -> Batch:
-    if len(ends) < SMALL:
-        return Batch(messages, ends)
-    array = np.array(ends, np.uint32)
-    size = ends[0]
-    alike = size * len(ends) == ends[-1] and bool((np.diff(array) == size).all())
-    return Batch(messages, array, size if alike else 0)
+def _with_ends(messages: memoryview, ends: list[int]) -> Batch:
+    return Batch(messages, ends if len(ends) < SMALL else np.array(ends, np.uint32))
 
 
 # Stamping: what the server adds. -----------------------------------------------------------------
@@ -187,7 +194,7 @@ def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) ->
 
     `new_ids(n)` gives n × 16 bytes for the messages that came without an id.
     """
-    assert 0 <= base_offset <= base_offset + len(batch) <= U64_MAX
+    assert base_offset + len(batch) <= U64_MAX
     ends = batch._ends
     if isinstance(ends, list):
         _stamp_each(batch.messages, ends, base_offset, timestamp, new_ids)
@@ -201,7 +208,7 @@ def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) ->
 
 def _fill_ids(batch: Batch, new_ids: NewIds) -> None:
     count = len(batch)
-    ids = batch.ids().tobytes()
+    ids = batch._read(ID_AT, ID_DTYPE).tobytes()
     if ids == bytes(len(ids)):
         batch._write(ID_AT, ID_DTYPE, np.frombuffer(new_ids(count), ID_DTYPE))
         return
@@ -253,7 +260,7 @@ def verify(batch: Batch) -> int | None:
 def _checksums(batch: Batch) -> NDArray[np.uint64]:
     if batch.equal_size:
         return checksums_of_equal(batch.messages, batch.equal_size)
-    return checksums_between(batch.messages, batch.starts, batch.ends)
+    return checksums_between(batch.messages, batch.ends)
 
 
 def index_entries(batch: Batch, *, relative_offset: int, position: int, timestamp: int) -> bytes:
@@ -282,4 +289,4 @@ def keep(batch: Batch, mask: NDArray[np.bool_]) -> Batch:
         if wanted:
             kept += batch.messages[start:end]
             ends.append(len(kept))
-    return _walked(memoryview(kept), ends)
+    return _with_ends(memoryview(kept), ends)

@@ -2,11 +2,12 @@
 
 Four fifths of the time of a call on 1000 bytes is the call: making the argument, finding the
 buffer behind it, making the result. Hence digests joined into one array instead of integers, and,
-for short messages of one size, arguments cut out of the buffer by one call for the whole batch.
+for messages of one size, arguments cut out of the buffer many at a time by one call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -18,8 +19,11 @@ from borzoi.records.header import ID_AT
 #: Up to this size copying a message into an object of its own is cheaper than a view of it.
 COPIED_BYTES_MAX: Final = 512
 
-#: Slices are kept for batches up to this many messages (100 bytes a slice, 16 batches).
-KEPT_SLICES_MAX: Final = 4096
+#: Views made by one call; few enough that the garbage collector does not come to look at them.
+CUTS_AT_ONCE: Final = 250
+
+#: The cuts of one-size batches up to this many messages are kept (100 bytes a message, 16 batches).
+KEPT_CUTS_MAX: Final = 4096
 
 #: How xxhash writes a digest.
 DIGEST: Final = np.dtype(">u8")
@@ -34,23 +38,34 @@ def checksums_of_equal(messages: memoryview, size: int) -> NDArray[np.uint64]:
     """Of messages that all have the same size."""
     count = len(messages) // size
     if size <= COPIED_BYTES_MAX:
-        bodies = np.ndarray((count,), f"V{size - ID_AT}", messages, ID_AT, (size,)).tolist()
-        return np.frombuffer(b"".join(map(xxh3_64_digest, bodies)), DIGEST)
-    slices = _kept_slices(size, count) if count <= KEPT_SLICES_MAX else _slices(size, count)
-    return np.frombuffer(b"".join([xxh3_64_digest(messages[each]) for each in slices]), DIGEST)
+        hashed = np.ndarray((count,), f"V{size - ID_AT}", messages, ID_AT, (size,)).tolist()
+        digests = b"".join(map(xxh3_64_digest, hashed))
+    else:
+        cutters = _kept_cutters(size, count) if count <= KEPT_CUTS_MAX else _cutters(size, count)
+        digests = b"".join([b"".join(map(xxh3_64_digest, cut(messages))) for cut in cutters])
+    return np.frombuffer(digests, DIGEST)
 
 
-def checksums_between(
-    messages: memoryview, starts: NDArray[np.int64], ends: NDArray[np.uint32]
-) -> NDArray[np.uint64]:
-    """Of messages that lie between these positions."""
-    bounds = zip((starts + ID_AT).tolist(), ends.tolist(), strict=True)
-    digests = [xxh3_64_digest(messages[start:end]) for start, end in bounds]
+def checksums_between(messages: memoryview, ends: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """Of messages that end at these positions."""
+    digests = []
+    start = ID_AT
+    for end in ends.tolist():
+        digests.append(xxh3_64_digest(messages[start:end]))
+        start = end + ID_AT
     return np.frombuffer(b"".join(digests), DIGEST)
 
 
-def _slices(size: int, count: int) -> Sequence[slice]:
-    return [slice(end - size + ID_AT, end) for end in range(size, (count + 1) * size, size)]
+Cutter = Callable[[memoryview], tuple[memoryview, ...]]
 
 
-_kept_slices = lru_cache(maxsize=16)(_slices)
+def _cutters(size: int, count: int) -> list[Cutter]:
+    """Each cuts a run of messages out of the buffer: what is hashed of each, as a view."""
+    cuts = [slice(end - size + ID_AT, end) for end in range(size, (count + 1) * size, size)]
+    # A getter of one item would give it without the tuple, so the last run is made longer instead.
+    last = max(count // CUTS_AT_ONCE, 1)
+    runs = [cuts[run * CUTS_AT_ONCE : (run + 1) * CUTS_AT_ONCE] for run in range(last - 1)]
+    return [itemgetter(*run) for run in [*runs, cuts[(last - 1) * CUTS_AT_ONCE :]]]
+
+
+_kept_cutters = lru_cache(maxsize=16)(_cutters)

@@ -65,7 +65,9 @@ CHECKED_DTYPE: Final = np.dtype(
         ("reserved", "<u8"),
     ]
 )
-assert CHECKED.size == CHECKED_DTYPE.itemsize == HEADER_BYTES - OFFSET_AT
+#: Gathered as plain bytes and viewed as fields afterwards: field by field takes five times longer.
+CHECKED_BYTES: Final = np.dtype("V40")
+assert CHECKED.size == CHECKED_DTYPE.itemsize == CHECKED_BYTES.itemsize == HEADER_BYTES - OFFSET_AT
 #: Its last 16 bytes: the lengths and `reserved`.
 LENGTHS: Final = struct.Struct("<IIQ")
 LENGTHS_DTYPE: Final = np.dtype("V16")
@@ -174,15 +176,25 @@ def _are_alike(messages: memoryview, size: int, count: int) -> bool:
 
     A batch that this says no to may still be sound.
     """
+    user_headers, payload, _ = LENGTHS.unpack_from(messages, LENGTHS_AT)
+    return (
+        payload <= PAYLOAD_BYTES_MAX
+        and user_headers <= USER_HEADERS_BYTES_MAX
+        and have_equal_lengths(messages, size)
+        and equal_column(messages, size, OFFSET_AT, np.dtype("<u8")).tobytes() == bytes(8 * count)
+    )
+
+
+def have_equal_lengths(messages: memoryview, size: int) -> bool:
+    """Whether messages of this size fill the buffer, each with the same payload length."""
+    count, rest = divmod(len(messages), size)
     first = messages[LENGTHS_AT:HEADER_BYTES].tobytes()
     user_headers, payload, reserved = LENGTHS.unpack(first)
     return (
-        HEADER_BYTES + user_headers + payload == size
-        and payload <= PAYLOAD_BYTES_MAX
-        and user_headers <= USER_HEADERS_BYTES_MAX
+        rest == 0
+        and HEADER_BYTES + user_headers + payload == size
         and reserved == 0
         and equal_column(messages, size, LENGTHS_AT, LENGTHS_DTYPE).tobytes() == first * count
-        and equal_column(messages, size, OFFSET_AT, np.dtype("<u8")).tobytes() == bytes(8 * count)
     )
 
 
@@ -209,15 +221,16 @@ def _are_plainly_sound(
     if len(messages) < HEADER_BYTES * count:
         return False
     try:
-        headers = gathered_column(messages, starts, OFFSET_AT, CHECKED_DTYPE)
+        headers = gathered_column(messages, starts, OFFSET_AT, CHECKED_BYTES)
     except IndexError:
         return False
     room = ends - starts
     entries = np.frombuffer(indexes, INDEX_DTYPE)
+    fields = headers.view(CHECKED_DTYPE)
     offset_and_reserved = headers.view("<u8").reshape(count, 5)[:, ::4]
     return bool(
         room.max() <= USER_HEADERS_BYTES_MAX
-        and (room - headers["user_headers"] == headers["payload"] + np.int64(HEADER_BYTES)).all()
+        and (room - fields["user_headers"] == fields["payload"] + np.int64(HEADER_BYTES)).all()
         and offset_and_reserved.tobytes() == bytes(16 * count)
         and entries["offset"].tobytes() == bytes(4 * count)
         and entries["timestamp"].tobytes() == bytes(8 * count)
@@ -236,7 +249,8 @@ def _name_fault(
     readable = int(has_no_room.argmax()) if has_no_room.any() else count
     if readable == 0:
         check_message(messages, indexes, count, 0, 0)
-    headers = gathered_column(messages, starts[:readable], OFFSET_AT, CHECKED_DTYPE)
+    gathered = gathered_column(messages, starts[:readable], OFFSET_AT, CHECKED_BYTES)
+    headers = gathered.view(CHECKED_DTYPE)
     user_headers, payload = headers["user_headers"], headers["payload"]
     sizes = HEADER_BYTES + user_headers.astype(np.int64) + payload
     is_faulty = np.ones(count + 1, bool)  # the first without room, or else nobody: the sentinel
