@@ -1,0 +1,25 @@
+"""What a partition says about itself."""
+
+from typing import NamedTuple
+
+from borzoi.storage.log import SegmentedLog
+
+
+class PartitionStatistics(NamedTuple):
+    """All of it is known without looking at a file."""
+
+    segments_count: int
+    current_offset: int
+    size: int
+    messages_count: int
+
+
+def statistics_of(log: SegmentedLog) -> PartitionStatistics:
+    return PartitionStatistics(
+        log.segments_count, current_offset_of(log), log.size, log.messages_count
+    )
+
+
+def current_offset_of(log: SegmentedLog) -> int:
+    """The offset of the last message readers can see; 0 also when there never was one."""
+    return max(log.visible_offset - 1, 0)

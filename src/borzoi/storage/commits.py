@@ -1,0 +1,118 @@
+"""Group commit: one sync answers everybody whose messages were written before it began.
+
+At most one sync of a log is under way. Who asks meanwhile waits for the next one, which begins as
+soon as the first ends, so the number of syncs follows the speed of the disk and not the number of
+appenders.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from borzoi.model.errors import StorageFailure
+from borzoi.storage.syncing import InlineSyncer, Job, Syncer
+
+
+class SyncPlan(NamedTuple):
+    """A sync about to begin: the job, and what is true when it has succeeded."""
+
+    job: Job
+    #: All messages below this offset are on the disk then.
+    offset: int
+    succeeded: Callable[[], None]
+
+
+Waiter: TypeAlias = asyncio.Future[None]
+
+
+class GroupCommit:
+    """Who waits for which offset, and the sync that is under way.
+
+    `plan(with_open)` makes the next sync: of the sealed segments only, or of the open one as well.
+    `failed` is told once; a sync that failed is never tried again.
+    """
+
+    __slots__ = ("_again", "_failed", "_generation", "_plan", "_running", "_syncer", "_waiting")
+
+    def __init__(
+        self,
+        syncer: Syncer,
+        plan: Callable[[bool], SyncPlan],
+        failed: Callable[[StorageFailure], None],
+    ) -> None:
+        self._syncer = syncer
+        self._plan = plan
+        self._failed = failed
+        self._waiting: deque[tuple[int, Waiter]] = deque()
+        self._running = False
+        self._again = False
+        self._generation = 0
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    def wait(self, offset: int, waiter: Waiter) -> None:
+        """Resolve `waiter` when everything below `offset` is on the disk; needs a `request`."""
+        self._waiting.append((offset, waiter))
+
+    def request(self) -> None:
+        """Begin a sync, or have one begun when the one under way has ended."""
+        if self._running:
+            self._again = True
+        else:
+            self._begin()
+
+    def release(self, offset: int) -> None:
+        """Everything below `offset` is on the disk: answer who waits for it."""
+        while self._waiting and self._waiting[0][0] <= offset:
+            waiter = self._waiting.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def abandon(self, failure: StorageFailure | None) -> None:
+        """Answer everybody, and take no notice of how the sync under way ends."""
+        self._generation += 1
+        self._running = self._again = False
+        waiting, self._waiting = self._waiting, deque()
+        for _, waiter in waiting:
+            if waiter.done():
+                continue
+            if failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(failure)
+
+    def _begin(self) -> None:
+        self._running = True
+        self._again = False
+        plan = self._plan(bool(self._waiting))
+        generation = self._generation
+
+        def done(failure: StorageFailure | None) -> None:
+            if generation != self._generation:
+                return  # purged, fenced or closed meanwhile
+            self._running = False
+            if failure is not None:
+                self.abandon(failure)
+                self._failed(failure)
+                return
+            plan.succeeded()
+            self.release(plan.offset)
+            if self._again or self._waiting:
+                self._begin()
+
+        _syncer_here(self._syncer).submit(plan.job, done)
+
+
+def _syncer_here(syncer: Syncer) -> Syncer:
+    """Without a running loop nobody could be called back: sync at once."""
+    return syncer if running_loop() is not None else InlineSyncer()
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

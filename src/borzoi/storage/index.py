@@ -1,0 +1,172 @@
+"""The dense index of one segment: 16 bytes for each message, addressed by its number.
+
+    bytes    field        type
+    0..4     offset       u32, relative to the segment's first; entry i holds i
+    4..8     position     u32, where the message ENDS in the log file
+    8..16    timestamp    u64, µs, never less than the entry before
+
+The index may lag behind its log, because the log alone can rebuild it: entries gather in memory
+(the window) and are saved many at a time. What has left the window is read from the file.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from borzoi.model.limits import HEADER_BYTES, INDEX_ENTRY_BYTES
+from borzoi.records.batch import Batch
+from borzoi.storage.media import File, read_exactly, write_all
+
+INDEX_ENTRY: Final = struct.Struct("<IIQ")
+INDEX_DTYPE: Final = np.dtype([("offset", "<u4"), ("position", "<u4"), ("timestamp", "<u8")])
+assert INDEX_ENTRY.size == INDEX_DTYPE.itemsize == INDEX_ENTRY_BYTES
+
+#: How many of a segment's latest entries stay in memory when its index is cached (1 MiB).
+WINDOW_ENTRIES: Final = 65_536
+#: Entries read at once at the end of a search in the file (4 KiB).
+BLOCK_ENTRIES: Final = 256
+
+_unpack_entry = INDEX_ENTRY.unpack_from
+
+
+class SegmentIndex:
+    """Entries 0..saved are in the file, window_start..count in memory; the two overlap or meet."""
+
+    __slots__ = ("_open", "_window", "_window_start", "count", "path", "saved")
+
+    def __init__(self, path: Path, open_file: Callable[[], File], *, saved: int = 0) -> None:
+        self.path = path
+        self.count = saved
+        self.saved = saved
+        self._open = open_file
+        self._window = bytearray()
+        self._window_start = saved
+
+    @property
+    def unsaved(self) -> int:
+        return self.count - self.saved
+
+    @property
+    def cached(self) -> int:
+        """How many entries are held in memory."""
+        return self.count - self._window_start
+
+    def extend(self, entries: bytes) -> None:
+        """Add the entries of messages that are in the log file now."""
+        self._window += entries
+        self.count += len(entries) // INDEX_ENTRY_BYTES
+
+    def save(self, *, up_to: int | None = None, keep: int = 0) -> None:
+        """Write the entries below number `up_to`, and keep at most `keep` saved ones in memory."""
+        end = self.count if up_to is None else up_to
+        if end > self.saved:
+            first = (self.saved - self._window_start) * INDEX_ENTRY_BYTES
+            last = (end - self._window_start) * INDEX_ENTRY_BYTES
+            position = self.saved * INDEX_ENTRY_BYTES
+            write_all(self._open(), [bytes(self._window[first:last])], position)
+            self.saved = end
+        # Trimming moves what is kept, so it waits until there is as much to drop as to keep.
+        surplus = self.saved - self._window_start - keep
+        if surplus > keep:
+            del self._window[: surplus * INDEX_ENTRY_BYTES]
+            self._window_start += surplus
+
+    def end_position(self, number: int) -> int:
+        """Where message `number` ends in the log; 0 for -1, the start of the first."""
+        if number < 0:
+            return 0
+        position: int = self._entry(number)[1]
+        return position
+
+    def timestamp(self, number: int) -> int:
+        timestamp: int = self._entry(number)[2]
+        return timestamp
+
+    def first_at_or_after(self, timestamp: int, *, count: int) -> int:
+        """The first of the first `count` messages that is not older; `count` when there is none.
+
+        All messages of a batch share one timestamp, so "any equal entry" would not do.
+        """
+        start = self._window_start
+        if start < count and (start == 0 or self._stored(start - 1)[2] < timestamp):
+            return bisect_left(range(count), timestamp, start, count, key=self.timestamp)
+        low, high = 0, min(start, count)
+        while high - low > BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            if self._stored(middle)[2] < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        block = self._block(low, high - low)
+        return low + int(np.searchsorted(block["timestamp"], timestamp))
+
+    def last_ending_by(self, position: int, *, first: int, last: int) -> int:
+        """The last message of first..last that ends at or before `position`; first - 1 if none."""
+        low, high = first, last + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[1] <= position:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def truncate(self, count: int) -> None:
+        """Forget the entries from number `count` on, in memory and in the file."""
+        file = self._open()
+        file.truncate(min(count, self.saved) * INDEX_ENTRY_BYTES)
+        self.saved = min(self.saved, count)
+        self.count = count
+        kept = max(count - self._window_start, 0)
+        del self._window[kept * INDEX_ENTRY_BYTES :]
+        self._window_start = min(self._window_start, count)
+
+    def sync(self) -> None:
+        self._open().fdatasync()
+
+    def use(self, open_file: Callable[[], File]) -> None:
+        """From now on the file is had from `open_file`."""
+        self._open = open_file
+
+    def _entry(self, number: int) -> tuple[int, int, int]:
+        at = number - self._window_start
+        if at >= 0:
+            return _unpack_entry(self._window, at * INDEX_ENTRY_BYTES)
+        return self._stored(number)
+
+    def _stored(self, number: int) -> tuple[int, int, int]:
+        at = number * INDEX_ENTRY_BYTES
+        return INDEX_ENTRY.unpack(read_exactly(self._open(), INDEX_ENTRY_BYTES, at))
+
+    def _block(self, first: int, count: int) -> NDArray[np.void]:
+        stored = read_exactly(self._open(), count * INDEX_ENTRY_BYTES, first * INDEX_ENTRY_BYTES)
+        return np.frombuffer(stored, INDEX_DTYPE)
+
+
+def entries_of(batch: Batch, *, relative_offset: int, position: int) -> bytes:
+    """The entries of messages that carry their timestamps: for what is scanned or replicated."""
+    entries = np.empty(len(batch), INDEX_DTYPE)
+    entries["offset"] = np.arange(relative_offset, relative_offset + len(batch))
+    entries["position"] = batch.ends + np.uint32(position)
+    entries["timestamp"] = batch.timestamps()
+    return entries.tobytes()
+
+
+def valid_prefix(entries: NDArray[np.void], *, first: int, position: int, limit: int) -> int:
+    """How many of these entries, numbered from `first`, an honest index could hold.
+
+    They must be numbered without a gap, each end at least one header behind the one before (the
+    first of them behind `position`) and none may end behind `limit`, the size of the log.
+    """
+    ends = entries["position"].astype(np.int64)
+    starts = np.empty_like(ends)
+    starts[:1] = position
+    starts[1:] = ends[:-1]
+    numbers = np.arange(first, first + len(entries))
+    wrong = (entries["offset"] != numbers) | (ends - starts < HEADER_BYTES) | (ends > limit)
+    return int(wrong.argmax()) if wrong.any() else len(entries)

@@ -1,0 +1,70 @@
+"""Batches that are numbered but not yet written.
+
+Under `buffered` they are acknowledged and readable here; under the other levels they wait here for
+the end of the loop turn, and nobody sees them.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from borzoi.records.batch import Batch
+from borzoi.storage.settings import PartitionSettings
+
+
+class Pending(NamedTuple):
+    """A batch on its way to the open segment, with the index entries it will have there."""
+
+    batch: Batch
+    entries: bytes
+    first_offset: int
+    first_timestamp: int
+    last_timestamp: int
+
+
+class Journal:
+    """Pending batches in the order of their offsets."""
+
+    __slots__ = ("count", "pending", "size")
+
+    def __init__(self) -> None:
+        self.pending: list[Pending] = []
+        self.count = 0
+        self.size = 0
+
+    def push(self, pending: Pending) -> None:
+        self.pending.append(pending)
+        self.count += len(pending.batch)
+        self.size += pending.batch.size
+
+    def clear(self) -> None:
+        self.pending = []
+        self.count = 0
+        self.size = 0
+
+    def must_be_saved_with(self, batch: Batch, settings: PartitionSettings) -> bool:
+        """Whether this batch makes the journal reach one of its thresholds."""
+        return (
+            self.count + len(batch) >= settings.messages_required_to_save
+            or self.size + batch.size >= settings.size_of_messages_required_to_save
+        )
+
+    def first_at_or_after(self, timestamp: int) -> int | None:
+        """The offset of the first message that is not older."""
+        for pending in self.pending:
+            if pending.last_timestamp >= timestamp:
+                if pending.first_timestamp >= timestamp:
+                    return pending.first_offset
+                older = int((pending.batch.timestamps() < timestamp).sum())
+                return pending.first_offset + older
+        return None
+
+    def views(self, offset: int, count: int) -> Iterator[memoryview]:
+        """The bytes of messages offset..offset + count, as far as they are here."""
+        end = offset + count
+        for batch, _, first_offset, _, _ in self.pending:
+            first = max(offset - first_offset, 0)
+            last = min(end - first_offset, len(batch))
+            if first < last:
+                ends = batch.ends
+                start = int(ends[first - 1]) if first else 0
+                yield batch.messages[start : int(ends[last - 1])]

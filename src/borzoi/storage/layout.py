@@ -1,0 +1,57 @@
+"""Every name of a partition's directory, spelled once.
+
+{offset:020}.log              messages, back to back
+{offset:020}.index            16 bytes for each of them
+{offset:020}.log.{gz|lz4|zst} a sealed segment that was compressed; replaces the .log
+recovery.point                how far the log is known to be on the disk
+intent                        a truncation or purge that has begun
+offsets/consumers, offsets/groups
+"""
+
+from pathlib import Path
+from typing import Final
+
+from borzoi.model.namespace import Namespace
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+#: Suffixes of compressed twins, after ".log".
+TWIN_SUFFIXES: Final = (".gz", ".lz4", ".zst")
+ALL_TWIN_SUFFIXES: Final = tuple(LOG_SUFFIX + suffix for suffix in TWIN_SUFFIXES)
+RECOVERY_POINT: Final = "recovery.point"
+INTENT: Final = "intent"
+DRAFT_SUFFIX: Final = ".tmp"
+OFFSET_DIGITS: Final = 20
+
+
+def partition_directory(
+    root: Path,
+    namespace: Namespace,
+    *,
+    streams: str = "streams",
+    topics: str = "topics",
+    partitions: str = "partitions",
+) -> Path:
+    """The directory of a partition below the data directory; the words are configurable."""
+    stream_id, topic_id, partition_id = namespace
+    return root / streams / str(stream_id) / topics / str(topic_id) / partitions / str(partition_id)
+
+
+def log_name(start_offset: int) -> str:
+    return f"{start_offset:020}{LOG_SUFFIX}"
+
+
+def index_name(start_offset: int) -> str:
+    return f"{start_offset:020}{INDEX_SUFFIX}"
+
+
+def twin_name(start_offset: int, suffix: str) -> str:
+    return f"{start_offset:020}{LOG_SUFFIX}{suffix}"
+
+
+def start_offset_of(name: str, suffix: str) -> int | None:
+    """The offset a segment file is named after, or nothing for a foreign name."""
+    stem = name.removesuffix(suffix)
+    if stem == name or len(stem) != OFFSET_DIGITS or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem)

@@ -1,0 +1,156 @@
+"""Files of the operating system."""
+
+import contextlib
+import mmap
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.storage.media import Readable
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class LocalFile:
+    """An open descriptor; it is closed when the last reference goes."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def size(self) -> int:
+        with _translated("measure", self._path):
+            return os.fstat(self._descriptor).st_size
+
+    def read(self, length: int, position: int) -> bytes:
+        try:
+            found = os.pread(self._descriptor, length, position)
+            if len(found) == length or not found:
+                return found
+            # A signal or a very long read may stop short of the end; only b"" means the end.
+            parts = [found]
+            while found and length > (total := sum(map(len, parts))):
+                found = os.pread(self._descriptor, length - total, position + total)
+                parts.append(found)
+            return b"".join(parts)
+        except OSError as error:
+            raise _failure("read", self._path, error) from error
+
+    def write(self, buffers: Sequence[Readable], position: int) -> int:
+        try:
+            return os.pwritev(self._descriptor, buffers, position)
+        except OSError as error:
+            raise _failure("write to", self._path, error) from error
+
+    def preallocate(self, size: int) -> None:
+        with _translated("preallocate", self._path):
+            os.posix_fallocate(self._descriptor, 0, size)
+
+    def map(self, size: int) -> memoryview:
+        with _translated("map", self._path):
+            return memoryview(mmap.mmap(self._descriptor, size))
+
+    def truncate(self, size: int) -> None:
+        with _translated("truncate", self._path):
+            os.ftruncate(self._descriptor, size)
+
+    def fdatasync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise CannotSync(f"cannot sync {self._path}: {error.strerror}") from error
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.close(self._descriptor)
+
+    def __repr__(self) -> str:
+        return f"LocalFile({str(self._path)!r})"
+
+
+class LocalMedium:
+    """The file system of this machine."""
+
+    __slots__ = ("_boot_id",)
+
+    def __init__(self) -> None:
+        try:
+            self._boot_id = BOOT_ID.read_text().strip()
+        except OSError:
+            # Without one every start counts as the first after a power cut: slower, still right.
+            self._boot_id = os.urandom(16).hex()
+
+    @property
+    def boot_id(self) -> str:
+        return self._boot_id
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> LocalFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if writable else os.O_RDONLY)
+        if create:
+            flags |= os.O_CREAT
+        with _translated("open", path):
+            return LocalFile(path, os.open(path, flags, 0o644))
+
+    def list(self, directory: Path) -> list[str]:
+        with _translated("list", directory):
+            try:
+                return os.listdir(directory)  # noqa: PTH208 - names, not paths
+            except FileNotFoundError:
+                return []
+
+    def exists(self, path: Path) -> bool:
+        with _translated("look at", path):
+            return path.exists()
+
+    def make_directory(self, directory: Path) -> Sequence[Path]:
+        with _translated("create", directory):
+            missing = [path for path in (directory, *directory.parents) if not path.exists()]
+            directory.mkdir(parents=True, exist_ok=True)
+            return [path.parent for path in missing]
+
+    def rename(self, source: Path, target: Path) -> None:
+        with _translated("rename", source):
+            source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        with _translated("remove", path):
+            path.unlink(missing_ok=True)
+
+    def remove_tree(self, directory: Path) -> None:
+        with _translated("remove", directory):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(directory)
+
+    def fsync_directory(self, directory: Path) -> None:
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise CannotSync(f"cannot sync {directory}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _translated(action: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _failure(action, path, error) from error
+
+
+def _failure(action: str, path: Path, error: OSError) -> StorageFailure:
+    return StorageFailure(f"cannot {action} {path}: {error.strerror}")

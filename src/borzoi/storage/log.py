@@ -1,0 +1,879 @@
+"""SegmentedLog: the messages of one partition, in order, on a medium.
+
+It lives on one event loop and has one owner, so it takes no locks; only syncs leave the loop.
+A batch is numbered by its owner (`next_offset`), appended here, and answered at the level of
+`PartitionSettings.acknowledge`; see `append`. Readers see the messages below `visible_offset`.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_left, bisect_right
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from borzoi.model.errors import CannotSync, InvalidOffset, StorageFailure
+from borzoi.model.limits import SEGMENT_BYTES_MAX, U32_MAX
+from borzoi.records.batch import Batch, index_entries, walk
+from borzoi.storage import layout, recovery_point, truncation
+from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, running_loop
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.index import WINDOW_ENTRIES, SegmentIndex, entries_of
+from borzoi.storage.journal import Journal, Pending
+from borzoi.storage.media import File, Medium, read_exactly, write_all
+from borzoi.storage.reading import FileRange, Reading
+from borzoi.storage.recovery import Found, Inspection, OpenTwin, recover
+from borzoi.storage.recovery_point import RecoveryPoint
+from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
+from borzoi.storage.settings import (
+    DEFAULT_PARTITION,
+    DEFAULT_SEGMENT,
+    Acknowledge,
+    CacheIndexes,
+    PartitionSettings,
+    SegmentSettings,
+)
+from borzoi.storage.syncing import InlineSyncer, Syncer
+
+logger = logging.getLogger(__name__)
+
+#: A batch of this size is written at once: sharing a system call would save nothing.
+LARGE_BYTES: Final = 64 << 10
+#: How far the index may lag: what recovery reads after a crash, and what it costs in memory.
+LAG_ENTRIES: Final = 4096
+LAG_BYTES: Final = 16 << 20
+
+
+def open_log(
+    directory: Path,
+    medium: Medium,
+    *,
+    segment: SegmentSettings = DEFAULT_SEGMENT,
+    partition: PartitionSettings = DEFAULT_PARTITION,
+    syncer: Syncer | None = None,
+    descriptors: Descriptors | None = None,
+    open_twin: OpenTwin | None = None,
+) -> "SegmentedLog":
+    """Open the log of a directory, made when it is missing, after whatever happened to it.
+
+    Never raises for what it finds there: a log that cannot be repaired comes back fenced, and
+    each call that needs its messages raises `StorageFailure` with the reason.
+    """
+    return SegmentedLog(
+        directory,
+        medium,
+        segment,
+        partition,
+        syncer or InlineSyncer(),
+        descriptors or Descriptors(medium, 16),
+        open_twin,
+    )
+
+
+class SegmentedLog:
+    """Segments in the order of their offsets; the last one is open, the others are sealed.
+
+    Invariants: segment k ends where segment k + 1 begins; written messages are in the open file
+    and in its index; journal messages follow them; `visible_offset` never goes back but in a cut.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_commits",
+        "_damage",
+        "_descriptors",
+        "_dirty_directories",
+        "_fence",
+        "_indexed_size",
+        "_journal",
+        "_level",
+        "_open_twin",
+        "_point",
+        "_point_is_durable",
+        "_point_keeper",
+        "_sealed_size",
+        "_segment_settings",
+        "_segments",
+        "_settings",
+        "_starts",
+        "_tail",
+        "_turn_is_open",
+        "_unfinished",
+        "_unsynced",
+        "_visible",
+        "_waiters",
+        "_written_since_sync",
+        "directory",
+        "last_timestamp",
+        "medium",
+        "next_offset",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        medium: Medium,
+        segment: SegmentSettings,
+        partition: PartitionSettings,
+        syncer: Syncer,
+        descriptors: Descriptors,
+        open_twin: OpenTwin | None,
+    ) -> None:
+        self.directory = directory
+        self.medium = medium
+        self._segment_settings = segment
+        self._settings = partition
+        self._level = partition.acknowledge
+        self._descriptors = descriptors
+        self._open_twin = open_twin
+        self._journal = Journal()
+        self._commits = GroupCommit(syncer, self._sync_plan, self._fence_writes)
+        self._waiters: list[tuple[int, Waiter]] = []
+        self._turn_is_open = False
+        self._point_keeper = recovery_point.PointKeeper(medium, directory)
+        self._fence: StorageFailure | None = None
+        self._damage: StorageFailure | None = None
+        self._unfinished: truncation.Intent | None = None
+        self._closed = False
+        self._reset()
+        try:
+            self._load()
+        except StorageFailure as damage:
+            self._reset()
+            self._damage = damage
+            logger.error("partition %s is fenced: %s", directory, damage)  # noqa: TRY400
+
+    # What it holds. ------------------------------------------------------------------------------
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the oldest message, or of the next one when there is none."""
+        return self._starts[0] if self._starts else 0
+
+    @property
+    def visible_offset(self) -> int:
+        """Readers see the messages below this offset."""
+        return self._visible
+
+    @property
+    def messages_count(self) -> int:
+        return self._visible - self.first_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages, those in the journal included."""
+        return self._sealed_size + self._tail.size + self._journal.size
+
+    @property
+    def segments_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def fenced(self) -> StorageFailure | None:
+        """Why appends are refused until the log is opened again, if they are."""
+        return self._damage or self._fence
+
+    @property
+    def acknowledge(self) -> Acknowledge:
+        return self._level
+
+    def segments(self) -> list[SegmentFacts]:
+        """Oldest first; the open one is last."""
+        return [segment.facts() for segment in self._segments]
+
+    # Appending. ----------------------------------------------------------------------------------
+
+    def append(self, batch: Batch, *, timestamp: int | None = None) -> Waiter | None:
+        """Add messages numbered from `next_offset`; None when they are acknowledged already.
+
+        Otherwise the future is resolved when they are, or fails with what prevented it; the bytes
+        of the batch must stay as they are until then. `timestamp` is the one all messages carry;
+        without it each message's own is used. Raises `StorageFailure` when nothing was taken.
+        """
+        count = len(batch)
+        if not count:
+            return self.barrier()
+        self.ensure_writable()
+        self._make_room(count, batch.size)
+        pending = self._pending(batch, timestamp)
+        level = self._level
+        if level is Acknowledge.BUFFERED:
+            self._append_to_journal(pending)
+            return None
+        loop = running_loop()
+        if loop is None:
+            self._write([pending])
+            if level is Acknowledge.SYNCED:
+                self._sync_inline()
+            return None
+        if level is Acknowledge.WRITTEN and (batch.size >= LARGE_BYTES or not self._turn_is_open):
+            # The first of a turn is written at once, so a lone send is answered without a wait;
+            # the ones that follow it in the same turn share one call.
+            self._write_with_journal(pending)
+            self._open_turn(loop)
+            return None
+        self._journal.push(pending)
+        self.next_offset += count
+        waiter = loop.create_future()
+        self._waiters.append((self.next_offset, waiter))
+        self._open_turn(loop)
+        return waiter
+
+    def barrier(self) -> Waiter | None:
+        """None when everything appended so far is acknowledged, else what resolves when it is."""
+        loop = running_loop()
+        if loop is None or self._visible == self.next_offset:
+            return None
+        waiter = loop.create_future()
+        if self._journal.count:
+            self._waiters.append((self.next_offset, waiter))
+        else:
+            self._commits.wait(self.next_offset, waiter)
+        return waiter
+
+    def flush(self, *, sync: bool = False) -> Waiter | None:
+        """Write what is only in memory: the journal, and index entries that lag.
+
+        With `sync` everything written is on the disk when the future resolves, or already on None.
+        """
+        self.ensure_writable()
+        self._save_journal()
+        tail = self._tail
+        if self._level is not Acknowledge.SYNCED:
+            tail.index.save(keep=self._window)
+            self._indexed_size = tail.size
+        else:
+            tail.index.save(up_to=self._synced_entries(), keep=self._window)
+        if not sync or not self._written_since_sync:
+            return None
+        loop = running_loop()
+        if loop is None:
+            self._sync_inline()
+            return None
+        waiter = loop.create_future()
+        self._commits.wait(tail.next_offset, waiter)
+        self._commits.request()
+        return waiter
+
+    # Reading. ------------------------------------------------------------------------------------
+
+    def read(self, offset: int, count: int, *, size_max: int | None = None) -> Reading:
+        """Up to `count` messages from `offset` on, or from the oldest when that one is gone.
+
+        `size_max` bounds the bytes; the first message is given whatever its size.
+        """
+        self._check_readable()
+        offset = max(offset, self.first_offset)
+        end = min(offset + count, self._visible)
+        reading = Reading(offset)
+        starts = self._starts
+        number = bisect_right(starts, offset) - 1
+        while offset < end and number < len(starts):
+            segment = self._segments[number]
+            first = offset - segment.start_offset
+            available = min(end, segment.next_offset) - offset
+            if available > 0:
+                taken = available
+                if size_max is not None:
+                    taken = _fitting(segment, first, available, size_max - reading.size)
+                    if not taken:
+                        taken = 0 if reading.count else 1
+                if taken:
+                    _add(reading, segment.part(first, taken))
+                    reading.count += taken
+                    offset += taken
+                if taken < available:
+                    return reading
+            number += 1
+        if offset < end:
+            self._read_journal(reading, offset, end - offset, size_max)
+        return reading
+
+    def offset_at(self, timestamp: int) -> int:
+        """The offset of the first visible message that is not older than `timestamp`.
+
+        `visible_offset` when all are older.
+        """
+        self._check_readable()
+        segments = self._segments
+        number = bisect_left(segments, timestamp, key=lambda segment: segment.end_timestamp)
+        if number < len(segments):
+            segment = segments[number]
+            count = min(self._visible, segment.next_offset) - segment.start_offset
+            found = segment.index.first_at_or_after(timestamp, count=count)
+            return segment.start_offset + found
+        found_at = self._journal.first_at_or_after(timestamp)
+        return self._visible if found_at is None else min(found_at, self._visible)
+
+    # Removing. -----------------------------------------------------------------------------------
+
+    def delete_segments(self, count: int) -> "Removed":
+        """Remove the oldest `count` segments, but never the open one."""
+        self._check_readable()
+        segments = messages = size = 0
+        while segments < count and len(self._segments) > 1:
+            segment = self._segments[0]
+            for path in self._paths_of(segment):
+                self.medium.unlink(path)
+                self._descriptors.forget(path)
+            # In order on the disk as well: a log may lose its head, never its middle.
+            self.medium.fsync_directory(self.directory)
+            del self._segments[0], self._starts[0]
+            self._sealed_size -= segment.size
+            segments += 1
+            messages += segment.index.count
+            size += segment.size
+        return Removed(segments, messages, size)
+
+    def purge(self) -> None:
+        """Forget every message, also those in memory; the next one gets offset 0.
+
+        Also the way out for a log that was found damaged.
+        """
+        if self._fence is not None:
+            raise self._fence
+        self._cut(truncation.PURGE)
+
+    def truncate(self, offset: int) -> None:
+        """Forget the messages from `offset` on; the next one gets this offset."""
+        self.ensure_writable()
+        if not self.first_offset <= offset <= self.next_offset:
+            raise InvalidOffset(
+                f"{offset} is not within {self.first_offset}..{self.next_offset}, what"
+                f" {self.directory} holds"
+            )
+        self._save_journal()
+        segment = self._segments[bisect_right(self._starts, offset) - 1]
+        kept = offset - segment.start_offset
+        if kept and segment.sealed and not isinstance(segment.body, PlainBody):
+            self._inflate(segment)
+        segment.index.save()
+        position = segment.index.end_position(kept - 1)
+        self._cut(truncation.Intent(segment.start_offset, position, kept))
+
+    def adopt_twin(self, start_offset: int, body: Body) -> None:
+        """Read a sealed segment from its compressed twin from now on; the plain log is removed."""
+        number = bisect_left(self._starts, start_offset)
+        segment = self._segments[number]
+        assert segment.sealed
+        assert segment.start_offset == start_offset
+        assert body.size == segment.size
+        segment.body = body
+        self.medium.unlink(segment.log_path)
+        self._descriptors.forget(segment.log_path)
+
+    def close(self) -> None:
+        """Write and sync what is left; the log is not usable afterwards."""
+        if self._closed:
+            return
+        self._closed = True
+        failure: StorageFailure | None = self._damage or self._fence
+        try:
+            if failure is None and self._unfinished is None:
+                self._save_journal()
+                self._sync_inline()
+        except StorageFailure as error:
+            failure = error
+            raise
+        finally:
+            self._commits.abandon(failure)
+            self._reset()
+
+    # Inside: the state. --------------------------------------------------------------------------
+
+    def _reset(self) -> None:
+        """As if nothing had been loaded."""
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+        self._tail = _no_segment(self.directory)
+        self._journal.clear()
+        self._sealed_size = 0
+        self._indexed_size = 0
+        self._unsynced: list[File] = []
+        self._dirty_directories: list[Path] = []
+        self._written_since_sync = False
+        self._point: RecoveryPoint | None = None
+        self._point_is_durable = False
+        self._visible = 0
+        self.next_offset = 0
+        self.last_timestamp = 0
+
+    def _load(self) -> None:
+        """Take the log as it lies on the medium, repaired."""
+        self._reset()
+        medium, directory = self.medium, self.directory
+        self._dirty_directories = [*medium.make_directory(directory)]
+        intent = truncation.pending(medium, directory)
+        if intent is not None:
+            truncation.carry_out(medium, directory, intent)
+        point = recovery_point.load(medium, directory)
+        proven = self._level is Acknowledge.SYNCED
+        recovered = recover(
+            Inspection(
+                medium, directory, point, self._settings.validate_checksum, self._open_twin, proven
+            )
+        )
+        for repair in recovered.repairs:
+            logger.warning("%s: %s", directory, repair)
+        for found in recovered.segments:
+            self._adopt(found)
+        if not recovered.segments or self._tail.sealed:
+            self._begin_segment(self._tail.next_offset)
+        self._visible = self.next_offset = self._tail.next_offset
+        self._indexed_size = self._tail.size
+        self._settle_point(point)
+
+    def _adopt(self, found: Found) -> None:
+        """Add a segment that recovery found; it is open until another one follows."""
+        if self._segments and not self._tail.sealed:
+            self._seal(self._tail)
+        path = self.directory / layout.index_name(found.start_offset)
+        index = SegmentIndex(path, partial(self._descriptors.file, path), saved=found.count)
+        segment = Segment(
+            found.start_offset, self.directory / layout.log_name(found.start_offset), index
+        )
+        segment.size = found.size
+        segment.start_timestamp = found.start_timestamp
+        segment.end_timestamp = max(found.end_timestamp, self.last_timestamp)
+        if found.body is None:
+            self._unseal(segment)
+        else:
+            segment.body = found.body
+        self._add(segment)
+        self.last_timestamp = segment.end_timestamp
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._starts.append(segment.start_offset)
+        self._tail = segment
+        self._sealed_size = sum(found.size for found in self._segments[:-1])
+
+    def _unseal(self, segment: Segment) -> None:
+        """Make a segment the one that is appended to."""
+        segment.file = self.medium.open(segment.log_path)
+        index_file = self.medium.open(segment.index.path)
+        segment.index.use(lambda: index_file)
+
+    def _seal(self, segment: Segment) -> None:
+        segment.file = None
+        segment.body = PlainBody(segment.log_path, segment.size, self._descriptors)
+        segment.index.use(partial(self._descriptors.file, segment.index.path))
+
+    def _begin_segment(self, start_offset: int) -> None:
+        """Create the files of a new segment and append to it from now on."""
+        log_path = self.directory / layout.log_name(start_offset)
+        index_path = self.directory / layout.index_name(start_offset)
+        files = []
+        for path in (log_path, index_path):
+            file = self.medium.open(path, create=True)
+            if file.size():
+                file.truncate(0)  # left behind by an attempt that failed half-way
+            files.append(file)
+        if self._level is Acknowledge.SYNCED:
+            for directory in (self.directory, *self._dirty_directories):
+                self.medium.fsync_directory(directory)
+            self._dirty_directories = []
+        else:
+            self._dirty_directories = [*{*self._dirty_directories, self.directory}]
+        log_file, index_file = files
+        segment = Segment(start_offset, log_path, SegmentIndex(index_path, lambda: index_file))
+        segment.file = log_file
+        segment.end_timestamp = self.last_timestamp
+        if self._segments and not self._tail.sealed:
+            self._seal(self._tail)
+        self._add(segment)
+        self._indexed_size = 0
+
+    def _settle_point(self, point: RecoveryPoint | None) -> None:
+        """Make the recovery point say what is true from now on."""
+        tail, boot_id = self._tail, self.medium.boot_id
+        if self._level is Acknowledge.SYNCED:
+            known = point.segment_start if point is not None else 0
+            for segment in self._segments:
+                if segment.start_offset >= known and isinstance(segment.body, PlainBody | None):
+                    self.medium.open(segment.log_path).fdatasync()
+                    segment.index.sync()
+            wanted = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
+            if point != wanted:
+                self._point_keeper.settle(wanted)
+        elif point is None:
+            # Not synced: if a power cut takes it, the one segment there is will be read.
+            wanted = RecoveryPoint(tail.start_offset, 0, False, boot_id)
+            self._point_keeper.note(wanted)
+        elif point.proven_by_index:
+            wanted = RecoveryPoint(tail.start_offset, 0, False, boot_id)
+            self._point_keeper.settle(wanted)
+        else:
+            wanted = point._replace(boot_id=boot_id)
+            if wanted != point:
+                self._point_keeper.settle(wanted)
+        self._point = wanted
+        self._point_is_durable = point is not None or self._level is Acknowledge.SYNCED
+
+    # Inside: writing. ----------------------------------------------------------------------------
+
+    def _check_readable(self) -> None:
+        if self._damage is not None:
+            raise StorageFailure(str(self._damage))
+        if self._unfinished is not None:
+            self._finish_cut(self._unfinished)
+
+    def ensure_writable(self) -> None:
+        """Raise what an append would raise; call it before numbering a batch."""
+        if self._fence is not None:
+            raise type(self._fence)(str(self._fence))
+        self._check_readable()
+
+    def _fence_writes(self, failure: StorageFailure) -> None:
+        """Refuse appends until the log is opened again.
+
+        After a failed sync the kernel may have dropped the bytes and marked them clean, so a second
+        sync of the same file would succeed and prove nothing.
+        """
+        if self._fence is None:
+            self._fence = failure
+            logger.error("partition %s takes no more messages: %s", self.directory, failure)
+
+    @property
+    def _window(self) -> int:
+        """How many saved index entries of the open segment stay in memory."""
+        cache = self._segment_settings.cache_indexes
+        return 0 if cache is CacheIndexes.NONE else WINDOW_ENTRIES
+
+    def _pending(self, batch: Batch, timestamp: int | None) -> Pending:
+        relative_offset = self.next_offset - self._tail.start_offset
+        position = self._tail.size + self._journal.size
+        if timestamp is None:
+            timestamps = batch.timestamps()
+            first, last = int(timestamps[0]), int(timestamps[-1])
+            entries = entries_of(batch, relative_offset=relative_offset, position=position)
+        else:
+            first = last = timestamp
+            entries = index_entries(
+                batch, relative_offset=relative_offset, position=position, timestamp=timestamp
+            )
+        self.last_timestamp = max(last, self.last_timestamp)
+        return Pending(batch, entries, self.next_offset, first, last)
+
+    def _make_room(self, count: int, size: int) -> None:
+        """Begin a new segment when the open one is full or could not address these messages."""
+        tail = self._tail
+        planned = tail.size + self._journal.size
+        if planned and (
+            planned >= self._segment_settings.size
+            or planned + size > SEGMENT_BYTES_MAX
+            or self.next_offset + count - tail.start_offset > U32_MAX
+        ):
+            self._save_journal()
+            self._roll()
+
+    def _append_to_journal(self, pending: Pending) -> None:
+        batch = pending.batch
+        if self._journal.must_be_saved_with(batch, self._settings):
+            self._write([*self._journal.pending, pending])
+            self._journal.clear()
+        else:
+            # A copy: the caller gets its buffer back when this returns.
+            held = Batch(memoryview(bytes(batch.messages)), batch.ends, batch.equal_size)
+            self._journal.push(pending._replace(batch=held))
+        self.next_offset += len(batch)
+        self._visible = self.next_offset
+
+    def _open_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._turn_is_open:
+            self._turn_is_open = True
+            loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_is_open = False
+        if self._journal.count and self._level is not Acknowledge.BUFFERED:
+            try:
+                self._save_journal()
+            except StorageFailure:
+                return  # told to everyone who waits
+
+    def _write_with_journal(self, pending: Pending) -> None:
+        """Write what waits for the end of the turn, and this, in one call."""
+        if not self._journal.count:
+            self._write([pending])
+            self.next_offset = self._tail.next_offset
+            return
+        self._journal.push(pending)
+        self._save_journal()
+        self.next_offset = self._tail.next_offset
+
+    def _save_journal(self) -> None:
+        """Write the journal; when that fails, `buffered` keeps it and the others lose it."""
+        journal = self._journal
+        if not journal.count:
+            return
+        waiters, self._waiters = self._waiters, []
+        try:
+            self._write(journal.pending)
+        except StorageFailure as failure:
+            if self._level is not Acknowledge.BUFFERED:
+                journal.clear()
+                self.next_offset = self._tail.next_offset
+                for _, waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_exception(failure)
+            raise
+        journal.clear()
+        if self._level is Acknowledge.SYNCED:
+            for offset, waiter in waiters:
+                self._commits.wait(offset, waiter)
+            self._commits.request()
+            return
+        for _, waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _write(self, pending: list[Pending]) -> None:
+        """Put batches at the end of the open segment: all of them, or none."""
+        tail = self._tail
+        assert tail.file is not None
+        try:
+            write_all(tail.file, [each.batch.messages for each in pending], tail.size)
+        except StorageFailure:
+            self._undo_write(tail.file, tail.size)
+            raise
+        for batch, entries, _, first_timestamp, last_timestamp in pending:
+            tail.extend(entries, batch.size, first_timestamp, last_timestamp)
+        self._written_since_sync = True
+        if self._level is Acknowledge.WRITTEN:
+            self._visible = tail.next_offset
+        if self._level is not Acknowledge.SYNCED and (
+            tail.index.unsaved >= LAG_ENTRIES or tail.size - self._indexed_size >= LAG_BYTES
+        ):
+            self._save_lagging_index(tail.index.count)
+
+    def _undo_write(self, file: File, size: int) -> None:
+        """Cut off what a failed write left behind, for good, or accept nothing any more."""
+        try:
+            file.truncate(size)
+            file.fdatasync()
+        except StorageFailure as failure:
+            self._fence_writes(failure)
+
+    def _save_lagging_index(self, up_to: int) -> None:
+        """Save index entries; what fails here is tried again, the log alone could rebuild them."""
+        try:
+            self._tail.index.save(up_to=up_to, keep=self._window)
+            self._indexed_size = self._tail.size
+        except StorageFailure as failure:
+            logger.warning("the index of %s lags: %s", self.directory, failure)
+
+    def _roll(self) -> None:
+        """Seal the open segment and begin the next one."""
+        full = self._tail
+        assert full.file is not None
+        try:
+            if self._level is Acknowledge.SYNCED:
+                self._sync_inline()
+            else:
+                full.index.save(keep=self._window)
+                if not self._point_is_durable and self._point is not None:
+                    # With a second segment recovery has to know which one to read.
+                    self._point_keeper.settle(self._point)
+                    self._point_is_durable = True
+            file, index = full.file, full.index
+            self._begin_segment(full.next_offset)
+        except CannotSync as failure:
+            self._fence_writes(failure)
+            raise
+        if self._segment_settings.cache_indexes is not CacheIndexes.ALL:
+            index.save(keep=0)
+        if self._level is not Acknowledge.SYNCED:
+            self._unsynced += [file, self._descriptors.file(index.path)]
+            self._commits.request()
+
+    # Inside: syncing. ----------------------------------------------------------------------------
+
+    def _synced_entries(self) -> int:
+        """How many entries of the open segment name messages that are on the disk."""
+        return max(self._visible - self._tail.start_offset, 0)
+
+    def _sync_inline(self) -> None:
+        """Sync on the calling thread: at a roll, at the end, and for tools without a loop."""
+        if self._written_since_sync:
+            plan = self._sync_plan(True)
+            try:
+                plan.job()
+            except StorageFailure as failure:
+                self._fence_writes(failure)
+                self._commits.abandon(failure)
+                raise
+            plan.succeeded()
+            self._commits.release(plan.offset)
+        index = self._tail.index
+        if index.unsaved:
+            index.save(keep=self._window)
+        index.sync()
+
+    def _sync_plan(self, with_open: bool) -> SyncPlan:
+        """What the next sync has to do; called on the loop, run on another thread."""
+        tail = self._tail
+        assert tail.file is not None
+        sealed, directories = tuple(self._unsynced), tuple(self._dirty_directories)
+        files = (*sealed, tail.file) if with_open else sealed
+        size = tail.size if with_open else 0
+        offset = tail.next_offset if with_open else tail.start_offset
+        point = None
+        if self._level is not Acknowledge.SYNCED:
+            point = RecoveryPoint(tail.start_offset, size, False, self.medium.boot_id)
+        job = partial(
+            _sync,
+            self.medium,
+            files,
+            directories,
+            self._point_keeper,
+            self._point_keeper.version,
+            point,
+        )
+
+        def succeeded() -> None:
+            del self._unsynced[: len(sealed)]
+            self._dirty_directories = [
+                path for path in self._dirty_directories if path not in directories
+            ]
+            if point is not None:
+                self._point, self._point_is_durable = point, True
+            if self._level is Acknowledge.SYNCED:
+                self._visible = max(self._visible, offset)
+                if self._synced_entries() - self._tail.index.saved >= LAG_ENTRIES:
+                    self._save_lagging_index(self._synced_entries())
+            if with_open and tail is self._tail and tail.next_offset == offset:
+                self._written_since_sync = False
+
+        return SyncPlan(job, offset, succeeded)
+
+    # Inside: cutting. ----------------------------------------------------------------------------
+
+    def _cut(self, intent: truncation.Intent) -> None:
+        try:
+            truncation.declare(self.medium, self.directory, intent)
+        except StorageFailure:
+            if self.medium.exists(self.directory / layout.INTENT):
+                # Declared, perhaps not for good. What may happen must happen: the next call that
+                # needs the log finishes it.
+                self._unfinished = intent
+            raise
+        self._finish_cut(intent)
+
+    def _finish_cut(self, intent: truncation.Intent) -> None:
+        self._unfinished = intent
+        with self._point_keeper.cutting():
+            truncation.carry_out(self.medium, self.directory, intent)
+        self._unfinished = None
+        self._damage = None
+        for segment in self._segments:
+            for path in self._paths_of(segment):
+                self._descriptors.forget(path)
+        waiters, self._waiters = self._waiters, []
+        for _, waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)  # appended, then forgotten: both succeeded
+        self._commits.abandon(None)
+        try:
+            self._load()
+        except StorageFailure as damage:
+            self._reset()
+            self._damage = damage
+            raise
+
+    def _inflate(self, segment: Segment) -> None:
+        """Put a plain log beside a compressed twin, which loses its meaning by that."""
+        assert segment.body is not None
+        draft = segment.log_path.with_name(segment.log_path.name + layout.DRAFT_SUFFIX)
+        file = self.medium.open(draft, create=True)
+        file.truncate(0)
+        part = segment.body.part(0, segment.size)
+        assert isinstance(part, memoryview)
+        write_all(file, [part], 0)
+        file.fdatasync()
+        self.medium.rename(draft, segment.log_path)
+        self.medium.fsync_directory(self.directory)
+        segment.body = PlainBody(segment.log_path, segment.size, self._descriptors)
+
+    def _paths_of(self, segment: Segment) -> list[Path]:
+        """All files a segment may have; its index last, because a log is what makes a segment."""
+        start = segment.start_offset
+        return [
+            segment.log_path,
+            *(self.directory / layout.twin_name(start, suffix) for suffix in layout.TWIN_SUFFIXES),
+            segment.index.path,
+        ]
+
+    def _read_journal(
+        self, reading: Reading, offset: int, count: int, size_max: int | None
+    ) -> None:
+        for view in self._journal.views(offset, count):
+            whole = walk(view)
+            if size_max is not None and reading.size + len(view) > size_max:
+                fitting = int(
+                    np.searchsorted(whole.ends, size_max - reading.size, side="right")
+                ) or (0 if reading.count else 1)
+                if fitting:
+                    reading.tail.append(view[: int(whole.ends[fitting - 1])])
+                    reading.count += fitting
+                return
+            reading.tail.append(view)
+            reading.count += len(whole)
+
+
+class Removed(NamedTuple):
+    """What went away."""
+
+    segments: int
+    messages: int
+    size: int
+
+
+def _no_segment(directory: Path) -> Segment:
+    """Stands for the open segment while there is none."""
+
+    def no_file() -> File:
+        raise StorageFailure(f"{directory} holds no segment")
+
+    return Segment(0, directory, SegmentIndex(directory, no_file))
+
+
+def _fitting(segment: Segment, first: int, count: int, size_max: int) -> int:
+    """How many of `count` messages from number `first` on have at most `size_max` bytes."""
+    start = segment.index.end_position(first - 1)
+    if segment.index.end_position(first + count - 1) - start <= size_max:
+        return count
+    last = segment.index.last_ending_by(start + size_max, first=first, last=first + count - 1)
+    return last - first + 1
+
+
+def _add(reading: Reading, part: FileRange | memoryview) -> None:
+    """Keep the order ranges, then tail: behind inflated bytes everything is bytes."""
+    if isinstance(part, memoryview):
+        if reading.ranges:
+            reading.tail = [memoryview(chunk) for chunk in reading.chunks()]
+            reading.ranges = []
+        reading.tail.append(part)
+    elif reading.tail:
+        reading.tail.append(memoryview(read_exactly(part.file, part.length, part.position)))
+    else:
+        reading.ranges.append(part)
+
+
+def _sync(
+    medium: Medium,
+    files: tuple[File, ...],
+    directories: tuple[Path, ...],
+    keeper: recovery_point.PointKeeper,
+    version: int,
+    point: RecoveryPoint | None,
+) -> None:
+    """The job of a sync: runs on another thread and touches nothing but its arguments."""
+    for file in files:
+        file.fdatasync()
+    for directory in directories:
+        medium.fsync_directory(directory)
+    if point is not None:
+        keeper.advance(point, version)

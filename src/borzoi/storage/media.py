@@ -1,0 +1,136 @@
+"""What the storage engine asks of a medium: everything that touches a file goes through here.
+
+`storage/local.py` is the real one; tests have a simulated disk that loses what was not synced and
+one that fails on request. A failed operation raises `StorageFailure` (`CannotSync` for a sync),
+never a bare `OSError`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from borzoi.model.errors import StorageFailure
+from borzoi.model.limits import VECTORS_MAX
+
+Readable: TypeAlias = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file. It is closed when the last reference to it goes.
+
+    A poll holds the file while its bytes are being sent, so deleting a segment or forgetting its
+    descriptor never pulls a file away under a sender.
+    """
+
+    @property
+    def path(self) -> Path: ...
+
+    def fileno(self) -> int:
+        """The descriptor, for `sendfile` and for passing to another process."""
+        ...
+
+    def size(self) -> int: ...
+
+    def read(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes at `position`; fewer only at the end of the file."""
+        ...
+
+    def write(self, buffers: Sequence[Readable], position: int) -> int:
+        """Write the buffers one after another at `position`; may write less than all of them."""
+        ...
+
+    def preallocate(self, size: int) -> None:
+        """Make the file at least `size` bytes long, with the space really taken on the disk."""
+        ...
+
+    def map(self, size: int) -> memoryview:
+        """The first `size` bytes as writable shared memory."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def fdatasync(self) -> None:
+        """Return when the bytes and the size are on the disk; callable from another thread."""
+        ...
+
+
+class Medium(Protocol):
+    """A tree of files."""
+
+    @property
+    def boot_id(self) -> str:
+        """Changes whenever unsynced writes may have been lost, that is with every power cut."""
+        ...
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> File: ...
+
+    def list(self, directory: Path) -> list[str]:
+        """The names in a directory, in no order; none when it does not exist."""
+        ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def make_directory(self, directory: Path) -> Sequence[Path]:
+        """Create it and its parents where they are missing; the directories that changed by it."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace `target` in one step."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; one that is not there is no error."""
+        ...
+
+    def remove_tree(self, directory: Path) -> None: ...
+
+    def fsync_directory(self, directory: Path) -> None:
+        """Return when the names in the directory are on the disk."""
+        ...
+
+
+def write_all(file: File, buffers: Sequence[Readable], position: int) -> int:
+    """Write every byte of the buffers, however often the medium writes less; the new end."""
+    pending = list(buffers)
+    while pending:
+        group = pending[:VECTORS_MAX]
+        wanted = sum(map(len, group))
+        written = file.write(group, position)
+        position += written
+        if written == wanted:
+            del pending[:VECTORS_MAX]
+            continue
+        if written == 0 and wanted:
+            raise StorageFailure(f"{file.path} takes no more bytes at {position}")
+        pending = _without(pending, written)
+    return position
+
+
+def _without(buffers: Sequence[Readable], written: int) -> list[Readable]:
+    """What is left of the buffers after their first `written` bytes."""
+    rest = list(buffers)
+    while rest and written >= len(rest[0]):
+        written -= len(rest.pop(0))
+    if written:
+        rest[0] = memoryview(rest[0])[written:]
+    return rest
+
+
+def read_exactly(file: File, length: int, position: int) -> bytes:
+    """Exactly `length` bytes, or `StorageFailure` when the file ends before."""
+    found = file.read(length, position)
+    if len(found) != length:
+        raise StorageFailure(
+            f"{file.path} holds {len(found)} of the {length} bytes expected at {position}"
+        )
+    return found
+
+
+def replace_file(medium: Medium, path: Path, content: bytes) -> None:
+    """Put `content` under `path` so that a crash leaves the old bytes or the new, never a mix."""
+    draft = path.with_name(path.name + ".tmp")
+    file = medium.open(draft, create=True)
+    file.truncate(0)
+    write_all(file, [content], 0)
+    file.fdatasync()
+    medium.rename(draft, path)

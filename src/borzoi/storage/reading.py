@@ -1,0 +1,50 @@
+"""What a read gives back: where the bytes lie, not the bytes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from borzoi.storage.media import File, read_exactly
+
+
+class FileRange(NamedTuple):
+    """Bytes of a segment, for `sendfile`. Holding the range keeps the file open."""
+
+    file: File
+    position: int
+    length: int
+
+
+@dataclass(slots=True)
+class Reading:
+    """Whole messages, consecutive: first the ranges, then the tail.
+
+    The tail holds what is not in a plain file: messages that are not saved yet, or that had to be
+    inflated. Its views stay valid while they are held.
+    """
+
+    first_offset: int = 0
+    count: int = 0
+    ranges: list[FileRange] = field(default_factory=list)
+    tail: list[memoryview] = field(default_factory=list)
+    #: Messages of the range that are not among the bytes, because no key opens them.
+    left_out: int = 0
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last message, one left out included; meaningless without any."""
+        return self.first_offset + self.count + self.left_out - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages together."""
+        return sum(part.length for part in self.ranges) + sum(map(len, self.tail))
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """The bytes themselves, read from the files: for encryption, HTTP and tests."""
+        for file, position, length in self.ranges:
+            yield read_exactly(file, length, position)
+        yield from self.tail
+
+    def materialise(self) -> bytes:
+        return b"".join(self.chunks())

@@ -1,0 +1,284 @@
+"""Opening after a crash: what is there, what of it holds, and repairing the rest.
+
+The rules, for each segment in the order of offsets:
+
+- The index counts as far as its entries follow each other and lie inside the log. A sealed segment
+  whose index ends exactly with its log is taken as it is; not a byte of its log is read.
+- What the index does not cover, or may cover although it never reached the disk (see
+  `recovery_point.py`), is read message by message. Sound messages get their entries.
+- What follows the last sound message of the last segment is cut off: a torn write, zeros, garbage.
+- The same in a sealed segment is damage: the partition is fenced and nothing is changed. The one
+  exception is a power cut while that segment was still on its way to the disk, which promised
+  nothing: there the log is cut, with all segments behind.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from borzoi.model.errors import StorageFailure
+from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.storage import layout
+from borzoi.storage.index import INDEX_DTYPE, INDEX_ENTRY, entries_of, valid_prefix
+from borzoi.storage.media import File, Medium, read_exactly, write_all
+from borzoi.storage.recovery_point import RecoveryPoint
+from borzoi.storage.scanning import sound_batches
+from borzoi.storage.segment import Body
+
+OpenTwin: TypeAlias = Callable[[Medium, Path], Body]
+
+#: Index entries checked at once (16 MiB).
+CHECKED_ENTRIES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A segment that holds: its index file has exactly `count` entries, its log `size` bytes."""
+
+    start_offset: int
+    count: int
+    size: int
+    start_timestamp: int
+    end_timestamp: int
+    body: Body | None
+
+    @property
+    def next_offset(self) -> int:
+        return self.start_offset + self.count
+
+
+@dataclass(slots=True)
+class Recovered:
+    segments: list[Found] = field(default_factory=list)
+    #: One sentence for each thing that was repaired.
+    repairs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """All that the rules depend on."""
+
+    medium: Medium
+    directory: Path
+    point: RecoveryPoint | None
+    validate_checksum: bool = False
+    open_twin: OpenTwin | None = None
+    #: The index must only ever name messages that are on the disk.
+    sync_before_indexing: bool = False
+
+    @property
+    def power_was_cut(self) -> bool:
+        return self.point is not None and self.point.boot_id != self.medium.boot_id
+
+    def may_be_cut(self, start_offset: int) -> bool:
+        """Whether a power cut may have taken acknowledged-as-written bytes of this segment."""
+        return (
+            self.point is not None
+            and self.power_was_cut
+            and not self.point.proven_by_index
+            and start_offset >= self.point.segment_start
+        )
+
+    def trusted_bytes(self, start_offset: int, *, is_last: bool) -> int | None:
+        """Up to where the index is believed without reading the log; None is everywhere."""
+        if self.validate_checksum:
+            return 0
+        if self.point is None:
+            return 0 if is_last else None
+        if self.may_be_cut(start_offset):
+            return self.point.position if start_offset == self.point.segment_start else 0
+        return None
+
+
+def recover(inspection: Inspection) -> Recovered:
+    """Repair what may be repaired; raises `StorageFailure` for damage that must be looked at."""
+    medium, directory = inspection.medium, inspection.directory
+    recovered = Recovered()
+    logs, twins = _sweep(medium, directory, recovered)
+    starts = sorted(logs | twins.keys())
+    for number, start in enumerate(starts):
+        is_last = number == len(starts) - 1
+        if recovered.segments and start != recovered.segments[-1].next_offset:
+            if inspection.may_be_cut(recovered.segments[-1].start_offset):
+                _drop(inspection, starts[number:], recovered)
+                break
+            raise StorageFailure(
+                f"{directory}: the messages from {recovered.segments[-1].next_offset} to"
+                f" {start - 1} are missing"
+            )
+        if start in twins and start not in logs:
+            recovered.segments.append(_open_twin(inspection, start, twins[start]))
+        else:
+            recovered.segments.append(_recover_segment(inspection, start, is_last, recovered))
+    return recovered
+
+
+def _sweep(
+    medium: Medium, directory: Path, recovered: Recovered
+) -> tuple[set[int], dict[int, str]]:
+    """What segments there are; removes drafts, and indexes and twins that nothing needs."""
+    names = medium.list(directory)
+    logs = {
+        start
+        for name in names
+        if (start := layout.start_offset_of(name, layout.LOG_SUFFIX)) is not None
+    }
+    twins: dict[int, str] = {}
+    for name in names:
+        if name.endswith(layout.DRAFT_SUFFIX):
+            medium.unlink(directory / name)
+        for suffix in layout.TWIN_SUFFIXES:
+            start = layout.start_offset_of(name, layout.LOG_SUFFIX + suffix)
+            if start in logs:
+                # The compressed twin was finished but the plain log not yet removed. The plain
+                # one is the one every rule here can check.
+                medium.unlink(directory / name)
+                recovered.repairs.append(f"removed {name}, its plain segment is still there")
+            elif start is not None:
+                twins[start] = suffix
+    for name in names:
+        start = layout.start_offset_of(name, layout.INDEX_SUFFIX)
+        if start is not None and start not in logs and start not in twins:
+            medium.unlink(directory / name)
+            recovered.repairs.append(f"removed {name}, it has no segment")
+    return logs, twins
+
+
+def _drop(inspection: Inspection, starts: list[int], recovered: Recovered) -> None:
+    """Remove segments behind a cut, the last first, so that a crash leaves no gap."""
+    medium, directory = inspection.medium, inspection.directory
+    for start in reversed(starts):
+        for name in [*(layout.twin_name(start, suffix) for suffix in layout.TWIN_SUFFIXES),
+                     layout.log_name(start), layout.index_name(start)]:  # fmt: skip
+            medium.unlink(directory / name)
+        medium.fsync_directory(directory)
+        recovered.repairs.append(f"removed segment {start} behind a cut, a power cut took it")
+
+
+def _open_twin(inspection: Inspection, start: int, suffix: str) -> Found:
+    path = inspection.directory / layout.twin_name(start, suffix)
+    if inspection.open_twin is None:
+        raise StorageFailure(f"{path} is compressed and nothing here can inflate it")
+    body = inspection.open_twin(inspection.medium, path)
+    index_path = inspection.directory / layout.index_name(start)
+    if not inspection.medium.exists(index_path):
+        raise StorageFailure(f"{index_path} of a compressed segment is missing")
+    index = inspection.medium.open(index_path, writable=False)
+    count = _valid_entries(index, body.size)
+    if count * INDEX_ENTRY_BYTES != index.size() or _end_of(index, count) != body.size:
+        raise StorageFailure(f"{index_path} does not fit its compressed segment")
+    return _found(start, index, count, body.size, body)
+
+
+def _recover_segment(
+    inspection: Inspection, start: int, is_last: bool, recovered: Recovered
+) -> Found:
+    medium, directory = inspection.medium, inspection.directory
+    log = medium.open(directory / layout.log_name(start))
+    index = medium.open(directory / layout.index_name(start), create=True)
+    size = log.size()
+    trusted = inspection.trusted_bytes(start, is_last=is_last)
+    if not is_last and trusted is None and (whole := _whole_index(index, size)) is not None:
+        return _found(start, index, whole, size, None)
+    indexed = _valid_entries(index, size)
+    kept = indexed if trusted is None else _entries_within(index, indexed, trusted)
+    position = _end_of(index, kept)
+    added = []
+    count, end = kept, position
+    for batch in sound_batches(log, position, size, start + kept):
+        added.append(entries_of(batch, relative_offset=count, position=end))
+        count += len(batch)
+        end += batch.size
+    if end < size and not (is_last or inspection.may_be_cut(start)):
+        raise StorageFailure(
+            f"{log.path} is damaged at byte {end}, message {start + count}: the segment is sealed,"
+            " so it is left as it is"
+        )
+    if inspection.validate_checksum and count < indexed and not inspection.may_be_cut(start):
+        raise StorageFailure(f"{log.path} is damaged at byte {end}, message {start + count}")
+    _repair_log(log, end, size, recovered)
+    if added and inspection.sync_before_indexing:
+        log.fdatasync()
+    _repair_index(index, kept, b"".join(added), recovered)
+    return _found(start, index, count, end, None)
+
+
+def _whole_index(index: File, size: int) -> int | None:
+    """How many entries an index has that ends exactly where its log does; from its ends alone."""
+    count, rest = divmod(index.size(), INDEX_ENTRY_BYTES)
+    if rest or not count:
+        return 0 if not (rest or count or size) else None
+    number, end, _ = INDEX_ENTRY.unpack(
+        read_exactly(index, INDEX_ENTRY_BYTES, (count - 1) * INDEX_ENTRY_BYTES)
+    )
+    return count if number == count - 1 and end == size else None
+
+
+def _valid_entries(index: File, limit: int) -> int:
+    """How many entries from the start follow each other and lie inside the log."""
+    total = index.size() // INDEX_ENTRY_BYTES
+    count = position = 0
+    while count < total:
+        wanted = min(CHECKED_ENTRIES, total - count) * INDEX_ENTRY_BYTES
+        entries = np.frombuffer(read_exactly(index, wanted, count * INDEX_ENTRY_BYTES), INDEX_DTYPE)
+        valid = valid_prefix(entries, first=count, position=position, limit=limit)
+        count += valid
+        if valid < len(entries):
+            break
+        position = int(entries["position"][-1])
+    return count
+
+
+def _entries_within(index: File, count: int, trusted: int) -> int:
+    """How many of the first `count` entries end at or before byte `trusted` of the log."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if _end_of(index, middle + 1) <= trusted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _end_of(index: File, count: int) -> int:
+    """Where the first `count` messages end in the log."""
+    return _entry(index, count - 1)[1] if count else 0
+
+
+def _entry(index: File, number: int) -> tuple[int, int, int]:
+    return INDEX_ENTRY.unpack(read_exactly(index, INDEX_ENTRY_BYTES, number * INDEX_ENTRY_BYTES))
+
+
+def _repair_log(log: File, end: int, size: int, recovered: Recovered) -> None:
+    if end == size:
+        return
+    log.truncate(end)
+    # Synced, or the bytes cut off here could come back behind the messages appended next, and
+    # with the right offsets.
+    log.fdatasync()
+    recovered.repairs.append(f"cut {size - end} bytes after byte {end} of {log.path}")
+
+
+def _repair_index(index: File, kept: int, added: bytes, recovered: Recovered) -> None:
+    """Leave the kept entries and the added ones, and nothing else."""
+    wanted = kept * INDEX_ENTRY_BYTES + len(added)
+    size = index.size()
+    if size == wanted and index.read(len(added), kept * INDEX_ENTRY_BYTES) == added:
+        return
+    if size > kept * INDEX_ENTRY_BYTES:
+        index.truncate(kept * INDEX_ENTRY_BYTES)
+        index.fdatasync()  # for the same reason as in the log
+    write_all(index, [added], kept * INDEX_ENTRY_BYTES)
+    recovered.repairs.append(
+        f"rebuilt {index.path} from entry {kept}: {wanted // INDEX_ENTRY_BYTES} entries"
+    )
+
+
+def _found(start: int, index: File, count: int, size: int, body: Body | None) -> Found:
+    if not count:
+        return Found(start, 0, size, 0, 0, body)
+    return Found(start, count, size, _entry(index, 0)[2], _entry(index, count - 1)[2], body)

@@ -1,0 +1,115 @@
+"""How far a log is known to be on the disk: the file `recovery.point`.
+
+After a power cut any byte that was not synced may be missing, in any order, so recovery must read
+what lies behind this point, and only that. After a mere crash (same boot) everything written is
+still there.
+
+    bytes    field              type
+    0..8     checksum           u64, xxHash3 of the rest
+    8..16    segment_start      u64, segments before this one are on the disk
+    16..24   position           u64, and so are this many bytes of it
+    24       proven_by_index    u8, 1: index entries were written only for synced messages
+    25..     boot_id            text, which boot wrote this file
+"""
+
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from borzoi.storage.layout import RECOVERY_POINT
+from borzoi.storage.media import Medium, replace_file, write_all
+
+CHECKSUM: Final = struct.Struct("<Q")
+FIELDS: Final = struct.Struct("<QQB")
+#: Far more than a record needs; a longer file is not ours.
+RECORD_BYTES_MAX: Final = 256
+
+
+class RecoveryPoint(NamedTuple):
+    segment_start: int
+    position: int
+    proven_by_index: bool
+    boot_id: str
+
+
+def encode(point: RecoveryPoint) -> bytes:
+    record = (
+        FIELDS.pack(point.segment_start, point.position, point.proven_by_index)
+        + point.boot_id.encode()
+    )
+    return CHECKSUM.pack(xxh3_64_intdigest(record)) + record
+
+
+def decode(stored: bytes) -> RecoveryPoint | None:
+    """The point, or nothing when the bytes are not a whole record."""
+    record = stored[CHECKSUM.size :]
+    if len(record) < FIELDS.size or CHECKSUM.unpack_from(stored)[0] != xxh3_64_intdigest(record):
+        return None
+    segment_start, position, proven = FIELDS.unpack_from(record)
+    return RecoveryPoint(segment_start, position, proven == 1, record[FIELDS.size :].decode())
+
+
+def load(medium: Medium, directory: Path) -> RecoveryPoint | None:
+    path = directory / RECOVERY_POINT
+    if not medium.exists(path):
+        return None
+    return decode(medium.open(path, writable=False).read(RECORD_BYTES_MAX, 0))
+
+
+def store(medium: Medium, directory: Path, point: RecoveryPoint) -> None:
+    """Replace the point. After a power cut the old or the new one is there: both are true."""
+    replace_file(medium, directory / RECOVERY_POINT, encode(point))
+
+
+class PointKeeper:
+    """The point of one log, which syncs on other threads move forward.
+
+    The lock is the only one in the storage engine: a sync that ends while the log is being cut
+    must not bring back a point behind the cut.
+    """
+
+    __slots__ = ("_directory", "_lock", "_medium", "_version")
+
+    def __init__(self, medium: Medium, directory: Path) -> None:
+        self._medium = medium
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Read this on the event loop before the sync whose result is then stored."""
+        return self._version
+
+    def advance(self, point: RecoveryPoint, version: int) -> None:
+        """Store the point, unless the log was cut since `version` was read."""
+        with self._lock:
+            if version == self._version:
+                store(self._medium, self._directory, point)
+
+    def note(self, point: RecoveryPoint) -> None:
+        """Store the point of a new log without a sync: a power cut may take it, and nothing else.
+
+        That spares a sync for each partition that is created.
+        """
+        file = self._medium.open(self._directory / RECOVERY_POINT, create=True)
+        file.truncate(0)
+        write_all(file, [encode(point)], 0)
+
+    def settle(self, point: RecoveryPoint) -> None:
+        """Store the point for good: for one that says less than the one before."""
+        with self._lock:
+            store(self._medium, self._directory, point)
+        self._medium.fsync_directory(self._directory)
+
+    @contextmanager
+    def cutting(self) -> Iterator[None]:
+        """While the log is cut nobody moves the point, and nobody with older knowledge later."""
+        with self._lock:
+            self._version += 1
+            yield

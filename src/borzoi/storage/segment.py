@@ -1,0 +1,113 @@
+"""One .log/.index pair: its bounds, its size, open or sealed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.index import SegmentIndex
+from borzoi.storage.media import File
+from borzoi.storage.reading import FileRange
+
+
+class Body(Protocol):
+    """The messages of a segment, plain or compressed; positions are those of the plain bytes."""
+
+    @property
+    def size(self) -> int: ...
+
+    def part(self, position: int, length: int) -> FileRange | memoryview:
+        """A range when the bytes lie in a file as they are, else the bytes."""
+        ...
+
+
+class PlainBody:
+    """A sealed log file, opened when it is read."""
+
+    __slots__ = ("_descriptors", "path", "size")
+
+    def __init__(self, path: Path, size: int, descriptors: Descriptors) -> None:
+        self.path = path
+        self.size = size
+        self._descriptors = descriptors
+
+    def part(self, position: int, length: int) -> FileRange:
+        return FileRange(self._descriptors.file(self.path), position, length)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """What decisions about a segment are made from."""
+
+    start_offset: int
+    #: The last offset; one less than `start_offset` when the segment is empty.
+    end_offset: int
+    start_timestamp: int
+    end_timestamp: int
+    size: int
+    sealed: bool
+
+
+class Segment:
+    """A run of consecutive messages.
+
+    `file` is the log file of the open segment and of no other: a sealed segment has a `body`.
+    `size` counts the bytes that are written, not those that are still in the journal.
+    """
+
+    __slots__ = (
+        "body",
+        "end_timestamp",
+        "file",
+        "index",
+        "log_path",
+        "size",
+        "start_offset",
+        "start_timestamp",
+    )
+
+    def __init__(self, start_offset: int, log_path: Path, index: SegmentIndex) -> None:
+        self.start_offset = start_offset
+        self.log_path = log_path
+        self.index = index
+        self.size = 0
+        self.start_timestamp = 0
+        self.end_timestamp = 0
+        self.file: File | None = None
+        self.body: Body | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last written message."""
+        return self.start_offset + self.index.count
+
+    @property
+    def sealed(self) -> bool:
+        return self.file is None
+
+    def part(self, first: int, count: int) -> FileRange | memoryview:
+        """The bytes of `count` messages from number `first` on."""
+        position = self.index.end_position(first - 1)
+        length = self.index.end_position(first + count - 1) - position
+        if self.file is not None:
+            return FileRange(self.file, position, length)
+        assert self.body is not None
+        return self.body.part(position, length)
+
+    def extend(self, entries: bytes, size: int, first_timestamp: int, last_timestamp: int) -> None:
+        """Take note of messages that are in the log file now."""
+        if not self.index.count:
+            self.start_timestamp = first_timestamp
+        self.end_timestamp = last_timestamp
+        self.size += size
+        self.index.extend(entries)
+
+    def facts(self) -> SegmentFacts:
+        return SegmentFacts(
+            self.start_offset,
+            self.next_offset - 1,
+            self.start_timestamp,
+            self.end_timestamp,
+            self.size,
+            self.sealed,
+        )

@@ -1,0 +1,86 @@
+"""Syncs off the event loop: a sync takes as long as the disk does, and the loop must not wait.
+
+A job is a function that blocks; `done` is called with its failure or with nothing, on the thread
+that submitted it. `ThreadSyncer` serves all partitions of a shard.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from borzoi.model.errors import CannotSync, StorageFailure
+
+Job: TypeAlias = Callable[[], None]
+Done: TypeAlias = Callable[[StorageFailure | None], None]
+
+#: The disk merges what several threads ask for; more threads than this gain nothing.
+SYNC_THREADS: Final = 4
+
+
+class Syncer(Protocol):
+    def submit(self, job: Job, done: Done) -> None: ...
+
+
+class InlineSyncer:
+    """Runs each job at once, for tools and tests without an event loop."""
+
+    __slots__ = ()
+
+    def submit(self, job: Job, done: Done) -> None:
+        done(outcome(job))
+
+
+class _Submitted(NamedTuple):
+    job: Job
+    done: Done
+    loop: asyncio.AbstractEventLoop
+
+
+class ThreadSyncer:
+    """Runs jobs on a few threads, started when the first one comes."""
+
+    __slots__ = ("_queue", "_threads", "_threads_max")
+
+    def __init__(self, threads: int = SYNC_THREADS) -> None:
+        self._queue: SimpleQueue[_Submitted | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._threads_max = threads
+
+    def submit(self, job: Job, done: Done) -> None:
+        """Call from the event loop that shall run `done`."""
+        self._queue.put(_Submitted(job, done, asyncio.get_running_loop()))
+        if len(self._threads) < self._threads_max and self._queue.qsize() > 0:
+            thread = threading.Thread(target=self._work, name="sync", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Finish what was submitted and end the threads."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _work(self) -> None:
+        while (submitted := self._queue.get()) is not None:
+            failure = outcome(submitted.job)
+            try:
+                submitted.loop.call_soon_threadsafe(submitted.done, failure)
+            except RuntimeError:
+                # The loop was closed meanwhile: nobody waits for the answer any more.
+                continue
+
+
+def outcome(job: Job) -> StorageFailure | None:
+    """Run the job; what it failed with, as the family the storage engine speaks."""
+    try:
+        job()
+    except StorageFailure as failure:
+        return failure
+    except Exception as error:
+        # A thread has nobody above it to see this, and a sync that did not happen must be told.
+        return CannotSync(f"a sync did not happen: {error!r}")
+    return None
