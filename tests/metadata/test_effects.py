@@ -1,0 +1,35 @@
+from dataclasses import fields, is_dataclass
+from typing import get_args
+
+from borzoi.metadata import effects
+from borzoi.metadata.effects import DroppedToken, Effect, Outcome
+
+
+def test_effects_are_values_without_names_that_may_be_gone():
+    for kind in get_args(Effect):
+        assert is_dataclass(kind)
+        assert {field.name for field in fields(kind)} - {"name", "token_hash"} <= {
+            "stream_id",
+            "topic_id",
+            "group_id",
+            "user_id",
+            "partition_ids",
+            "topics",
+        }
+
+
+def test_every_effect_of_the_module_is_in_the_union():
+    classes = {
+        value
+        for value in vars(effects).values()
+        if isinstance(value, type) and value.__module__ == effects.__name__
+    }
+    assert classes - {Outcome} == set(get_args(Effect))
+
+
+def test_an_outcome_is_empty_unless_something_came_of_it():
+    assert Outcome() == Outcome(None, ())
+
+
+def test_no_hash_reaches_a_representation():
+    assert "s3cret" not in repr(Outcome(effects=(DroppedToken(1, "token", "s3cret"),)))
