@@ -1,0 +1,421 @@
+"""The bodies and queries that requests arrive in.
+
+Each class is the JSON of one body (or the parameters of one query) and knows the arguments of the
+request dataclass it stands for, both ways. What msgspec cannot say about a field is checked in
+``__post_init__``; a `ValueError` there is a wrong shape. What the protocol has a status for is
+raised by `arguments`, once the shape is right.
+"""
+
+from typing import Annotated, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar
+
+import msgspec
+
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
+from borzoi.model.errors import (
+    BorzoiError,
+    FeatureUnavailable,
+    InvalidCommand,
+    InvalidGroupName,
+    InvalidIdentifier,
+    InvalidReplicationFactor,
+    InvalidStreamName,
+    InvalidTopicName,
+    TooManyPartitions,
+)
+from borzoi.model.identifiers import Identifier, checked_identifier, identifier_of
+from borzoi.model.limits import (
+    NAME_BYTES_MAX,
+    PARTITIONS_PER_REQUEST_MAX,
+    SERVER_DEFAULT,
+    U8_MAX,
+    U32_MAX,
+    U64_MAX,
+)
+from borzoi.model.system import SnapshotKind
+from borzoi.protocol.commands.groups import CreateConsumerGroup
+from borzoi.protocol.commands.messages import PollMessages
+from borzoi.protocol.commands.offsets import (
+    DeleteConsumerOffset,
+    GetConsumerOffset,
+    StoreConsumerOffset,
+)
+from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
+from borzoi.protocol.commands.segments import DeleteSegments
+from borzoi.protocol.commands.streams import CreateStream, UpdateStream
+from borzoi.protocol.commands.system import GetSnapshot
+from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
+from borzoi.protocol.commands.users import (
+    ChangePassword,
+    CreateUser,
+    LoginUser,
+    UpdatePermissions,
+    UpdateUser,
+)
+from borzoi.protocol.rest.permissions import (
+    PermissionsDocument,
+    permissions_document,
+    permissions_of,
+)
+from borzoi.protocol.rest.words import (
+    COMPRESSIONS,
+    POLLINGS,
+    SNAPSHOT_COMPRESSIONS,
+    SNAPSHOT_KINDS,
+    USER_STATUSES,
+)
+
+U8: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=U8_MAX)]
+U32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=U32_MAX)]
+#: The upper end is beyond what msgspec can bound; `Input` looks after it.
+U64: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+Arguments: TypeAlias = dict[str, object]
+R = TypeVar("R")
+
+
+class Input(msgspec.Struct, Generic[R]):
+    """A body or a query whose fields are called like the arguments of its request."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, int) and value > U64_MAX:
+                raise ValueError(f"{name} does not fit 64 bits")
+
+    def arguments(self, *, now: int) -> Arguments:
+        """What the request is made of beside its path; `now` dates what the input does not."""
+        return msgspec.structs.asdict(self)
+
+    @classmethod
+    def of(cls, request: R) -> Self:
+        """The input that `arguments` reads the request out of again."""
+        return cls(**{name: getattr(request, name) for name in cls.__struct_fields__})
+
+
+def _named(name: str, fault: type[BorzoiError]) -> str:
+    if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+        raise fault(f"a name has 1 to {NAME_BYTES_MAX} bytes: {name[:40]!r}")
+    return name
+
+
+def consumer_of(consumer_id: Identifier) -> Consumer:
+    return Consumer(ConsumerKind.CONSUMER, consumer_id)
+
+
+def consumer_id_of(consumer: Consumer) -> Identifier:
+    """The consumer as a query names it: there are no groups over HTTP, for want of sessions."""
+    if consumer.kind is not ConsumerKind.CONSUMER:
+        raise FeatureUnavailable("a consumer group cannot read over HTTP, which has no sessions")
+    return consumer.id
+
+
+def printed_identifier(identifier: Identifier) -> str:
+    """The identifier as a path or a query says it, where digits are always a number."""
+    text = str(identifier)
+    if isinstance(identifier, str) and identifier_of(text) != identifier:
+        raise InvalidIdentifier(f"over HTTP the name {text!r} would be read as a number")
+    return text
+
+
+def _typed_identifier(text: str) -> Identifier:
+    try:
+        return identifier_of(text)
+    except InvalidIdentifier as fault:
+        raise ValueError(str(fault)) from None
+
+
+# ---- logins and users ---------------------------------------------------------------------------
+
+
+class LoginInput(Input[LoginUser]):
+    username: str
+    password: str
+    version: str | None = None
+    context: str | None = None
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {
+            "username": checked_identifier(self.username),
+            "password": self.password,
+            "version": self.version or "",
+            "context": self.context or "",
+        }
+
+
+class TokenInput(Input[Any]):
+    token: str
+
+
+class TokenNameInput(Input[Any]):
+    name: str
+    expiry: U64 = 0
+
+
+class CreateUserInput(Input[CreateUser]):
+    username: str
+    password: str
+    status: str
+    permissions: PermissionsDocument | None = None
+
+    def __post_init__(self) -> None:
+        USER_STATUSES.member(self.status)
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {
+            "username": self.username,
+            "password": self.password,
+            "status": USER_STATUSES.member(self.status),
+            "permissions": permissions_of(self.permissions),
+        }
+
+    @classmethod
+    def of(cls, request: CreateUser) -> Self:
+        return cls(
+            request.username,
+            request.password,
+            USER_STATUSES.word(request.status),
+            permissions_document(request.permissions),
+        )
+
+
+class UpdateUserInput(Input[UpdateUser]):
+    username: str | None = None
+    status: str | None = None
+
+    def __post_init__(self) -> None:
+        self.arguments(now=0)
+
+    def arguments(self, *, now: int) -> Arguments:
+        status = None if self.status is None else USER_STATUSES.member(self.status)
+        return {"username": self.username, "status": status}
+
+    @classmethod
+    def of(cls, request: UpdateUser) -> Self:
+        status = None if request.status is None else USER_STATUSES.word(request.status)
+        return cls(request.username, status)
+
+
+class PermissionsInput(Input[UpdatePermissions]):
+    permissions: PermissionsDocument | None = None
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {"permissions": permissions_of(self.permissions)}
+
+    @classmethod
+    def of(cls, request: UpdatePermissions) -> Self:
+        return cls(permissions_document(request.permissions))
+
+
+class PasswordInput(Input[ChangePassword]):
+    current_password: str
+    new_password: str
+
+
+# ---- the server ---------------------------------------------------------------------------------
+
+
+class SnapshotInput(Input[GetSnapshot]):
+    compression: str
+    snapshot_types: list[str]
+
+    def __post_init__(self) -> None:
+        SNAPSHOT_COMPRESSIONS.member(self.compression)
+        for word in self.snapshot_types:
+            SNAPSHOT_KINDS.member(word)
+
+    def arguments(self, *, now: int) -> Arguments:
+        kinds = tuple(map(SNAPSHOT_KINDS.member, self.snapshot_types))
+        if SnapshotKind.ALL in kinds and len(kinds) > 1:
+            raise InvalidCommand("a snapshot of everything names nothing else")
+        return {"compression": SNAPSHOT_COMPRESSIONS.member(self.compression), "kinds": kinds}
+
+    @classmethod
+    def of(cls, request: GetSnapshot) -> Self:
+        kinds = [SNAPSHOT_KINDS.word(kind) for kind in request.kinds]
+        return cls(SNAPSHOT_COMPRESSIONS.word(request.compression), kinds)
+
+
+# ---- streams, topics, partitions, segments, groups ----------------------------------------------
+
+
+class StreamInput(Input[CreateStream | UpdateStream]):
+    name: str
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {"name": _named(self.name, InvalidStreamName)}
+
+
+class TopicInput(Input[UpdateTopic]):
+    compression_algorithm: str
+    message_expiry: U64
+    max_topic_size: U64
+    name: str
+    replication_factor: U8 | None = None
+
+    def __post_init__(self) -> None:
+        Input.__post_init__(self)
+        COMPRESSIONS.member(self.compression_algorithm.lower())
+
+    def arguments(self, *, now: int) -> Arguments:
+        if self.replication_factor == 0:
+            raise InvalidReplicationFactor("a topic has at least one replica")
+        return {
+            "name": _named(self.name, InvalidTopicName),
+            "compression": COMPRESSIONS.member(self.compression_algorithm.lower()),
+            "message_expiry": self.message_expiry,
+            "max_topic_size": self.max_topic_size,
+            "replication_factor": self.replication_factor or SERVER_DEFAULT,
+        }
+
+    @classmethod
+    def of(cls, request: UpdateTopic) -> Self:
+        return cls(
+            COMPRESSIONS.word(request.compression),
+            request.message_expiry,
+            request.max_topic_size,
+            request.name,
+            request.replication_factor or None,
+        )
+
+
+class CreateTopicInput(Input[CreateTopic]):
+    partitions_count: U32
+    compression_algorithm: str
+    message_expiry: U64
+    max_topic_size: U64
+    name: str
+    replication_factor: U8 | None = None
+
+    def __post_init__(self) -> None:
+        self._settings()
+
+    def _settings(self) -> TopicInput:
+        return TopicInput(
+            self.compression_algorithm,
+            self.message_expiry,
+            self.max_topic_size,
+            self.name,
+            self.replication_factor,
+        )
+
+    def arguments(self, *, now: int) -> Arguments:
+        if self.partitions_count > PARTITIONS_PER_REQUEST_MAX:
+            raise TooManyPartitions(f"{self.partitions_count} partitions in one request")
+        return {"partitions_count": self.partitions_count, **self._settings().arguments(now=now)}
+
+    @classmethod
+    def of(cls, request: CreateTopic) -> Self:
+        return cls(
+            request.partitions_count,
+            COMPRESSIONS.word(request.compression),
+            request.message_expiry,
+            request.max_topic_size,
+            request.name,
+            request.replication_factor or None,
+        )
+
+
+class PartitionsInput(Input[CreatePartitions | DeletePartitions]):
+    partitions_count: U32
+
+    def arguments(self, *, now: int) -> Arguments:
+        if not 1 <= self.partitions_count <= PARTITIONS_PER_REQUEST_MAX:
+            raise TooManyPartitions(f"{self.partitions_count} partitions in one request")
+        return {"partitions_count": self.partitions_count}
+
+
+class SegmentsInput(Input[DeleteSegments]):
+    segments_count: U32
+
+
+class GroupInput(Input[CreateConsumerGroup]):
+    name: str
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {"name": _named(self.name, InvalidGroupName)}
+
+
+# ---- polls and offsets --------------------------------------------------------------------------
+
+#: Each word may be cut down to its first letter.
+_POLLING_KINDS: Final = {
+    text: kind for kind in PollingKind for word in [POLLINGS.word(kind)] for text in (word, word[0])
+}
+
+
+class PollInput(Input[PollMessages]):
+    consumer_id: str = "1"
+    partition_id: U32 = 0
+    kind: str = "offset"
+    value: U64 = 0
+    count: U32 = 10
+    auto_commit: Literal["true", "false"] = "false"
+
+    def __post_init__(self) -> None:
+        Input.__post_init__(self)
+        _typed_identifier(self.consumer_id)
+        if self.kind not in _POLLING_KINDS:
+            raise ValueError(f"{self.kind[:40]!r} is none of {', '.join(_POLLING_KINDS)}")
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {
+            "consumer": consumer_of(_typed_identifier(self.consumer_id)),
+            "partition_id": self.partition_id,
+            "strategy": PollingStrategy(_POLLING_KINDS[self.kind], self.value),
+            "count": self.count,
+            "auto_commit": self.auto_commit == "true",
+        }
+
+    @classmethod
+    def of(cls, request: PollMessages) -> Self:
+        return cls(
+            printed_identifier(consumer_id_of(request.consumer)),
+            request.partition_id or 0,
+            POLLINGS.word(request.strategy.kind),
+            request.strategy.value,
+            request.count,
+            "true" if request.auto_commit else "false",
+        )
+
+
+class OffsetInput(Input[GetConsumerOffset]):
+    consumer_id: str = "1"
+    partition_id: U32 = 0
+
+    def __post_init__(self) -> None:
+        _typed_identifier(self.consumer_id)
+
+    def arguments(self, *, now: int) -> Arguments:
+        consumer = consumer_of(_typed_identifier(self.consumer_id))
+        return {"consumer": consumer, "partition_id": self.partition_id}
+
+    @classmethod
+    def of(cls, request: GetConsumerOffset) -> Self:
+        consumer_id = consumer_id_of(request.consumer)
+        return cls(printed_identifier(consumer_id), request.partition_id or 0)
+
+
+class StoreOffsetInput(Input[StoreConsumerOffset]):
+    offset: U64
+    consumer_id: str | U32 = 1
+    partition_id: U32 | None = None
+
+    def __post_init__(self) -> None:
+        Input.__post_init__(self)
+        _typed_identifier(str(self.consumer_id))
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {
+            "consumer": consumer_of(_typed_identifier(str(self.consumer_id))),
+            "partition_id": self.partition_id,
+            "offset": self.offset,
+        }
+
+    @classmethod
+    def of(cls, request: StoreConsumerOffset) -> Self:
+        consumer_id = printed_identifier(consumer_id_of(request.consumer))
+        return cls(request.offset, consumer_id, request.partition_id)
+
+
+class DeleteOffsetInput(Input[DeleteConsumerOffset]):
+    partition_id: U32 | None = None

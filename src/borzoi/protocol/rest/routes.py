@@ -1,0 +1,213 @@
+"""The one table of routes: method and path on one side, request dataclasses on the other.
+
+Path parameters are named after the fields of the request. `borzoi.protocol.rest.calls` walks the
+table in both directions: from a call to its request for the server, and back for a client.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from borzoi.model.errors import FeatureUnavailable
+from borzoi.protocol.commands.groups import (
+    CreateConsumerGroup,
+    DeleteConsumerGroup,
+    GetConsumerGroup,
+    GetConsumerGroups,
+)
+from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
+from borzoi.protocol.commands.offsets import (
+    DeleteConsumerOffset,
+    GetConsumerOffset,
+    StoreConsumerOffset,
+)
+from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
+from borzoi.protocol.commands.segments import DeleteSegments
+from borzoi.protocol.commands.streams import (
+    CreateStream,
+    DeleteStream,
+    GetStream,
+    GetStreams,
+    PurgeStream,
+    UpdateStream,
+)
+from borzoi.protocol.commands.system import (
+    GetClient,
+    GetClients,
+    GetClusterMetadata,
+    GetSnapshot,
+    GetStats,
+    Ping,
+)
+from borzoi.protocol.commands.tokens import (
+    CreatePersonalAccessToken,
+    DeletePersonalAccessToken,
+    GetPersonalAccessTokens,
+    LoginWithPersonalAccessToken,
+)
+from borzoi.protocol.commands.topics import (
+    CreateTopic,
+    DeleteTopic,
+    GetTopic,
+    GetTopics,
+    PurgeTopic,
+    UpdateTopic,
+)
+from borzoi.protocol.commands.users import (
+    ChangePassword,
+    CreateUser,
+    DeleteUser,
+    GetUser,
+    GetUsers,
+    LoginUser,
+    LogoutUser,
+    UpdatePermissions,
+    UpdateUser,
+)
+from borzoi.protocol.rest import inputs
+from borzoi.protocol.rest.documents import AccessIdentity
+from borzoi.protocol.rest.messages import SendInput
+
+#: Whoever asks for these need not say who they are.
+PUBLIC_PATHS: Final = frozenset(
+    {
+        "/",
+        "/ping",
+        "/metrics",
+        "/users/login",
+        "/users/refresh-token",
+        "/personal-access-tokens/login",
+        "/ui",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """GET /: which service this is."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetMetrics:
+    """GET /metrics: the counters and gauges of the server as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshToken:
+    """POST /users/refresh-token: a token that is still good for a new one."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line of the table.
+
+    `answer` is the type of the response that a document is made of; None for an empty body, `str`
+    for a text, `bytes` for an archive.
+    """
+
+    method: str
+    template: str
+    request: Callable[..., Any]
+    status: HTTPStatus = HTTPStatus.OK
+    query: type[inputs.Input[Any]] | None = None
+    body: type[inputs.Input[Any]] | None = None
+    answer: type | None = None
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        return tuple(self.template[1:].split("/"))
+
+
+NO_CONTENT: Final = HTTPStatus.NO_CONTENT
+CREATED: Final = HTTPStatus.CREATED
+STREAM: Final = "/streams/{stream_id}"
+TOPIC: Final = STREAM + "/topics/{topic_id}"
+GROUPS: Final = TOPIC + "/consumer-groups"
+OFFSETS: Final = TOPIC + "/consumer-offsets"
+
+
+def _get(template: str, request: Any, **more: Any) -> Route:
+    """A route that answers with the response of its request."""
+    more.setdefault("answer", request.RESPONSE)
+    return Route("GET", template, request, **more)
+
+
+def _post(template: str, request: Any, **more: Any) -> Route:
+    more.setdefault("answer", request.RESPONSE)
+    return Route("POST", template, request, **more)
+
+
+def _put(template: str, request: Any, body: type[inputs.Input[Any]]) -> Route:
+    return Route("PUT", template, request, NO_CONTENT, body=body)
+
+
+def _delete(template: str, request: Any, **more: Any) -> Route:
+    return Route("DELETE", template, request, NO_CONTENT, **more)
+
+
+# fmt: off
+ROUTES: Final[tuple[Route, ...]] = (
+    Route("GET", "/", Welcome, answer=str),
+    _get("/ping", Ping, answer=str),
+    Route("GET", "/metrics", GetMetrics, answer=str),
+    _get("/stats", GetStats),
+    _get("/cluster/metadata", GetClusterMetadata),
+    _get("/clients", GetClients),
+    _get("/clients/{client_id}", GetClient),
+    _post("/snapshot", GetSnapshot, body=inputs.SnapshotInput, answer=bytes),
+    _get("/users", GetUsers),
+    _post("/users", CreateUser, body=inputs.CreateUserInput),
+    _post("/users/login", LoginUser, body=inputs.LoginInput, answer=AccessIdentity),
+    _delete("/users/logout", LogoutUser),
+    Route("POST", "/users/refresh-token", RefreshToken,
+          body=inputs.TokenInput, answer=AccessIdentity),
+    _get("/users/{user_id}", GetUser),
+    _put("/users/{user_id}", UpdateUser, inputs.UpdateUserInput),
+    _delete("/users/{user_id}", DeleteUser),
+    _put("/users/{user_id}/permissions", UpdatePermissions, inputs.PermissionsInput),
+    _put("/users/{user_id}/password", ChangePassword, inputs.PasswordInput),
+    _get("/personal-access-tokens", GetPersonalAccessTokens),
+    _post("/personal-access-tokens", CreatePersonalAccessToken, body=inputs.TokenNameInput),
+    _post("/personal-access-tokens/login", LoginWithPersonalAccessToken,
+          body=inputs.TokenInput, answer=AccessIdentity),
+    _delete("/personal-access-tokens/{name}", DeletePersonalAccessToken),
+    _get("/streams", GetStreams),
+    _post("/streams", CreateStream, body=inputs.StreamInput),
+    _get(STREAM, GetStream),
+    _put(STREAM, UpdateStream, inputs.StreamInput),
+    _delete(STREAM, DeleteStream),
+    _delete(STREAM + "/purge", PurgeStream),
+    _get(STREAM + "/topics", GetTopics),
+    _post(STREAM + "/topics", CreateTopic, body=inputs.CreateTopicInput),
+    _get(TOPIC, GetTopic),
+    _put(TOPIC, UpdateTopic, inputs.TopicInput),
+    _delete(TOPIC, DeleteTopic),
+    _delete(TOPIC + "/purge", PurgeTopic),
+    _post(TOPIC + "/partitions", CreatePartitions, body=inputs.PartitionsInput, status=CREATED),
+    _delete(TOPIC + "/partitions", DeletePartitions, query=inputs.PartitionsInput),
+    _delete(TOPIC + "/partitions/{partition_id}", DeleteSegments, query=inputs.SegmentsInput),
+    _get(TOPIC + "/messages", PollMessages, query=inputs.PollInput),
+    _post(TOPIC + "/messages", SendMessages, body=SendInput, status=CREATED),
+    _get(TOPIC + "/messages/flush/{partition_id}/{fsync}", FlushUnsavedBuffer),
+    _get(OFFSETS, GetConsumerOffset, query=inputs.OffsetInput),
+    _put(OFFSETS, StoreConsumerOffset, inputs.StoreOffsetInput),
+    _delete(OFFSETS + "/{consumer_id}", DeleteConsumerOffset, query=inputs.DeleteOffsetInput),
+    _get(GROUPS, GetConsumerGroups),
+    _post(GROUPS, CreateConsumerGroup, body=inputs.GroupInput, status=CREATED),
+    _get(GROUPS + "/{group_id}", GetConsumerGroup),
+    _delete(GROUPS + "/{group_id}", DeleteConsumerGroup),
+)
+# fmt: on
+
+_ROUTE_OF: Final[Mapping[object, Route]] = {route.request: route for route in ROUTES}
+
+
+def route_of(request: object) -> Route:
+    """The route a request travels; sessions and groups have none."""
+    route = _ROUTE_OF.get(type(request))
+    if route is None:
+        raise FeatureUnavailable(f"there is no {type(request).__name__} over HTTP")
+    return route
