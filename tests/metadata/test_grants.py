@@ -1,5 +1,6 @@
 import pytest
 
+from borzoi.metadata.grants import by_id
 from borzoi.metadata.sealed import SealedCreateUser
 from borzoi.model.users import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
@@ -22,6 +23,19 @@ def bob(control):
     )
     control.do(SealedCreateUser("eve", "h"))
     return control.state.users[1]
+
+
+def test_entries_are_kept_by_id_in_whatever_order_they_came():
+    stream = StreamPermissions(topics={2: READS, 1: READS})
+    ordered = by_id(Permissions(FLAGS, {7: stream, 3: stream}))
+    assert ordered == Permissions(FLAGS, {7: stream, 3: stream})
+    assert list(ordered.streams) == [3, 7]
+    assert list(ordered.streams[3].topics) == [1, 2]
+
+
+def test_no_entries_need_no_order():
+    assert by_id(None) is None
+    assert by_id(Permissions(FLAGS)) == Permissions(FLAGS)
 
 
 def test_entries_end_with_their_stream(control, bob):

@@ -114,7 +114,7 @@ _CODES: Final[Mapping[type[Command], int]] = MappingProxyType(
     {kind: int(code) for table in (LOGGED, VOLATILE) for code, kind in table.items()}
 )
 #: Permissions hold read-only views of dicts, which MessagePack does not know.
-_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=dict, order="deterministic")
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=dict)
 _ENVELOPE: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[Command]]] = MappingProxyType(
     {code: msgspec.msgpack.Decoder(kind) for kind, code in _CODES.items()}

@@ -1,4 +1,4 @@
-"""Permission entries that end with the thing they are about.
+"""Permission entries: in one order, and ending with the thing they are about.
 
 Ids are given out again. An entry that outlived its stream or topic would open the next one that
 gets the id to someone who was never trusted with it, so entries go with what they name.
@@ -8,6 +8,17 @@ from dataclasses import replace
 
 from borzoi.metadata.state import Metadata, User
 from borzoi.model.users import Permissions
+
+
+def by_id(permissions: Permissions | None) -> Permissions | None:
+    """The same permissions with their entries by ascending id: equal states have equal bytes."""
+    if permissions is None or not permissions.streams:
+        return permissions
+    streams = {
+        stream_id: replace(entry, topics=dict(sorted(entry.topics.items())))
+        for stream_id, entry in sorted(permissions.streams.items())
+    }
+    return replace(permissions, streams=streams)
 
 
 def withdraw_stream(state: Metadata, stream_id: int) -> None:

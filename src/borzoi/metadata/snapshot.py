@@ -97,7 +97,7 @@ class _State(msgspec.Struct):
 
 
 #: Permissions hold read-only views of dicts, which MessagePack does not know.
-_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=dict, order="deterministic")
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=dict)
 _ENVELOPE: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _DECODER: Final = msgspec.msgpack.Decoder(_State)
 

@@ -6,6 +6,7 @@ Passwords arrive hashed.
 
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Change, DroppedUser, Outcome
+from borzoi.metadata.grants import by_id
 from borzoi.metadata.sealed import SealedChangePassword, SealedCreateUser
 from borzoi.metadata.state import Metadata, User
 from borzoi.model.errors import (
@@ -54,7 +55,7 @@ def create_user(state: Metadata, command: SealedCreateUser, at: int) -> Change:
             command.username,
             command.password_hash,
             command.status,
-            command.permissions,
+            by_id(command.permissions),
             at,
         )
         return Outcome(state.users.add(user.username, user))
@@ -88,7 +89,7 @@ def update_permissions(state: Metadata, command: UpdatePermissions) -> Change:
         raise CannotChangeRootPermissions("root keeps every permission")
 
     def change() -> Outcome:
-        user.permissions = command.permissions
+        user.permissions = by_id(command.permissions)
         return Outcome()
 
     return change
