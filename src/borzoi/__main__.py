@@ -1,0 +1,47 @@
+"""``borzoi``: one command, and a sub-command for each thing it does.
+
+Sub-commands are imported when they are asked for, so that ``borzoi --help`` stays quick and the
+server never loads what only a tool needs.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+from borzoi import __version__
+
+#: Name of the sub-command → where it lives.
+COMMANDS = {
+    "serve": "borzoi.server.arguments:serve",
+    "config": "borzoi.server.config_command:config",
+    "log": "borzoi.server.tools:log",
+    "import": "borzoi.server.tools:import_",
+    "simulate": "borzoi.simulator.command:simulate",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and loads one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="borzoi")
+def main() -> None:
+    """A persistent message-streaming platform that speaks the Apache Iggy 0.8 protocol."""
+
+
+if __name__ == "__main__":
+    sys.argv[0] = "borzoi"
+    main()

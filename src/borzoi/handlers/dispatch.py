@@ -1,0 +1,151 @@
+"""Decode → authenticate → authorise → run → encode, in one place; the only catch-all.
+
+A request that only touches a local partition runs to its answer inside `dispatch`; only a handler
+that has to wait costs a task.
+"""
+
+import asyncio
+import logging
+from asyncio import Future, Task
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from borzoi.handlers.call import Call, Services
+from borzoi.handlers.replies import DONE, RangesReply, Reply, failed, ok
+from borzoi.handlers.scopes import OWN
+from borzoi.handlers.sessions import Session
+from borzoi.handlers.table import COMMANDS, Row
+from borzoi.model.errors import (
+    BorzoiError,
+    ClientNotFound,
+    InvalidCommand,
+    NotFound,
+    StaleClient,
+    Unauthenticated,
+    Unauthorized,
+)
+from borzoi.protocol.buffers import Reader
+from borzoi.protocol.contract import encode_payload
+from borzoi.protocol.errors import code_of
+from borzoi.security.permissions import FREE, Rule, allows
+
+log = logging.getLogger(__name__)
+
+#: The status of a fault of ours; the log has the story.
+INTERNAL_ERROR = 1
+EMPTY = DONE
+
+
+class Dispatcher:
+    """Turns frames into replies for the sessions of one shard."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._rows: Mapping[int, Row] = {int(row.request.CODE): row for row in COMMANDS}
+        self._tasks: set[Task[Reply]] = set()
+
+    def is_public(self, code: int) -> bool:
+        """Whether the command is one that needs no login."""
+        row = self._rows.get(code)
+        return row is not None and row.rule is Rule.ANYONE
+
+    def dispatch(self, session: Session, code: int, payload: memoryview) -> "Reply | Future[Reply]":
+        """The reply to a frame, or the promise of one."""
+        row = self._rows.get(code)
+        try:
+            if row is None:
+                raise InvalidCommand(f"no command has the code {code}")
+            request = row.request.decode(Reader(payload))
+            self._admit(row, session)
+            call = Call(session, self._services)
+            request = row.prepare(request)
+            if row.rule not in FREE:
+                _authorise(row, request, call)
+            answer = row.run(request, call)
+        except Exception as fault:
+            return _refusal(row, session, fault)
+        if answer is None:
+            return DONE
+        if isinstance(answer, Coroutine):
+            return self._started(row, session, answer)
+        if isinstance(answer, Future):
+            return _promised(row, session, answer)
+        return _encoded(answer)
+
+    def _admit(self, row: Row, session: Session) -> None:
+        if row.rule is Rule.ANYONE:
+            return
+        if session.stale:
+            raise StaleClient("the session sent no ping for too long")
+        if session.user_id is None:
+            raise Unauthenticated("log in first")
+
+    def _started(
+        self, row: Row, session: Session, waiting: Coroutine[Any, Any, Any]
+    ) -> "Future[Reply]":
+        task = asyncio.get_running_loop().create_task(_finished(row, session, waiting))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def drain(self) -> None:
+        """Return when every request that was begun has been answered."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def _authorise(row: Row, request: Any, call: Call) -> None:
+    scope = row.scope(request, call)
+    if scope is OWN:
+        return
+    stream_id, topic_id = scope
+    user = call.user
+    permissions = None if user is None else user.permissions
+    if not allows(row.rule, permissions, stream_id, topic_id):
+        raise Unauthorized(f"user {call.user_id} may not {row.request.__name__}")
+
+
+async def _finished(row: Row, session: Session, waiting: Coroutine[Any, Any, Any]) -> Reply:
+    try:
+        answer = await waiting
+    except Exception as fault:
+        return _refusal(row, session, fault)
+    return DONE if answer is None else _encoded(answer)
+
+
+def _promised(row: Row, session: Session, waited: "Future[None]") -> "Future[Reply]":
+    """The reply to a request whose work ends with a future: an append waiting for the disk."""
+    reply: Future[Reply] = waited.get_loop().create_future()
+
+    def settle(done: "Future[None]") -> None:
+        if reply.done():
+            return
+        fault = None if done.cancelled() else done.exception()
+        if done.cancelled():
+            reply.cancel()
+        elif fault is None:
+            reply.set_result(DONE)
+        elif isinstance(fault, Exception):
+            reply.set_result(_refusal(row, session, fault))
+
+    waited.add_done_callback(settle)
+    return reply
+
+
+def _encoded(answer: Any) -> Reply:
+    if isinstance(answer, bytes | RangesReply):
+        return answer
+    return ok(encode_payload(answer))
+
+
+def _refusal(row: Row | None, session: Session, fault: Exception) -> Reply:
+    if isinstance(fault, NotFound) and row is not None and row.missing_is_empty:
+        return EMPTY
+    if isinstance(fault, StaleClient | ClientNotFound):
+        # The only two answers after which the connection ends: the client has to begin again.
+        session.closing = isinstance(fault, StaleClient) or session.closing
+    if isinstance(fault, BorzoiError):
+        return failed(code_of(fault))
+    name = row.request.__name__ if row is not None else "an unknown command"
+    log.error("%s of %s failed", name, session.address, exc_info=fault)
+    return failed(INTERNAL_ERROR)

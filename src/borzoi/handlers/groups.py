@@ -1,0 +1,64 @@
+"""Consumer groups: listed, made, joined, left, deleted."""
+
+from borzoi.handlers.call import Call
+from borzoi.metadata import queries
+from borzoi.metadata.groups import JoinGroup, LeaveGroup
+from borzoi.metadata.state import Group, Topic
+from borzoi.protocol.commands.groups import (
+    CreateConsumerGroup,
+    DeleteConsumerGroup,
+    GetConsumerGroup,
+    GetConsumerGroups,
+    GroupDetails,
+    GroupInfo,
+    GroupMember,
+    Groups,
+    JoinConsumerGroup,
+    LeaveConsumerGroup,
+)
+
+
+def get_group(request: GetConsumerGroup, call: Call) -> GroupDetails:
+    topic = queries.topic(call.state, request.stream_id, request.topic_id)
+    group = queries.group_of(topic, request.group_id)
+    members = tuple(
+        GroupMember(member.id, tuple(member.partitions)) for member in group.members.in_order()
+    )
+    return GroupDetails(group.id, len(topic.partitions), group.name, members)
+
+
+def get_groups(request: GetConsumerGroups, call: Call) -> Groups:
+    topic = queries.topic(call.state, request.stream_id, request.topic_id)
+    return Groups(tuple(group_info(group, topic) for group in topic.groups.in_order()))
+
+
+def group_info(group: Group, topic: Topic) -> GroupInfo:
+    return GroupInfo(group.id, len(topic.partitions), len(group.members), group.name)
+
+
+async def create_group(request: CreateConsumerGroup, call: Call) -> GroupInfo:
+    topic = queries.topic(call.state, request.stream_id, request.topic_id)
+    created = await call.metadata.create(request, user_id=call.user_id)
+    return group_info(topic.groups[created], topic)
+
+
+async def delete_group(request: DeleteConsumerGroup, call: Call) -> None:
+    await call.metadata.submit(request, user_id=call.user_id)
+
+
+async def join_group(request: JoinConsumerGroup, call: Call) -> None:
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    group = queries.group_of(topic, request.group_id)
+    await call.metadata.submit(
+        JoinGroup(stream.id, topic.id, group.id, call.session.client_id), user_id=call.user_id
+    )
+
+
+async def leave_group(request: LeaveConsumerGroup, call: Call) -> None:
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    group = queries.group_of(topic, request.group_id)
+    await call.metadata.submit(
+        LeaveGroup(stream.id, topic.id, group.id, call.session.client_id), user_id=call.user_id
+    )

@@ -1,0 +1,158 @@
+"""Messages: sent, polled, flushed. The hot path: nothing here waits unless the disk must."""
+
+from asyncio import Future
+from collections.abc import Awaitable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from borzoi.handlers.call import Call
+from borzoi.handlers.replies import RangesReply, Reply, ok
+from borzoi.metadata import queries
+from borzoi.metadata.groups import CompleteRevocation
+from borzoi.metadata.state import Group, Topic
+from borzoi.model.consuming import ConsumerKind
+from borzoi.model.errors import InvalidKeyLength, NoPartitions, PartitionNotFound, TopicNotFound
+from borzoi.model.identifiers import Identifier, consumer_key
+from borzoi.model.namespace import Namespace
+from borzoi.model.partitioning import Partitioning, PartitioningKind, partition_for_key
+from borzoi.partitions.polling import Polled
+from borzoi.protocol.commands.messages import (
+    POLLED_PREFIX,
+    FlushUnsavedBuffer,
+    PollMessages,
+    SendMessages,
+)
+from borzoi.protocol.framing import RESPONSE_PREFIX
+from borzoi.records.batch import Batch, receive
+
+#: A member without a partition gets this: clients of 0.8 cannot read an empty payload here.
+NOTHING_POLLED = ok(bytes(POLLED_PREFIX.size))
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A send whose batch was looked at and found whole."""
+
+    stream_id: Identifier
+    topic_id: Identifier
+    partitioning: Partitioning
+    batch: Batch
+
+
+def batch_received(request: SendMessages) -> Append:
+    """The batch of a send; its faults are found before stream and topic are looked up."""
+    messages, indexes = memoryview(request.messages), memoryview(request.indexes)
+    batch = receive(messages, indexes, request.messages_count)
+    return Append(request.stream_id, request.topic_id, request.partitioning, batch)
+
+
+def send(request: Append, call: Call) -> "Future[None] | None":
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    partition_id = _chosen_partition(request.partitioning, stream.id, topic, call)
+    namespace = Namespace(stream.id, topic.id, partition_id)
+    return call.partitions.append(namespace, request.batch, now=call.now())
+
+
+def _chosen_partition(partitioning: Partitioning, stream_id: int, topic: Topic, call: Call) -> int:
+    count = len(topic.partitions)
+    if partitioning.kind is PartitioningKind.PARTITION_ID:
+        partition_id = partitioning.partition_id
+        if partition_id not in topic.partitions:
+            raise PartitionNotFound(f"there is no partition {partition_id} in topic {topic.name!r}")
+        return partition_id
+    if partitioning.kind is PartitioningKind.BALANCED:
+        if not count:
+            raise TopicNotFound(f"topic {topic.name!r} has no partitions")
+        return call.partitions.next_balanced(stream_id, topic.id, count)
+    if not partitioning.value:
+        raise InvalidKeyLength("a messages key has at least one byte")
+    if not count:
+        raise NoPartitions(f"topic {topic.name!r} has no partitions")
+    return partition_for_key(partitioning.value, count)
+
+
+def poll(request: PollMessages, call: Call) -> Reply | Coroutine[Any, Any, Reply]:
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    group: Group | None = None
+    partition_id: int | None
+    if request.consumer.kind is ConsumerKind.GROUP:
+        group = queries.group_of(topic, request.consumer.id)
+        partition_id = _polled_partition(group, request.partition_id, call)
+        if partition_id is None:
+            return NOTHING_POLLED
+        consumer_id = group.id
+    else:
+        partition_id = request.partition_id or 0
+        consumer_id = consumer_key(request.consumer.id)
+    queries.partition_of(topic, partition_id)
+    namespace = Namespace(stream.id, topic.id, partition_id)
+    polled = call.partitions.poll(
+        namespace,
+        request.strategy,
+        request.count,
+        kind=request.consumer.kind,
+        consumer_id=consumer_id,
+        auto_commit=request.auto_commit,
+    )
+    reply = _polled_reply(partition_id, polled)
+    reading = polled.reading
+    if group is not None and reading.count:
+        call.partitions.mark_polled(namespace, group.id, reading.last_offset)
+        if request.auto_commit and queries.is_pending(group, partition_id):
+            return _committed(reply, polled.committed, namespace, group, call)
+    if polled.committed is not None:
+        return _committed(reply, polled.committed, namespace, None, call)
+    return reply
+
+
+def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None:
+    """The partition a member reads; None when it has none, or not the one it asked for."""
+    client_id = call.session.client_id
+    if asked is None:
+        return queries.next_polled_partition(group, client_id)
+    return asked if asked in queries.member_partitions(group, client_id) else None
+
+
+def _polled_reply(partition_id: int, polled: Polled) -> Reply:
+    reading = polled.reading
+    size = POLLED_PREFIX.size + reading.size
+    head = RESPONSE_PREFIX.pack(0, size) + POLLED_PREFIX.pack(
+        partition_id, polled.current_offset, reading.count
+    )
+    if not reading.ranges:
+        return b"".join((head, *reading.tail)) if reading.tail else head
+    return RangesReply(head, reading.ranges, reading.tail)
+
+
+async def _committed(
+    reply: Reply,
+    stored: Awaitable[None] | None,
+    namespace: Namespace,
+    group: Group | None,
+    call: Call,
+) -> Reply:
+    """The commit comes before the delivery: a poll that cannot commit is not answered."""
+    if stored is not None:
+        await stored
+    if group is not None:
+        await hand_over_settled(namespace, group, call)
+    return reply
+
+
+async def hand_over_settled(namespace: Namespace, group: Group, call: Call) -> None:
+    """A pending partition whose owner has committed all it polled moves to its new owner now."""
+    partition_id = namespace.partition_id
+    if queries.is_pending(group, partition_id) and call.partitions.is_settled(namespace, group.id):
+        await call.metadata.submit(
+            CompleteRevocation(namespace.stream_id, namespace.topic_id, group.id, partition_id),
+            user_id=call.user_id,
+        )
+
+
+async def flush(request: FlushUnsavedBuffer, call: Call) -> None:
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    namespace = Namespace(stream.id, topic.id, request.partition_id)
+    await call.partitions.flush(namespace, sync=request.fsync)

@@ -1,0 +1,69 @@
+"""Stored offsets: how far a consumer or a group says it has got."""
+
+from borzoi.handlers.call import Call
+from borzoi.handlers.messages import hand_over_settled
+from borzoi.metadata import queries
+from borzoi.metadata.state import Group
+from borzoi.model.consuming import Consumer, ConsumerKind
+from borzoi.model.errors import ConsumerNotResolved, ConsumerOffsetNotFound
+from borzoi.model.identifiers import consumer_key
+from borzoi.model.namespace import Namespace
+from borzoi.protocol.commands.offsets import (
+    ConsumerOffset,
+    DeleteConsumerOffset,
+    GetConsumerOffset,
+    StoreConsumerOffset,
+)
+
+
+def get_offset(request: GetConsumerOffset, call: Call) -> ConsumerOffset:
+    """Anyone who may poll may look, also at groups it is no member of."""
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    if request.consumer.kind is ConsumerKind.GROUP:
+        consumer_id = queries.group_of(topic, request.consumer.id).id
+    else:
+        consumer_id = consumer_key(request.consumer.id)
+    partition_id = request.partition_id or 0
+    queries.partition_of(topic, partition_id)
+    namespace = Namespace(stream.id, topic.id, partition_id)
+    stored = call.partitions.stored_offset(namespace, request.consumer.kind, consumer_id)
+    if stored is None:
+        raise ConsumerOffsetNotFound(f"nothing is stored for consumer {request.consumer.id!r}")
+    current = call.partitions.statistics(namespace).current_offset
+    return ConsumerOffset(partition_id, current, stored)
+
+
+async def store_offset(request: StoreConsumerOffset, call: Call) -> None:
+    namespace, consumer_id, group = _resolved(request, request.consumer, call)
+    stored = call.partitions.store_offset(
+        namespace, request.consumer.kind, consumer_id, request.offset
+    )
+    if stored is not None:
+        await stored
+    if group is not None:
+        await hand_over_settled(namespace, group, call)
+
+
+def delete_offset(request: DeleteConsumerOffset, call: Call) -> None:
+    namespace, consumer_id, _ = _resolved(request, request.consumer, call)
+    call.partitions.delete_offset(namespace, request.consumer.kind, consumer_id)
+
+
+def _resolved(
+    request: StoreConsumerOffset | DeleteConsumerOffset, consumer: Consumer, call: Call
+) -> tuple[Namespace, int, Group | None]:
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    if consumer.kind is ConsumerKind.CONSUMER:
+        partition_id = request.partition_id or 0
+        queries.partition_of(topic, partition_id)
+        return Namespace(stream.id, topic.id, partition_id), consumer_key(consumer.id), None
+    group = queries.group_of(topic, consumer.id)
+    owned = queries.member_partitions(group, call.session.client_id)
+    asked = request.partition_id
+    if asked is None:
+        asked = queries.current_partition(group, call.session.client_id)
+    if asked is None or asked not in owned:
+        raise ConsumerNotResolved(f"the member does not have partition {asked}")
+    return Namespace(stream.id, topic.id, asked), group.id, group

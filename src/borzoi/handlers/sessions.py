@@ -1,0 +1,62 @@
+"""Who is connected, as whom, since when."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from borzoi.model.system import Transport
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One connection. Nobody is logged in on it until `user_id` is set."""
+
+    client_id: int
+    address: str
+    transport: Transport
+    #: Ends the connection; set by the listener that made it.
+    hang_up: Callable[[], None]
+    #: Monotonic seconds of the last ping, or of the connect before there was one.
+    pinged_at: float
+    user_id: int | None = None
+    #: Hash of the token that logged in, so that deleting the token ends the session.
+    token_hash: str | None = None
+    #: Set by the heartbeat verifier: from now on only a reconnect helps.
+    stale: bool = False
+    #: Set by a handler: the connection ends once the answer has left.
+    closing: bool = False
+
+
+class Sessions:
+    """The registry of all sessions of this server, by client id."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._by_id.values()))
+
+    def add(self, session: Session) -> None:
+        self._by_id[session.client_id] = session
+
+    def get(self, client_id: int) -> Session | None:
+        return self._by_id.get(client_id)
+
+    def remove(self, session: Session) -> bool:
+        """Whether it was there; a second removal, or that of a namesake, changes nothing."""
+        if self._by_id.get(session.client_id) is not session:
+            return False
+        del self._by_id[session.client_id]
+        return True
+
+    def of_user(self, user_id: int) -> list[Session]:
+        return [session for session in self if session.user_id == user_id]
+
+    def of_token(self, token_hash: str) -> list[Session]:
+        return [session for session in self if session.token_hash == token_hash]
+
+    def silent_since(self, moment: float) -> list[Session]:
+        """Sessions whose last ping lies before the moment."""
+        return [session for session in self if session.pinged_at < moment and not session.stale]

@@ -1,0 +1,106 @@
+"""Users: listed, made, changed, and logged in. Passwords are sealed before anything is logged."""
+
+from borzoi.handlers.call import Call
+from borzoi.metadata import queries
+from borzoi.metadata.sealed import SealedChangePassword, SealedCreateUser
+from borzoi.metadata.state import User
+from borzoi.metadata.users import check_username, check_username_is_free
+from borzoi.model.errors import InvalidCredentials, UserInactive
+from borzoi.model.users import UserStatus
+from borzoi.protocol.commands.users import (
+    ChangePassword,
+    CreateUser,
+    DeleteUser,
+    GetUser,
+    GetUsers,
+    Identity,
+    LoginUser,
+    LogoutUser,
+    UpdatePermissions,
+    UpdateUser,
+    UserDetails,
+    UserInfo,
+    Users,
+)
+from borzoi.security.passwords import check_password
+
+
+def get_user(request: GetUser, call: Call) -> UserDetails:
+    return user_details(queries.user(call.state, request.user_id))
+
+
+def get_users(request: GetUsers, call: Call) -> Users:
+    return Users(
+        tuple(
+            UserInfo(user.id, user.created_at, user.status, user.username)
+            for user in call.state.users.in_order()
+        )
+    )
+
+
+def user_details(user: User) -> UserDetails:
+    return UserDetails(user.id, user.created_at, user.status, user.username, user.permissions)
+
+
+async def create_user(request: CreateUser, call: Call) -> UserDetails:
+    check_username(request.username)
+    check_password(request.password)
+    # Asked before the password is hashed, which takes a while and would be for nothing.
+    check_username_is_free(call.state, request.username)
+    hashed = await call.services.authentication.hash(request.password)
+    sealed = SealedCreateUser(request.username, hashed, request.status, request.permissions)
+    created = await call.metadata.create(sealed, user_id=call.user_id)
+    return user_details(call.state.users[created])
+
+
+async def update_user(request: UpdateUser, call: Call) -> None:
+    await call.metadata.submit(request, user_id=call.user_id)
+
+
+async def delete_user(request: DeleteUser, call: Call) -> None:
+    await call.metadata.submit(request, user_id=call.user_id)
+
+
+async def update_permissions(request: UpdatePermissions, call: Call) -> None:
+    await call.metadata.submit(request, user_id=call.user_id)
+
+
+async def change_password(request: ChangePassword, call: Call) -> None:
+    check_password(request.current_password)
+    check_password(request.new_password)
+    user = queries.user(call.state, request.user_id)
+    authentication = call.services.authentication
+    right = await authentication.verify(
+        user.password_hash, request.current_password, address=call.session.address
+    )
+    if not right:
+        raise InvalidCredentials("the current password is another one")
+    hashed = await authentication.hash(request.new_password)
+    await call.metadata.submit(SealedChangePassword(user.id, hashed), user_id=call.user_id)
+
+
+async def login_user(request: LoginUser, call: Call) -> Identity:
+    check_username(request.username)
+    check_password(request.password)
+    # By name only: a name of digits is a name.
+    user = call.state.users.named(request.username)
+    right = await call.services.authentication.verify(
+        None if user is None else user.password_hash, request.password, address=call.session.address
+    )
+    if user is None or not right:
+        raise InvalidCredentials("user name and password do not belong together")
+    return logged_in(user, call, token_hash=None)
+
+
+def logged_in(user: User, call: Call, *, token_hash: str | None) -> Identity:
+    """From now on the session speaks for the user."""
+    if user.status is not UserStatus.ACTIVE:
+        raise UserInactive(f"user {user.username!r} is inactive")
+    call.session.user_id = user.id
+    call.session.token_hash = token_hash
+    return Identity(user.id)
+
+
+def logout_user(request: LogoutUser, call: Call) -> None:
+    call.session.user_id = None
+    call.session.token_hash = None

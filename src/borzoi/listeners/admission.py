@@ -1,0 +1,30 @@
+"""How many connections there may be, in all and from one address. Pure counting."""
+
+from collections import Counter
+
+
+class Admission:
+    """Shared by the listeners of a server, so that the bounds hold over all of them."""
+
+    def __init__(self, most: int, most_per_host: int) -> None:
+        self._most = most
+        self._most_per_host = most_per_host
+        self._hosts: Counter[str] = Counter()
+        self._total = 0
+        self.refused = 0
+
+    def admit(self, host: str) -> bool:
+        """Whether one more connection from the host may stay."""
+        if self._total >= self._most or self._hosts[host] >= self._most_per_host:
+            self.refused += 1
+            return False
+        self._hosts[host] += 1
+        self._total += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """A connection that was admitted has ended."""
+        self._hosts[host] -= 1
+        self._total -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]

@@ -1,0 +1,256 @@
+"""One client's requests, in order: bytes → frames → dispatch → replies, for every byte stream.
+
+The conversation owns no socket. The listener feeds it what arrived and sends what it hands out;
+small frames are taken from the listener's own receive buffer, large ones are received straight into
+a buffer of their own (`wanted`), so a batch is copied at most once on its way in.
+"""
+
+from asyncio import Future
+from typing import Protocol
+
+from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.replies import Reply, failed
+from borzoi.handlers.sessions import Session
+from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from borzoi.protocol.codes import Code
+from borzoi.protocol.framing import REQUEST_PREFIX
+from borzoi.storage.memory_pool import MemoryPool, PooledBuffer
+
+PREFIX_BYTES = REQUEST_PREFIX.size
+CODE_BYTES = 4
+INVALID_COMMAND = 3
+UNAUTHENTICATED = 40
+SEND_MESSAGES = int(Code.SEND_MESSAGES)
+
+#: What a client may send ahead while its earlier request runs, before we stop reading from it.
+PIPELINED_BYTES_MAX = 256 * 1024
+
+
+class Output(Protocol):
+    """What a conversation asks of the connection it runs over."""
+
+    def send(self, reply: Reply) -> None:
+        """Send, or keep and send later; `Conversation.blocked` says which happened."""
+
+    def finish(self) -> None:
+        """Close once everything handed to `send` has left."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Conversation:
+    """The state of one client's byte stream; the listener's reader and writer drive it.
+
+    At any time it is in one of these states: between frames (perhaps with the first bytes of a
+    prefix in `_head`), inside a frame that is received into `_frame`, inside a frame that is thrown
+    away (`_discard`), or waiting for the running request (`_running`) while `_unread` keeps what
+    the client sent ahead.
+    """
+
+    __slots__ = (
+        "_code",
+        "_discard",
+        "_discard_status",
+        "_dispatcher",
+        "_filled",
+        "_frame",
+        "_frame_buffer",
+        "_head",
+        "_output",
+        "_pool",
+        "_running",
+        "_unread",
+        "blocked",
+        "ended",
+        "session",
+    )
+
+    def __init__(
+        self, session: Session, dispatcher: Dispatcher, output: Output, pool: MemoryPool
+    ) -> None:
+        self.session = session
+        self._dispatcher = dispatcher
+        self._output = output
+        self._pool = pool
+        self._head = b""
+        self._frame: memoryview | None = None
+        self._frame_buffer: PooledBuffer | None = None
+        self._filled = 0
+        self._code = 0
+        self._discard = 0
+        self._discard_status = 0
+        self._running: Future[Reply] | None = None
+        self._unread: bytearray | None = None
+        #: The output could not send everything yet; nothing new is begun until `unblocked`.
+        self.blocked = False
+        #: The connection is closing; whatever still arrives is nobody's business.
+        self.ended = False
+
+    @property
+    def wanted(self) -> memoryview | None:
+        """Where the next bytes should be received, when a large frame is under way."""
+        return None if self._frame is None else self._frame[self._filled :]
+
+    @property
+    def inside_frame(self) -> bool:
+        """Whether the client owes us the rest of something it began."""
+        return self._frame is not None or bool(self._head) or self._discard > 0
+
+    def filled(self, count: int) -> None:
+        """`count` bytes were received into `wanted`."""
+        frame = self._frame
+        if frame is None:
+            return
+        self._filled += count
+        if self._filled < len(frame):
+            return
+        buffer, self._frame, self._frame_buffer = self._frame_buffer, None, None
+        self._run(self._code, frame, buffer)
+
+    def received(self, data: memoryview) -> None:
+        """Bytes arrived in the listener's receive buffer, which it will use again afterwards."""
+        if self._running is not None or self.blocked:
+            self._keep(data)
+            return
+        if self._head:
+            data = memoryview(self._head + data)
+            self._head = b""
+        self._consume(data)
+
+    def feed(self, data: memoryview) -> None:
+        """Bytes arrived that the listener could not place itself (TLS, WebSocket)."""
+        while data and (wanted := self.wanted) is not None:
+            count = min(len(wanted), len(data))
+            wanted[:count] = data[:count]
+            self.filled(count)
+            data = data[count:]
+        if data:
+            self.received(data)
+
+    def _consume(self, data: memoryview) -> None:
+        position, end = 0, len(data)
+        while position < end and not self.ended:
+            if self._running is not None or self.blocked:
+                self._keep(data[position:])
+                return
+            if self._discard:
+                position += self._discarded(end - position)
+                continue
+            if end - position < PREFIX_BYTES:
+                self._head = bytes(data[position:])
+                return
+            length, code = REQUEST_PREFIX.unpack_from(data, position)
+            position += PREFIX_BYTES
+            size = length - CODE_BYTES
+            if size < 0:
+                self._output.send(failed(INVALID_COMMAND))
+            elif self._refused(code, size):
+                continue
+            elif size <= end - position:
+                self._run_small(code, data[position : position + size])
+                position += size
+            else:
+                self._begin_frame(code, size, data[position:])
+                return
+
+    def _run_small(self, code: int, payload: memoryview) -> None:
+        """A whole frame inside the receive buffer. Only a batch outlives the call, so only a batch
+        is copied out."""
+        if code == SEND_MESSAGES:
+            payload = memoryview(bytearray(payload))
+        self._run(code, payload, None)
+
+    def _begin_frame(self, code: int, size: int, first: memoryview) -> None:
+        buffer = self._pool.acquire(size)
+        frame = buffer.view[:size]
+        frame[: len(first)] = first
+        self._code, self._frame, self._frame_buffer = code, frame, buffer
+        self._filled = len(first)
+
+    def _refused(self, code: int, size: int) -> bool:
+        """Frames that are too large for who sends them are answered without being held."""
+        if code != SEND_MESSAGES and size > CONTROL_PAYLOAD_BYTES_MAX:
+            # What follows would have to be read to stay in sync, and it is never worth reading.
+            self._output.send(failed(INVALID_COMMAND))
+            self.end()
+            return True
+        if self.session.user_id is None and size > UNAUTHENTICATED_BYTES_MAX:
+            self._discard = size
+            self._discard_status = (
+                INVALID_COMMAND if self._dispatcher.is_public(code) else UNAUTHENTICATED
+            )
+            return True
+        return False
+
+    def _discarded(self, available: int) -> int:
+        gone = min(available, self._discard)
+        self._discard -= gone
+        if not self._discard:
+            self._output.send(failed(self._discard_status))
+        return gone
+
+    def _run(self, code: int, payload: memoryview, buffer: PooledBuffer | None) -> None:
+        reply = self._dispatcher.dispatch(self.session, code, payload)
+        if isinstance(reply, Future):
+            self._running = reply
+            reply.add_done_callback(lambda done: self._ran(done, buffer))
+            return
+        if buffer is not None:
+            self._pool.release(buffer)
+        self._answer(reply)
+
+    def _ran(self, done: "Future[Reply]", buffer: PooledBuffer | None) -> None:
+        self._running = None
+        if buffer is not None:
+            self._pool.release(buffer)
+        if done.cancelled() or self.ended:
+            return
+        self._answer(done.result())
+        self._continue()
+
+    def _answer(self, reply: Reply) -> None:
+        if self.ended:
+            return
+        self._output.send(reply)
+        if self.session.closing:
+            self.end()
+
+    def unblocked(self) -> None:
+        """Everything handed to the output has left."""
+        self.blocked = False
+        self._continue()
+
+    def _continue(self) -> None:
+        """Go on with what the client sent ahead, then with reading."""
+        if self._unread is not None and self._running is None and not self.blocked:
+            unread, self._unread = self._unread, None
+            if self._head:
+                unread = bytearray(self._head) + unread
+                self._head = b""
+            self._consume(memoryview(unread))
+        if self._unread is None and not self.ended:
+            self._output.resume_reading()
+
+    def _keep(self, data: memoryview) -> None:
+        if self._unread is None:
+            self._unread = bytearray(data)
+        else:
+            self._unread += data
+        if len(self._unread) >= PIPELINED_BYTES_MAX or self.blocked:
+            self._output.pause_reading()
+
+    def end(self) -> None:
+        """Nothing more is read or begun; what was answered still leaves."""
+        if not self.ended:
+            self.ended = True
+            self._output.finish()
+
+    def lost(self) -> None:
+        """The connection is gone: give back what it held."""
+        self.ended = True
+        self._unread = None
+        if self._frame_buffer is not None:
+            self._pool.release(self._frame_buffer)
+        self._frame = self._frame_buffer = None

@@ -1,0 +1,365 @@
+"""TCP without a transport in between: raw sockets on the event loop.
+
+`recv_into` puts large frames where they will stay, `sendfile` sends stored messages from the page
+cache, and an answer leaves in the same turn in which its request was complete; none of that is
+possible through asyncio's transports. TLS needs them (`listeners/tls.py`).
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.replies import RangesReply, Reply
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.connection import Conversation
+from borzoi.model.identifiers import client_id_of
+from borzoi.model.system import Transport
+from borzoi.storage.media import File
+from borzoi.storage.memory_pool import MemoryPool
+
+log = logging.getLogger(__name__)
+
+#: The one receive buffer of a listener: requests are taken from it before the next read.
+RECEIVE_BYTES = 64 * 1024
+#: While a large frame arrives, wake up for pieces of this size, not for every segment.
+LARGE_PIECE_BYTES = 128 * 1024
+#: Connections taken in one turn, so that a flood of them does not starve those that talk.
+ACCEPTED_PER_TURN = 64
+#: One call of `sendfile` moves at most this much, so that one reader does not own the turn.
+SENDFILE_BYTES_MAX = 8 * 1024 * 1024
+
+WOULD_BLOCK = (BlockingIOError, InterruptedError)
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOptions:
+    """What each accepted socket is told; None leaves the kernel's choice."""
+
+    recv_buffer_bytes: int | None = None
+    send_buffer_bytes: int | None = None
+    keepalive: bool = False
+    nodelay: bool = True
+    linger_seconds: int | None = None
+
+    def apply(self, sock: socket.socket) -> None:
+        if self.recv_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.recv_buffer_bytes)
+        if self.send_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        if self.keepalive:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.nodelay:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.linger_seconds is not None:
+            value = self.linger_seconds.to_bytes(4, "little")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0" + value)
+
+
+def listening_socket(address: tuple[str, int], *, dual_stack: bool = False) -> socket.socket:
+    """A socket that listens at the address, shareable by the shards of one server."""
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
+        sock.bind((host, port))
+        sock.listen(1024)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def peer_text(peer: tuple[str, int] | tuple[str, int, int, int]) -> str:
+    """The peer's address as clients know it: it is what their id is the hash of."""
+    host, port = peer[0], peer[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclass(slots=True)
+class _Rest:
+    """What is left to send of a range. Holding it keeps the file open."""
+
+    file: File
+    position: int
+    length: int
+
+
+class TcpConnection:
+    """One accepted socket, its conversation, and what could not be sent yet."""
+
+    __slots__ = (
+        "_finishing",
+        "_listener",
+        "_low_water",
+        "_outgoing",
+        "_reading",
+        "_sock",
+        "conversation",
+        "progressed_at",
+        "session",
+    )
+
+    def __init__(self, listener: "TcpListener", sock: socket.socket, session: Session) -> None:
+        self._listener = listener
+        self._sock = sock
+        self.session = session
+        self.conversation = Conversation(session, listener.dispatcher, self, listener.pool)
+        #: Pieces of replies that the socket did not take yet.
+        self._outgoing: list[bytes | memoryview | _Rest] = []
+        self._finishing = False
+        self._reading = True
+        self._low_water = False
+        #: Monotonic seconds of the last byte that moved; a frame that stands still is given up.
+        self.progressed_at = session.pinged_at
+        listener.loop.add_reader(sock.fileno(), self._on_readable)
+
+    # Reading.
+
+    def _on_readable(self) -> None:
+        conversation = self.conversation
+        target = conversation.wanted
+        try:
+            if target is not None:
+                count = self._sock.recv_into(target)
+                if count:
+                    conversation.filled(count)
+            else:
+                scratch = self._listener.scratch
+                count = self._sock.recv_into(scratch)
+                if count:
+                    conversation.received(scratch[:count])
+        except WOULD_BLOCK:
+            return
+        except OSError as fault:
+            self._lose(fault)
+            return
+        if not count:
+            self._lose(None)
+            return
+        self._tune(conversation)
+
+    def _tune(self, conversation: Conversation) -> None:
+        """Ask the kernel to gather a large frame into large pieces, and to stop doing so before the
+        last piece, which may be small."""
+        wanted = conversation.wanted
+        if wanted is not None:
+            self.progressed_at = self._listener.loop.time()
+        large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
+        if large != self._low_water and self._sock.fileno() >= 0:
+            self._low_water = large
+            low_water = LARGE_PIECE_BYTES if large else 1
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+
+    def pause_reading(self) -> None:
+        if self._reading and self._sock.fileno() >= 0:
+            self._reading = False
+            self._listener.loop.remove_reader(self._sock.fileno())
+
+    def resume_reading(self) -> None:
+        if not self._reading and self._sock.fileno() >= 0:
+            self._reading = True
+            self._listener.loop.add_reader(self._sock.fileno(), self._on_readable)
+
+    # Writing.
+
+    def send(self, reply: Reply) -> None:
+        if self._outgoing:
+            self._queue(reply)
+            return
+        try:
+            if isinstance(reply, bytes):
+                sent = self._sock.send(reply)
+                if sent < len(reply):
+                    self._block([memoryview(reply)[sent:]])
+            else:
+                self._queue(reply)
+                self._flush()
+        except WOULD_BLOCK:
+            self._block([reply] if isinstance(reply, bytes) else [])
+        except OSError as fault:
+            self._lose(fault)
+
+    def _queue(self, reply: Reply) -> None:
+        if isinstance(reply, RangesReply):
+            self._outgoing.append(reply.head)
+            self._outgoing.extend(_Rest(*part) for part in reply.ranges)
+            self._outgoing.extend(reply.tail)
+        else:
+            self._outgoing.append(reply)
+
+    def _block(self, pieces: Iterable[bytes | memoryview]) -> None:
+        """The peer does not take more: nothing new is begun for it until it does."""
+        self._outgoing.extend(pieces)
+        self.conversation.blocked = True
+        self._listener.loop.add_writer(self._sock.fileno(), self._on_writable)
+
+    def _on_writable(self) -> None:
+        try:
+            self._flush()
+        except WOULD_BLOCK:
+            self.progressed_at = self._listener.loop.time()
+            return
+        except OSError as fault:
+            self._lose(fault)
+            return
+        if self._outgoing:
+            return
+        self._listener.loop.remove_writer(self._sock.fileno())
+        if self._finishing:
+            self._close()
+        else:
+            self.conversation.unblocked()
+
+    def _flush(self) -> None:
+        """Send pieces until there are none, or until the socket would block (which it raises)."""
+        outgoing = self._outgoing
+        while outgoing:
+            piece = outgoing[0]
+            if isinstance(piece, _Rest):
+                sent = os.sendfile(
+                    self._sock.fileno(),
+                    piece.file.fileno(),
+                    piece.position,
+                    min(piece.length, SENDFILE_BYTES_MAX),
+                )
+                if not sent:
+                    raise OSError(errno.EIO, "a stored range ended early")
+                piece.position += sent
+                piece.length -= sent
+                if piece.length:
+                    continue
+            else:
+                more = socket.MSG_MORE if len(outgoing) > 1 else 0
+                sent = self._sock.send(piece, more)
+                if sent < len(piece):
+                    outgoing[0] = memoryview(piece)[sent:]
+                    continue
+            outgoing.pop(0)
+
+    # Ending.
+
+    def finish(self) -> None:
+        self._finishing = True
+        self.pause_reading()
+        if not self._outgoing:
+            self._close()
+
+    def give_up(self, reason: str) -> None:
+        """End it now; whatever was under way is lost."""
+        log.info("closing %s: %s", self.session.address, reason)
+        self._close()
+
+    def stalled(self, before: float) -> bool:
+        """Whether something begun has not moved since the moment."""
+        unfinished = self.conversation.inside_frame or bool(self._outgoing)
+        return unfinished and self.progressed_at < before
+
+    def _lose(self, fault: OSError | None) -> None:
+        if fault is not None and fault.errno not in (errno.ECONNRESET, errno.EPIPE):
+            log.info("lost %s: %s", self.session.address, fault)
+        self._close()
+
+    def _close(self) -> None:
+        fileno = self._sock.fileno()
+        if fileno < 0:
+            return
+        loop = self._listener.loop
+        loop.remove_reader(fileno)
+        loop.remove_writer(fileno)
+        self._sock.close()
+        self.conversation.lost()
+        self._listener.forget(self)
+
+
+class TcpListener:
+    """Accepts connections and keeps them until they end."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        dispatcher: Dispatcher,
+        pool: MemoryPool,
+        admission: Admission,
+        options: SocketOptions,
+        on_connect: Callable[[Session], None],
+        on_disconnect: Callable[[Session], None],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.dispatcher = dispatcher
+        self.pool = pool
+        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.connections: set[TcpConnection] = set()
+        self._sock = sock
+        self._admission = admission
+        self._options = options
+        self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
+        host, port = sock.getsockname()[:2]
+        self.address: tuple[str, int] = (host, port)
+        self.loop.add_reader(sock.fileno(), self._on_acceptable)
+
+    def _on_acceptable(self) -> None:
+        for _ in range(ACCEPTED_PER_TURN):
+            try:
+                sock, peer = self._sock.accept()
+            except WOULD_BLOCK:
+                return
+            except OSError as fault:
+                # Out of descriptors: those who wait stay in the backlog until one is freed.
+                log.warning("cannot accept a connection: %s", fault)
+                return
+            self._welcome(sock, peer)
+
+    def _welcome(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+        if not self._admission.admit(peer[0]):
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._options.apply(sock)
+        address = peer_text(peer)
+        session = Session(
+            client_id_of(address), address, Transport.TCP, lambda: None, self.loop.time()
+        )
+        connection = TcpConnection(self, sock, session)
+        session.hang_up = connection.conversation.end
+        self.connections.add(connection)
+        self._on_connect(session)
+
+    def forget(self, connection: TcpConnection) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._admission.leave(host_of(connection.session.address))
+            self._on_disconnect(connection.session)
+
+    def give_up_stalled(self, before: float) -> None:
+        """Close connections that began something and stopped in the middle of it."""
+        for connection in [one for one in self.connections if one.stalled(before)]:
+            connection.give_up("it stopped in the middle of a frame")
+
+    def stop_accepting(self) -> None:
+        if self._sock.fileno() >= 0:
+            self.loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+
+    def say_goodbye(self, farewell: bytes) -> None:
+        """Tell every client that the server stops, and close."""
+        for connection in list(self.connections):
+            connection.send(farewell)
+            connection.conversation.end()
+
+
+def host_of(address: str) -> str:
+    """The host of ``host:port`` or ``[host]:port``."""
+    return address.rpartition(":")[0].removeprefix("[").removesuffix("]")

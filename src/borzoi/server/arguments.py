@@ -1,0 +1,48 @@
+"""``borzoi serve`` and its flags, which are those people know from 0.8."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from borzoi.model.errors import BorzoiError
+from borzoi.server.config import load
+
+
+@click.command()
+@click.option(
+    "-c",
+    "--config-provider",
+    type=click.Choice(["file"]),
+    default="file",
+    help="Where settings come from; only 'file', which BORZOI_CONFIG_PATH names.",
+)
+@click.option("-f", "--fresh", is_flag=True, help="Delete the data directory first.")
+@click.option(
+    "--with-default-root-credentials",
+    is_flag=True,
+    help="Name the first user iggy, with the password iggy, unless the environment says otherwise.",
+)
+@click.option("--follower", is_flag=True, help="Report this node as a follower to clients.")
+def serve(
+    config_provider: str, fresh: bool, with_default_root_credentials: bool, follower: bool
+) -> None:
+    """Start the server and serve until it is told to stop."""
+    del config_provider
+    try:
+        configuration = load(os.environ, Path.cwd())
+    except BorzoiError as fault:
+        click.echo(f"borzoi cannot start: {fault}", err=True)
+        sys.exit(2)
+    # Everything the server needs is imported only now: a wrong setting is told at once.
+    from borzoi.server.process import Start, run
+
+    start = Start(
+        configuration,
+        fresh=fresh,
+        default_credentials=with_default_root_credentials,
+        follower=follower,
+        environment=dict(os.environ),
+    )
+    sys.exit(run(start))

@@ -1,0 +1,209 @@
+"""From settings to parts: everything that is opened before a server can listen."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from borzoi import __version__
+from borzoi.handlers.authentication import Authentication
+from borzoi.handlers.call import Services
+from borzoi.handlers.sessions import Session, Sessions
+from borzoi.metadata.commands import encode_command
+from borzoi.metadata.effects import DroppedToken, DroppedUser, Effect
+from borzoi.metadata.groups import VolatileCommand
+from borzoi.metadata.machine import Entry, apply
+from borzoi.metadata.state import Metadata
+from borzoi.metadata.topics import TopicDefaults
+from borzoi.metadata.users import root_creation
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.security.encryption import Cipher
+from borzoi.security.passwords import hash_password
+from borzoi.security.throttle import Throttle
+from borzoi.server.opening import opener_of
+from borzoi.server.root_user import RootCredentials, root_credentials
+from borzoi.server.settings import Settings
+from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
+from borzoi.shard.host import Host
+from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
+from borzoi.shard.partition_plane import PartitionPlane
+from borzoi.shard.snapshots import Snapshots
+from borzoi.storage.info import open_info
+from borzoi.storage.local import LocalMedium
+from borzoi.storage.media import Medium
+from borzoi.storage.memory_pool import MemoryPool
+from borzoi.storage.settings import Acknowledge
+from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
+
+log = logging.getLogger(__name__)
+
+#: After a burst the pool keeps this much for the next one and gives the rest back to the system.
+POOL_KEEP_BYTES = 32 << 20
+
+STORED_ROOT = "as it was stored"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What the banner says about root; the password only where nobody else knows it."""
+
+    username: str
+    source: str
+    shown_password: str | None = None
+
+
+@dataclass(slots=True)
+class Opened:
+    """What a server has open before it listens."""
+
+    medium: Medium
+    state: Metadata
+    state_log: StateLog
+    cipher: Cipher | None
+    pool: MemoryPool
+    root: Root
+    acknowledge: Acknowledge
+
+
+def clock() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+def open_data(
+    settings: Settings,
+    directory: Path,
+    *,
+    environment: Mapping[str, str],
+    default_credentials: bool,
+) -> Opened:
+    """Open the data directory: its description, its metadata, and root the first time."""
+    system = settings.system
+    medium = LocalMedium()
+    cipher = Cipher(system.encryption.key) if system.encryption.enabled else None
+    open_info(medium, directory, version=__version__, now=clock())
+    state_log, recovered = open_state_log(
+        medium, directory, StateSettings(enforce_fsync=system.state.enforce_fsync), cipher=cipher
+    )
+    state = recovered_state(recovered)
+    if ROOT_USER_ID in state.users:
+        root = Root(state.users[ROOT_USER_ID].username, STORED_ROOT)
+    else:
+        root = _create_root(
+            state,
+            state_log,
+            root_credentials(environment, default_credentials=default_credentials),
+        )
+    pool = system.memory_pool
+    return Opened(
+        medium=medium,
+        state=state,
+        state_log=state_log,
+        cipher=cipher,
+        pool=MemoryPool(pool.size, bucket_capacity=pool.bucket_capacity) if pool.enabled else MemoryPool.disabled(),
+        root=root,
+        acknowledge=acknowledge_of(settings),
+    )
+
+
+def acknowledge_of(settings: Settings) -> Acknowledge:
+    partition = settings.system.partition
+    return Acknowledge.SYNCED if partition.enforce_fsync else Acknowledge(partition.acknowledge)
+
+
+def _create_root(state: Metadata, state_log: StateLog, credentials: RootCredentials) -> Root:
+    command = root_creation(credentials.username, hash_password(credentials.password))
+    entry = Entry(clock(), ROOT_USER_ID, command)
+    code, encoded = encode_command(command)
+    state_log.append(timestamp=entry.at, user_id=ROOT_USER_ID, code=code, command=encoded)
+    apply(state, entry)
+    shown = credentials.password if credentials.show else None
+    return Root(credentials.username, credentials.source, shown)
+
+
+def services_of(settings: Settings, directory: Path, opened: Opened, *, follower: bool) -> Services:
+    """The planes and everything else a handler may touch, wired together."""
+    system = settings.system
+    opener = opener_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge)
+    partitions = PartitionPlane(
+        opener.open_partition,
+        opener.folders,
+        keep_unread=settings.data_maintenance.messages.consumer_barrier,
+    )
+    partitions.open_all(opened.state)
+    metadata = MetadataPlane(
+        opened.state,
+        opened.state_log,
+        defaults=TopicDefaults(
+            segment_size=system.segment.size,
+            message_expiry=system.topic.message_expiry,
+            max_topic_size=system.topic.max_size,
+        ),
+        clock=clock,
+        sync_each=system.state.enforce_fsync,
+    )
+    sessions = Sessions()
+
+    async def carry_out(effect: Effect) -> Sequence[VolatileCommand]:
+        match effect:
+            case DroppedUser(user_id):
+                hang_up(sessions.of_user(user_id))
+            case DroppedToken():
+                hang_up(sessions.of_token(effect.token_hash))
+            case _:
+                return await partitions.carry_out(effect)
+        return ()
+
+    metadata.carried_out_by(carry_out)
+    return Services(
+        metadata=metadata,
+        partitions=partitions,
+        sessions=sessions,
+        authentication=Authentication(Throttle(), clock),
+        host=Host(directory),
+        cluster=cluster_nodes(settings, follower=follower),
+        snapshots=Snapshots(
+            directory,
+            directory / system.logging.path,
+            directory / system.runtime.path / "current_config.toml",
+        ),
+        tokens_max=settings.personal_access_token.max_tokens_per_user,
+        clock=clock,
+    )
+
+
+def hang_up(sessions: Sequence[Session]) -> None:
+    """End sessions whose user or token is gone: nobody is logged in there any more."""
+    for session in sessions:
+        session.user_id = None
+        session.token_hash = None
+        session.hang_up()
+
+
+def cluster_nodes(settings: Settings, *, follower: bool) -> ClusterNodes:
+    """The nodes of the configuration, or this one alone."""
+    own_ports = {
+        name: getattr(settings, name).address[1]
+        for name in ("tcp", "quic", "http", "websocket")
+        if getattr(settings, name).enabled
+    }
+    cluster = settings.cluster
+    if not cluster.enabled:
+        return single_node(settings.tcp.address[0], own_ports)
+    return ClusterNodes(
+        cluster.name,
+        Node(cluster.node.current.name, cluster.node.current.ip, **own_ports),
+        [
+            Node(
+                node.name,
+                node.ip,
+                node.ports.tcp,
+                node.ports.quic,
+                node.ports.http,
+                node.ports.websocket,
+            )
+            for node in cluster.node.others
+        ],
+        follower=follower,
+    )

@@ -1,0 +1,45 @@
+"""What a server says when it is ready. Pure text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from borzoi import __version__
+
+SURVIVES = {
+    "buffered": "a send is answered once it is in memory; a crash loses what was not saved",
+    "written": "a send is answered once it is in the page cache; it survives kill -9",
+    "synced": "a send is answered once it is on the disk; it survives a power cut",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The facts of a start."""
+
+    addresses: Mapping[str, str]
+    data_directory: str
+    acknowledge: str
+    settings_source: str
+    root_source: str
+    root_username: str
+    root_password: str | None
+    notes: Sequence[str]
+
+
+def banner(ready: Readiness) -> str:
+    """The lines, most wanted first, ending with a command to try."""
+    lines = [f"borzoi {__version__} is ready", ""]
+    lines += [f"  {name:<12} {address}" for name, address in ready.addresses.items()]
+    lines += [
+        f"  data         {ready.data_directory}",
+        f"  settings     {ready.settings_source}",
+        f"  acknowledge  {ready.acknowledge}: {SURVIVES[ready.acknowledge]}",
+        f"  root user    {ready.root_username}, password {ready.root_source}",
+    ]
+    if ready.root_password is not None:
+        lines.append(f"  password     {ready.root_password}")
+    lines += [f"  note         {note}" for note in ready.notes]
+    tcp = ready.addresses.get("tcp")
+    if tcp is not None:
+        lines += ["", f"  try: iggy --tcp-server-address {tcp} --username iggy ping"]
+    return "\n".join(lines)

@@ -1,0 +1,217 @@
+"""Settings from defaults, file and environment, validated once, with a sentence for each fault."""
+
+import difflib
+import ipaddress
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.limits import SERVER_DEFAULT, UNLIMITED
+from borzoi.server.declaring import Key, keys_of, parsed_section
+from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
+from borzoi.server.settings import HTTP, QUIC, WEBSOCKET, Settings
+
+GIBIBYTE = 1 << 30
+MEBIBYTE = 1 << 20
+KEYS: tuple[Key, ...] = tuple(keys_of(Settings))
+
+#: Where 0.8 looks for its file when nothing names one; it is optional, like everything in it.
+DEFAULT_FILES = ("borzoi.toml", "core/server/config.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The settings, and what to say about where they came from."""
+
+    settings: Settings
+    source: str
+    overrides: tuple[Override, ...]
+    warnings: tuple[str, ...]
+
+
+def load(environment: Mapping[str, str], folder: Path) -> Configuration:
+    """The configuration a server started in this folder with this environment has."""
+    document, source = _read_file(environment, folder)
+    warnings = list(_unknown_keys(document))
+    found = tuple(overrides(environment, KEYS))
+    warnings += unknown_variables(environment, KEYS)
+    settings = parsed_section(Settings, overlaid(document, found))
+    check(settings)
+    return Configuration(settings, source, found, tuple(warnings))
+
+
+def _read_file(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, Any], str]:
+    named = variable(environment, "CONFIG_PATH")
+    for candidate in (named,) if named else DEFAULT_FILES:
+        path = _found_upwards(folder, Path(candidate))
+        if path is not None:
+            try:
+                return tomllib.loads(path.read_text()), str(path)
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+                raise InvalidConfiguration(f"{path} is not valid TOML: {fault}") from fault
+    if named:
+        raise InvalidConfiguration(
+            f"the file {named} that CONFIG_PATH names is not in {folder} nor above it"
+        )
+    return {}, "the built-in defaults"
+
+
+def _found_upwards(folder: Path, path: Path) -> Path | None:
+    if path.is_absolute():
+        return path if path.is_file() else None
+    for parent in (folder, *folder.parents):
+        if (parent / path).is_file():
+            return parent / path
+    return None
+
+
+def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
+    known = {key.path for key in KEYS}
+    for path in _paths_in(document):
+        if path not in known:
+            near = difflib.get_close_matches(path, known, n=1, cutoff=0.6)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"the key {path} is not a setting{hint}"
+
+
+def _paths_in(value: Any, prefix: str = "") -> Iterator[str]:
+    for name, inner in value.items():
+        path = f"{prefix}{name}"
+        if isinstance(inner, dict):
+            yield from _paths_in(inner, f"{path}.")
+        elif isinstance(inner, list) and inner and all(isinstance(part, dict) for part in inner):
+            for table in inner:
+                yield from _paths_in(table, f"{path}[].")
+        else:
+            yield path
+
+
+def check(settings: Settings) -> None:
+    """What no single key can say of itself; the first fault is raised with its sentence."""
+    for fault in faults(settings):
+        raise InvalidConfiguration(fault)
+
+
+def faults(settings: Settings) -> Iterator[str]:
+    """Every rule between keys that the settings break."""
+    yield from _storage_faults(settings)
+    yield from _interval_faults(settings)
+    yield from _cluster_faults(settings)
+    host, _ = settings.tcp.address
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        yield f"tcp.address: {host!r} is not an address; it takes a literal IP, not a name"
+        return
+    if settings.tcp.ipv6 and version != 6:
+        yield f"tcp.ipv6 is true and tcp.address is {host!r}; it takes an IPv6 address then"
+
+
+def _storage_faults(settings: Settings) -> Iterator[str]:
+    system = settings.system
+    size = system.segment.size
+    if size > GIBIBYTE or size == 0 or size % 512:
+        yield f"system.segment.size: {size} B is not a multiple of 512 B from 512 B to 1 GiB"
+    pool = system.memory_pool
+    if pool.enabled and (pool.size < 512 * MEBIBYTE or pool.size % 4096):
+        yield f"system.memory_pool.size: {pool.size} B is not a multiple of 4096 B from 512 MiB on"
+    if pool.enabled and pool.bucket_capacity & (pool.bucket_capacity - 1):
+        yield f"system.memory_pool.bucket_capacity: {pool.bucket_capacity} is not a power of two"
+    if system.topic.max_size == SERVER_DEFAULT:
+        yield "system.topic.max_size: is the server's default itself; it takes a size or unlimited"
+    elif system.topic.max_size != UNLIMITED and system.topic.max_size < size:
+        yield "system.topic.max_size: is below system.segment.size; a topic holds a whole segment"
+    if system.topic.message_expiry == SERVER_DEFAULT:
+        yield "system.topic.message_expiry: is the server's default itself; it takes a duration"
+    if system.partition.size_of_messages_required_to_save == 0:
+        yield "system.partition.size_of_messages_required_to_save: 0 is not allowed; at least 1 B"
+    if system.partition.enforce_fsync and system.partition.acknowledge == "buffered":
+        yield (
+            "system.partition.enforce_fsync is true and acknowledge is buffered;"
+            " choose one: fsync means synced"
+        )
+    if system.encryption.enabled and not system.encryption.key:
+        yield "system.encryption.key: is empty and encryption is on; it takes 32 bytes in Base64"
+    log = system.logging
+    if log.max_total_size and log.max_file_size > log.max_total_size:
+        yield "system.logging.max_file_size: is above max_total_size; one file must fit"
+    for name in ("stream", "topic", "partition"):
+        path = getattr(system, name).path
+        if not path or "/" in path or path in (".", ".."):
+            yield f"system.{name}.path: {path!r} is not allowed; it takes one folder name"
+
+
+def _interval_faults(settings: Settings) -> Iterator[str]:
+    second = 1_000_000
+    rows = (
+        (True, "consumer_group.rebalancing_check_interval", 1),
+        (
+            settings.data_maintenance.messages.cleaner_enabled,
+            "data_maintenance.messages.interval",
+            1,
+        ),
+        (settings.message_saver.enabled, "message_saver.interval", 1),
+        (
+            settings.personal_access_token.cleaner.enabled,
+            "personal_access_token.cleaner.interval",
+            1,
+        ),
+        (settings.heartbeat.enabled, "heartbeat.interval", 1),
+        (True, "system.logging.rotation_check_interval", second),
+        (True, "system.logging.retention", second),
+    )
+    for applies, path, least in rows:
+        value: Any = settings
+        for part in path.split("."):
+            value = getattr(value, part)
+        if applies and value < least:
+            allowed = "at least 1 s" if least == second else "more than 0"
+            yield f"{path}: {value} µs is not allowed; it takes {allowed}"
+
+
+def _cluster_faults(settings: Settings) -> Iterator[str]:
+    cluster = settings.cluster
+    if not cluster.enabled:
+        return
+    names = [cluster.node.current.name, *(node.name for node in cluster.node.others)]
+    if not cluster.name.strip() or not all(name.strip() for name in names):
+        yield "cluster: the cluster and every node need a name that is not blank"
+    if len(set(names)) != len(names):
+        yield f"cluster.node: two nodes have the same name among {', '.join(names)}"
+    taken = set()
+    for node in cluster.node.others:
+        if not node.ip.strip():
+            yield f"cluster.node.others: the node {node.name!r} has no ip"
+        for transport in ("tcp", "quic", "http", "websocket"):
+            port = getattr(node.ports, transport)
+            if port and (node.ip, transport, port) in taken:
+                yield f"cluster.node.others: {node.ip}:{port} ({transport}) is named twice"
+            taken.add((node.ip, transport, port))
+
+
+def parts_not_there(configuration: Configuration) -> Iterator[str]:
+    """One line for each part that was asked for, by a key that differs from its default, and that
+    this version does not have."""
+    settings = configuration.settings
+    asked: dict[str, list[str]] = {}
+    for key in KEYS:
+        if key.declaration.later is None or "[]" in key.path:
+            continue
+        section, value = None, settings
+        for part in key.path.split("."):
+            section, value = value, getattr(value, part)
+        if getattr(section, "enabled", True) and value != key.declaration.kind.parse(key.declaration.default):
+            asked.setdefault(key.declaration.later, []).append(key.path)
+    for part, enabled in (
+        (HTTP, settings.http.enabled),
+        (QUIC, settings.quic.enabled),
+        (WEBSOCKET, settings.websocket.enabled),
+    ):
+        if enabled:
+            asked.setdefault(part, [])
+    for part, paths in asked.items():
+        about = f" ({', '.join(paths)})" if paths else ""
+        yield f"{part} is not there yet in this version{about}"

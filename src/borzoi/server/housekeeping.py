@@ -1,0 +1,131 @@
+"""What a server does by itself from time to time, each as one row: how often, and what.
+
+A chore that fails is logged and tried again at its next turn; it never takes the server down.
+"""
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from borzoi.handlers.call import Services
+from borzoi.metadata import queries
+from borzoi.metadata.groups import ClientGone, ExpireRevocations
+from borzoi.metadata.tokens import ExpireTokens
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SECOND_US = 1_000_000
+#: A session may miss its ping by a fifth of the interval.
+HEARTBEAT_TOLERANCE = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something to do every `interval` microseconds."""
+
+    name: str
+    interval: int
+    act: Callable[[], Awaitable[None] | None]
+
+
+async def run_all(chores: Sequence[Chore]) -> None:
+    """Run every chore until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for chore in chores:
+            group.create_task(_run(chore), name=chore.name)
+
+
+async def _run(chore: Chore) -> None:
+    while True:
+        await asyncio.sleep(chore.interval / SECOND_US)
+        try:
+            waiting = chore.act()
+            if inspect.isawaitable(waiting):
+                await waiting
+        except Exception:
+            log.exception("%s failed; it is tried again in its next turn", chore.name)
+
+
+def chores(settings: Settings, services: Services) -> list[Chore]:
+    """The chores of a server with these settings that concern its planes."""
+    rows = [
+        Chore(
+            "revocations",
+            settings.consumer_group.rebalancing_check_interval,
+            lambda: expire_revocations(
+                services, patience=settings.consumer_group.rebalancing_timeout
+            ),
+        )
+    ]
+    if settings.message_saver.enabled:
+        sync = settings.message_saver.enforce_fsync
+        rows.append(
+            Chore("saver", settings.message_saver.interval, lambda: save(services, sync=sync))
+        )
+    cleaner = settings.data_maintenance.messages
+    if cleaner.cleaner_enabled:
+        rows.append(Chore("cleaner", cleaner.interval, lambda: clean(services)))
+    tokens = settings.personal_access_token.cleaner
+    if tokens.enabled:
+        rows.append(Chore("tokens", tokens.interval, lambda: expire_tokens(services)))
+    if settings.heartbeat.enabled:
+        interval = settings.heartbeat.interval
+        rows.append(Chore("heartbeats", interval, lambda: drop_silent(services, interval=interval)))
+    if settings.system.logging.sysinfo_print_interval:
+        rows.append(
+            Chore(
+                "sysinfo",
+                settings.system.logging.sysinfo_print_interval,
+                lambda: print_sysinfo(services),
+            )
+        )
+    return rows
+
+
+async def expire_revocations(services: Services, *, patience: int) -> None:
+    """Partitions that waited too long for a commit move without it."""
+    before = services.clock() - patience
+    if queries.has_expired_revocations(services.metadata.state, before):
+        await services.metadata.submit(ExpireRevocations(before), user_id=ROOT_USER_ID)
+
+
+async def expire_tokens(services: Services) -> None:
+    now = services.clock()
+    if queries.has_expired_tokens(services.metadata.state, now):
+        await services.metadata.submit(ExpireTokens(now), user_id=ROOT_USER_ID)
+
+
+async def save(services: Services, *, sync: bool) -> None:
+    await services.partitions.flush_all(sync=sync)
+
+
+async def clean(services: Services) -> None:
+    await services.partitions.clean(services.metadata.state, now=services.clock())
+
+
+async def drop_silent(services: Services, *, interval: int) -> None:
+    """Sessions without a ping leave their groups; their next command is told to begin again."""
+    limit = HEARTBEAT_TOLERANCE * interval / SECOND_US
+    for session in services.sessions.silent_since(asyncio.get_running_loop().time() - limit):
+        session.stale = True
+        services.sessions.remove(session)
+        await services.metadata.submit(ClientGone(session.client_id), user_id=ROOT_USER_ID)
+        log.info("%s sent no ping for %.1f s", session.address, limit)
+
+
+def print_sysinfo(services: Services) -> None:
+    usage = services.host.sample()
+    totals = services.partitions.totals()
+    log.debug(
+        "cpu %.1f %%, memory %d MiB, clients %d, messages %d, up %d s",
+        usage.cpu_percent,
+        usage.memory_bytes >> 20,
+        len(services.sessions),
+        totals.messages_count,
+        int(time.time() - services.host.started_at),
+    )

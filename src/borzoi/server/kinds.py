@@ -1,0 +1,180 @@
+"""The kinds of values a key can take; each knows its words, its sentence and its JSON schema."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from borzoi.model.errors import InvalidFormat
+from borzoi.model.units import (
+    format_bytes,
+    format_duration,
+    format_expiry,
+    format_max_size,
+    parse_bytes,
+    parse_duration,
+    parse_expiry,
+    parse_max_size,
+)
+from borzoi.server.declaring import Kind
+
+_ADDRESS = re.compile(r"^(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>\d{1,5})$")
+_CPUS = re.compile(r"^(all|\d+|\d+\.\.\d+|numa:auto|numa:[a-z0-9_=,;]+)$")
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError(value)
+
+
+def _word(value: Any) -> str:
+    """Text, or a flag written without quotes (``cache_indexes = true``)."""
+    return str(value).lower() if isinstance(value, bool) else _text(value)
+
+
+def _unit(parse: Callable[[Any], int]) -> Callable[[Any], int]:
+    def parsed(value: Any) -> int:
+        if isinstance(value, bool):
+            raise TypeError(value)
+        try:
+            return parse(value)
+        except InvalidFormat as fault:
+            raise ValueError(value) from fault
+
+    return parsed
+
+
+def _address(value: Any) -> tuple[str, int]:
+    found = _ADDRESS.match(value) if isinstance(value, str) else None
+    if found is None or int(found["port"]) > 65535:
+        raise ValueError(value)
+    return found["v6"] or found["host"], int(found["port"])
+
+
+def shown_address(address: tuple[str, int]) -> str:
+    """``127.0.0.1:8090``, and ``[::1]:8090`` where the host has colons of its own."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        # The environment can only say a list as text: ["a", "b"] or [a,b] or a,b.
+        inner = value.strip().removeprefix("[").removesuffix("]")
+        return tuple(part.strip().strip("\"'") for part in inner.split(",")) if inner else ()
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return tuple(value)
+    raise ValueError(value)
+
+
+def _optional_bytes(value: Any) -> int | None:
+    return None if value in ("", None) else _unit(parse_bytes)(value)
+
+
+def _cpu_allocation(value: Any) -> str:
+    text = _word(value)
+    if not _CPUS.match(text) or text == "0":
+        raise ValueError(value)
+    return text
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+FLAG = Kind("flag", "true or false", _flag, _as_is, {"type": "boolean"})
+TEXT = Kind("text", "text", _text, _as_is, {"type": "string"})
+PATH = Kind("path", "a path", _text, _as_is, {"type": "string"})
+TEXTS = Kind(
+    "list",
+    "a list of texts",
+    _texts,
+    list,
+    {"type": "array", "items": {"type": "string"}},
+)
+ADDRESS = Kind(
+    "address",
+    'an address like "127.0.0.1:8090" or "[::1]:8090"',
+    _address,
+    shown_address,
+    {"type": "string"},
+)
+DURATION = Kind(
+    "duration",
+    'a duration like "30 s", "1h 30m" or "none"',
+    _unit(parse_duration),
+    format_duration,
+    {"type": ["string", "integer"]},
+)
+BYTES = Kind(
+    "bytes",
+    'a size like "1 GiB", "100 KB" or a number of bytes',
+    _unit(parse_bytes),
+    format_bytes,
+    {"type": ["string", "integer"]},
+)
+BYTES_OR_UNSET = Kind(
+    "bytes, optional",
+    'a size like "64 KB", or "" for the library\'s own',
+    _optional_bytes,
+    lambda size: "" if size is None else format_bytes(size),
+    {"type": ["string", "integer"]},
+)
+EXPIRY = Kind(
+    "expiry",
+    'a duration like "7 days", or "none" for never',
+    _unit(parse_expiry),
+    format_expiry,
+    {"type": ["string", "integer"]},
+)
+MAX_SIZE = Kind(
+    "max size",
+    'a size like "10 GiB", or "unlimited"',
+    _unit(parse_max_size),
+    format_max_size,
+    {"type": ["string", "integer"]},
+)
+CPU_ALLOCATION = Kind(
+    "cpus",
+    '"all", a count from 1, a range like "0..4", "numa:auto" or "numa:nodes=0;cores=4"',
+    _cpu_allocation,
+    _as_is,
+    {"type": ["string", "integer"]},
+)
+
+
+def count(least: int, most: int) -> Kind:
+    """A whole number within bounds."""
+
+    def parsed(value: Any) -> int:
+        if isinstance(value, str):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(value)
+        return value
+
+    schema = {"type": "integer", "minimum": least, "maximum": most}
+    return Kind("number", f"a whole number from {least} to {most}", parsed, _as_is, schema)
+
+
+def choice(*words: str) -> Kind:
+    """One of a few words."""
+
+    def parsed(value: Any) -> str:
+        word = _word(value)
+        for known in words:
+            if word.lower() == known.lower():
+                return known
+        raise ValueError(value)
+
+    return Kind("choice", f"one of {', '.join(words)}", parsed, _as_is, {"enum": list(words)})

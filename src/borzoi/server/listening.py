@@ -1,0 +1,93 @@
+"""Listeners from their settings."""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
+from borzoi.listeners.tls import TlsListener
+from borzoi.model.errors import InvalidConfiguration
+from borzoi.security.certificates import self_signed_context, server_context
+from borzoi.server.settings import Settings, TcpSocketSection, TlsSection
+from borzoi.storage.memory_pool import MemoryPool
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A listener that accepts, what to call it, and the section its settings came from."""
+
+    name: str
+    section: str
+    listener: TcpListener | TlsListener
+
+
+async def listen(
+    settings: Settings,
+    *,
+    dispatcher: Dispatcher,
+    pool: MemoryPool,
+    on_connect: Callable[[Session], None],
+    on_disconnect: Callable[[Session], None],
+) -> list[Endpoint]:
+    """Every enabled listener, accepting."""
+    tcp = settings.tcp
+    if not tcp.enabled:
+        return []
+    try:
+        sock = listening_socket(tcp.address, dual_stack=tcp.ipv6)
+    except OSError as fault:
+        host, port = tcp.address
+        raise InvalidConfiguration(
+            f"tcp.address: cannot listen at {host}:{port}: {fault.strerror}"
+        ) from fault
+    admission = Admission(tcp.max_connections, tcp.max_connections_per_address)
+    if tcp.tls.enabled:
+        secure = TlsListener(
+            dispatcher=dispatcher,
+            pool=pool,
+            admission=admission,
+            on_connect=on_connect,
+            on_disconnect=on_disconnect,
+        )
+        await secure.start(sock, tls_context(tcp.tls, "tcp.tls"))
+        return [Endpoint("tcp (TLS)", "tcp", secure)]
+    plain = TcpListener(
+        sock,
+        dispatcher=dispatcher,
+        pool=pool,
+        admission=admission,
+        options=socket_options(tcp.socket),
+        on_connect=on_connect,
+        on_disconnect=on_disconnect,
+    )
+    return [Endpoint("tcp", "tcp", plain)]
+
+
+def socket_options(section: TcpSocketSection) -> SocketOptions:
+    if not section.override_defaults:
+        return SocketOptions()
+    return SocketOptions(
+        recv_buffer_bytes=section.recv_buffer_size,
+        send_buffer_bytes=section.send_buffer_size,
+        keepalive=section.keepalive,
+        nodelay=section.nodelay,
+        linger_seconds=section.linger // SECOND_US or None,
+    )
+
+
+def tls_context(section: TlsSection, path: str) -> ssl.SSLContext:
+    """The certificate of the files; without them, one of our own for localhost when allowed."""
+    if Path(section.cert_file).is_file() and Path(section.key_file).is_file():
+        return server_context(section.cert_file, section.key_file)
+    if section.self_signed:
+        return self_signed_context("localhost")
+    raise InvalidConfiguration(
+        f"{path}: {section.cert_file} and {section.key_file} are not both there,"
+        " and self_signed is false"
+    )

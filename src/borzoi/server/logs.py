@@ -1,0 +1,89 @@
+"""Log lines: to the console, and to files that are rotated by size and forgotten by age."""
+
+import logging
+import logging.handlers
+import sys
+from pathlib import Path
+
+from borzoi.server.settings import LoggingSection
+
+FILE_NAME = "borzoi.log"
+LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 1,
+}
+FILES_MAX = 100_000
+
+
+def start_logging(settings: LoggingSection, data_directory: Path) -> None:
+    """Send what borzoi logs where the settings say; called once, before anything is opened."""
+    root = logging.getLogger("borzoi")
+    root.setLevel(LEVELS[settings.level])
+    root.propagate = False
+    formatter = logging.Formatter(LINE)
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if settings.file_enabled:
+        handlers.append(_file_handler(settings, data_directory / settings.path))
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    for handler in handlers:
+        handler.setFormatter(formatter)
+        root.addHandler(handler)
+
+
+def _file_handler(settings: LoggingSection, folder: Path) -> logging.Handler:
+    folder.mkdir(parents=True, exist_ok=True)
+    return logging.handlers.RotatingFileHandler(
+        folder / FILE_NAME,
+        maxBytes=settings.max_file_size,
+        backupCount=files_kept(settings.max_file_size, settings.max_total_size),
+        delay=True,
+        encoding="utf-8",
+    )
+
+
+def files_kept(max_file_size: int, max_total_size: int) -> int:
+    """How many rotated files fit into the total; everything, when there is no total."""
+    if not max_total_size or not max_file_size:
+        return FILES_MAX
+    return min(max(1, max_total_size // max_file_size), FILES_MAX)
+
+
+def forgotten(
+    files: list[tuple[Path, float, int]], *, now: float, keep_for: float, total_max: int
+) -> list[Path]:
+    """Which rotated files must go: the old ones, then the oldest until the rest fits.
+
+    `files` are (path, modified, size), without the file that is being written.
+    """
+    gone = [path for path, modified, _ in files if modified + keep_for <= now]
+    kept = sorted(
+        ((modified, size, path) for path, modified, size in files if path not in gone),
+        key=lambda row: row[0],
+    )
+    total = sum(size for _, size, _ in kept)
+    while total_max and kept and total > total_max:
+        _, size, path = kept.pop(0)
+        total -= size
+        gone.append(path)
+    return gone
+
+
+def remove_forgotten(settings: LoggingSection, data_directory: Path, *, now: float) -> None:
+    """Delete the rotated files that `forgotten` names."""
+    folder = data_directory / settings.path
+    rotated = [path for path in folder.glob(f"{FILE_NAME}.*") if path.is_file()]
+    files = [(path, path.stat().st_mtime, path.stat().st_size) for path in rotated]
+    for path in forgotten(
+        files,
+        now=now,
+        keep_for=settings.retention / 1_000_000,
+        total_max=settings.max_total_size,
+    ):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,126 @@
+"""Partitions from their settings: where they lie, and everything that is opened for one."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from borzoi.model.namespace import Namespace
+from borzoi.partitions.deduplication import Deduplicator
+from borzoi.partitions.partition import Partition
+from borzoi.records.batch import NewIds
+from borzoi.security.encryption import Cipher
+from borzoi.server.settings import Settings
+from borzoi.shard.partition_plane import Folders
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.layout import partition_directory
+from borzoi.storage.log import open_log
+from borzoi.storage.media import Medium
+from borzoi.storage.offsets import OffsetWriter, open_offsets
+from borzoi.storage.settings import (
+    Acknowledge,
+    CacheIndexes,
+    PartitionSettings,
+    SegmentSettings,
+)
+from borzoi.storage.syncing import ThreadSyncer
+
+CACHES = {
+    "all": CacheIndexes.ALL,
+    "true": CacheIndexes.ALL,
+    "open_segment": CacheIndexes.OPEN_SEGMENT,
+    "none": CacheIndexes.NONE,
+    "false": CacheIndexes.NONE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Opens partitions, and knows where they are."""
+
+    folders: Folders
+    open_partition: Callable[[Namespace], Partition]
+
+
+def opener_of(
+    settings: Settings,
+    directory: Path,
+    medium: Medium,
+    cipher: Cipher | None,
+    acknowledge: Acknowledge,
+) -> Opener:
+    """An opener for the partitions below the data directory."""
+    system = settings.system
+    folders = folders_of(settings, directory)
+    segment = SegmentSettings(system.segment.size, CACHES[system.segment.cache_indexes])
+    partition = PartitionSettings(
+        acknowledge,
+        system.partition.messages_required_to_save,
+        system.partition.size_of_messages_required_to_save,
+        system.partition.validate_checksum,
+    )
+    syncer, descriptors = ThreadSyncer(), Descriptors(medium)
+    writer = OffsetWriter(medium, acknowledge, loop=asyncio.get_running_loop())
+    new_ids = random_ids()
+    deduplication = system.message_deduplication
+
+    def open_partition(namespace: Namespace) -> Partition:
+        folder = folders.partition(namespace)
+        log = open_log(
+            folder,
+            medium,
+            segment=segment,
+            partition=partition,
+            syncer=syncer,
+            descriptors=descriptors,
+        )
+        deduplicator = None
+        if deduplication.enabled:
+            deduplicator = Deduplicator(deduplication.max_entries, deduplication.expiry)
+        return Partition(
+            namespace,
+            log,
+            open_offsets(folder, writer),
+            new_ids=new_ids,
+            deduplicator=deduplicator,
+            cipher=cipher,
+        )
+
+    return Opener(folders, open_partition)
+
+
+def folders_of(settings: Settings, directory: Path) -> Folders:
+    system = settings.system
+    streams, topics, partitions = system.stream.path, system.topic.path, system.partition.path
+
+    def partition_folder(namespace: Namespace) -> Path:
+        return partition_directory(
+            directory, namespace, streams=streams, topics=topics, partitions=partitions
+        )
+
+    return Folders(
+        stream=lambda stream_id: directory / streams / str(stream_id),
+        topic=lambda stream_id, topic_id: (
+            directory / streams / str(stream_id) / topics / str(topic_id)
+        ),
+        partition=partition_folder,
+    )
+
+
+def random_ids() -> NewIds:
+    """Ids for messages that come without one: random UUIDs (version 4), many in one call.
+
+    They name messages and open nothing, so a fast generator seeded by the system is enough.
+    """
+    generator = np.random.Generator(np.random.SFC64())
+
+    def new_ids(count: int) -> NDArray[np.uint8]:
+        ids = generator.integers(0, 256, size=(count, 16), dtype=np.uint8)
+        ids[:, 6] = (ids[:, 6] & 0x0F) | 0x40
+        ids[:, 8] = (ids[:, 8] & 0x3F) | 0x80
+        return ids.reshape(-1)
+
+    return new_ids

@@ -1,0 +1,112 @@
+"""Environment variables over the file: ``BORZOI_TCP_ADDRESS`` and ``IGGY_TCP_ADDRESS`` are one.
+
+Pure: the environment comes in as a mapping.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from borzoi.model.errors import InvalidConfiguration
+from borzoi.server.declaring import Key
+
+PREFIXES = ("BORZOI_", "IGGY_")
+
+#: Variables that are read elsewhere, or belong to tools beside the server.
+RESERVED = frozenset(
+    {
+        "CONFIG_PATH",
+        "ROOT_USERNAME",
+        "ROOT_PASSWORD",
+        "ENV_PATH",
+        "DISPLAY_CONFIG",
+        "CI_BUILD",
+        "USERNAME",
+        "PASSWORD",
+        "HOME",
+        "CONNECTORS_CONFIG_PATH",
+        "MCP_CONFIG_PATH",
+        "TEST_CLEANUP_DISABLED",
+        "TEST_VERBOSE",
+        "CRASH_CYCLES",
+        "SIMULATION_SEEDS",
+    }
+)
+RESERVED_PREFIXES = ("CONNECTORS_", "MCP_", "TEST_")
+
+#: Array tables can be set by index in the environment, up to this many of them.
+TABLES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One variable that took effect."""
+
+    variable: str
+    path: tuple[str | int, ...]
+    value: str
+    secret: bool
+
+
+def variable(environment: Mapping[str, str], name: str) -> str | None:
+    """The value of ``BORZOI_name`` or ``IGGY_name``; both set and different is an error."""
+    found = {f"{prefix}{name}": environment.get(f"{prefix}{name}", "") for prefix in PREFIXES}
+    values = {value for value in found.values() if value}
+    if len(values) > 1:
+        raise InvalidConfiguration(
+            f"{' and '.join(found)} are the same setting and say different things; keep one"
+        )
+    return values.pop() if values else None
+
+
+def overrides(environment: Mapping[str, str], keys: Sequence[Key]) -> Iterator[Override]:
+    """What the environment says about the keys, in the order of the keys."""
+    for key in keys:
+        for path in _paths(key.path):
+            name = "_".join(str(part) for part in path).upper()
+            value = variable(environment, name)
+            if value is not None:
+                given = next(p + name for p in PREFIXES if environment.get(p + name))
+                yield Override(given, path, value, key.declaration.secret)
+
+
+def _paths(path: str) -> Iterator[tuple[str | int, ...]]:
+    if "[]" not in path:
+        yield tuple(path.split("."))
+        return
+    before, _, after = path.partition("[].")
+    for number in range(TABLES_MAX):
+        yield (*before.split("."), number, *after.split("."))
+
+
+def overlaid(document: dict[str, Any], found: Sequence[Override]) -> dict[str, Any]:
+    """The document with the overrides written into it."""
+    for override in found:
+        target: Any = document
+        for part, following in zip(override.path, override.path[1:], strict=False):
+            empty: Any = [] if isinstance(following, int) else {}
+            if isinstance(part, int):
+                target.extend({} for _ in range(part + 1 - len(target)))
+                target = target[part]
+            else:
+                target = target.setdefault(part, empty)
+        target[override.path[-1]] = override.value
+    return document
+
+
+def unknown_variables(environment: Mapping[str, str], keys: Sequence[Key]) -> Iterator[str]:
+    """A sentence for each variable that looks like ours and is not, with the nearest known name."""
+    known = {
+        "_".join(str(part) for part in path).upper() for key in keys for path in _paths(key.path)
+    }
+    for given in sorted(environment):
+        prefix = next((p for p in PREFIXES if given.startswith(p)), None)
+        if prefix is None:
+            continue
+        name = given.removeprefix(prefix)
+        if name in known or name in RESERVED or name.startswith(RESERVED_PREFIXES):
+            continue
+        near = difflib.get_close_matches(name, known | RESERVED, n=1, cutoff=0.7)
+        hint = f"; did you mean {prefix}{near[0]}?" if near else ""
+        yield f"the variable {given} is not a setting{hint}"

@@ -1,0 +1,242 @@
+"""One server process, from its settings to its end: open, listen, serve, stop.
+
+The order of a start: lock the data directory, open what is stored, listen, and only then write
+`runtime/current_config.toml`, because people and harnesses take that file as the sign that every
+listener accepts. The order of a stop: refuse new connections, finish what runs, tell the clients,
+save and sync, close.
+"""
+
+import asyncio
+import dataclasses
+import gc
+import logging
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from borzoi import __version__
+from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.replies import failed
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.tcp import TcpListener
+from borzoi.listeners.tls import TlsListener
+from borzoi.metadata.groups import ClientGone
+from borzoi.model.errors import BorzoiError
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.server.assembly import POOL_KEEP_BYTES, Opened, open_data, services_of
+from borzoi.server.banner import Readiness, banner
+from borzoi.server.config import Configuration, parts_not_there
+from borzoi.server.data_directory import DataDirectory
+from borzoi.server.declaring import shown_section
+from borzoi.server.housekeeping import Chore, chores, run_all
+from borzoi.server.kinds import shown_address
+from borzoi.server.listening import Endpoint, listen
+from borzoi.server.logs import remove_forgotten, start_logging
+from borzoi.server.neighbours import refuse_to_share
+from borzoi.server.settings import Settings
+from borzoi.server.toml import written
+
+log = logging.getLogger(__name__)
+
+EXIT_OK = 0
+EXIT_CANNOT_START = 1
+EXIT_FAILED = 70
+
+#: The whole stop, from the signal to the end of the process.
+STOP_SECONDS_MAX = 10.0
+#: A frame or an answer that does not move for this long ends its connection.
+STALLED_SECONDS_MAX = 30.0
+#: Status 8: the server goes away; clients reconnect and ask again.
+FAREWELL = failed(8)
+CURRENT_CONFIG = "current_config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a server is started with."""
+
+    configuration: Configuration
+    fresh: bool
+    default_credentials: bool
+    follower: bool
+    environment: Mapping[str, str]
+
+
+def run(start: Start) -> int:
+    """Serve until told to stop; the exit code of the process."""
+    settings = start.configuration.settings
+    try:
+        if settings.tcp.enabled:
+            refuse_to_share("tcp.address", settings.tcp.address)
+        with DataDirectory(Path(settings.system.path)) as directory:
+            if start.fresh:
+                directory.empty()
+            start_logging(settings.system.logging, directory.path)
+            return uvloop.run(_serve(start, directory.path))
+    except BorzoiError as fault:
+        print(f"borzoi cannot start: {fault}", file=sys.stderr)
+        return EXIT_CANNOT_START
+    except OSError as fault:
+        print(f"borzoi cannot start: {fault}", file=sys.stderr)
+        return EXIT_CANNOT_START
+
+
+async def _serve(start: Start, directory: Path) -> int:
+    settings = start.configuration.settings
+    for warning in start.configuration.warnings:
+        log.warning("%s", warning)
+    opened = open_data(
+        settings,
+        directory,
+        environment=start.environment,
+        default_credentials=start.default_credentials,
+    )
+    server = Server(start, directory, opened)
+    try:
+        await server.listen()
+        server.announce()
+        # What was made until now lives as long as the process: no collection has to look at it.
+        gc.collect()
+        gc.freeze()
+        return await server.serve()
+    finally:
+        await server.close()
+
+
+class Server:
+    """The running server: its listeners, its chores, its end."""
+
+    def __init__(self, start: Start, directory: Path, opened: Opened) -> None:
+        self._start = start
+        self._settings: Settings = start.configuration.settings
+        self._directory = directory
+        self._opened = opened
+        self._services = services_of(self._settings, directory, opened, follower=start.follower)
+        self._dispatcher = Dispatcher(self._services)
+        self._listeners: list[TcpListener | TlsListener] = []
+        self._endpoints: list[Endpoint] = []
+        self._stop = asyncio.Event()
+        self._leaving: set[asyncio.Task[object]] = set()
+        self._config_file = directory / self._settings.system.runtime.path / CURRENT_CONFIG
+
+    async def listen(self) -> None:
+        """Bind every listener that is enabled; when this returns all of them accept."""
+        self._config_file.unlink(missing_ok=True)
+        self._endpoints = await listen(
+            self._settings,
+            dispatcher=self._dispatcher,
+            pool=self._opened.pool,
+            on_connect=self._services.sessions.add,
+            on_disconnect=self._disconnected,
+        )
+        self._listeners = [endpoint.listener for endpoint in self._endpoints]
+        self._services.cluster.bound(
+            {one.section: one.listener.address[1] for one in self._endpoints}
+        )
+
+    def _disconnected(self, session: Session) -> None:
+        self._services.sessions.remove(session)
+        if self._services.metadata.state.memberships.get(session.client_id):
+            leaving = ClientGone(session.client_id)
+            task = asyncio.get_running_loop().create_task(
+                self._services.metadata.submit(leaving, user_id=ROOT_USER_ID)
+            )
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    def announce(self) -> None:
+        """Write the settings with the bound ports, rename them into place, and say so."""
+        settings = _with_bound_addresses(self._settings, self._endpoints)
+        self._config_file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._config_file.with_suffix(".tmp")
+        draft.write_text(written(shown_section(settings)))
+        draft.rename(self._config_file)
+        configuration = self._start.configuration
+        root = self._opened.root
+        ready = Readiness(
+            addresses={one.name: shown_address(one.listener.address) for one in self._endpoints},
+            data_directory=str(self._directory.resolve()),
+            acknowledge=self._opened.acknowledge,
+            settings_source=f"{configuration.source}, {len(configuration.overrides)} variables",
+            root_source=root.source,
+            root_username=root.username,
+            root_password=root.shown_password,
+            notes=list(parts_not_there(configuration)),
+        )
+        print(banner(ready), flush=True)
+        log.info("borzoi %s is ready at %s", __version__, ", ".join(ready.addresses.values()))
+
+    async def serve(self) -> int:
+        """Return when a signal asks for it, after everything was finished and saved."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        rows: Sequence[Chore] = [
+            *chores(self._settings, self._services),
+            Chore("stalled connections", 5_000_000, self._give_up_stalled),
+            Chore("memory", 10_000_000, self._trim),
+            Chore(
+                "log files",
+                self._settings.system.logging.rotation_check_interval,
+                self._forget_log_files,
+            ),
+        ]
+        housekeeping = asyncio.create_task(run_all(rows))
+        stopping = asyncio.create_task(self._stop.wait())
+        done, _ = await asyncio.wait({housekeeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        failure = housekeeping in done
+        if failure:
+            log.critical("housekeeping ended", exc_info=housekeeping.exception())
+        stopping.cancel()
+        housekeeping.cancel()
+        await self._finish()
+        return EXIT_FAILED if failure else EXIT_OK
+
+    def _give_up_stalled(self) -> None:
+        before = asyncio.get_running_loop().time() - STALLED_SECONDS_MAX
+        for listener in self._listeners:
+            listener.give_up_stalled(before)
+
+    def _trim(self) -> None:
+        self._opened.pool.trim(POOL_KEEP_BYTES)
+
+    def _forget_log_files(self) -> None:
+        remove_forgotten(self._settings.system.logging, self._directory, now=time.time())
+
+    async def _finish(self) -> None:
+        """Refuse new, finish running, tell the clients; bounded, because someone waits."""
+        log.info("stopping")
+        for listener in self._listeners:
+            listener.stop_accepting()
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX / 2):
+                await self._dispatcher.drain()
+        except TimeoutError:
+            log.warning("some requests did not end in time")
+        for listener in self._listeners:
+            listener.say_goodbye(FAREWELL)
+
+    async def close(self) -> None:
+        """Save, sync and close everything that was opened."""
+        for listener in self._listeners:
+            listener.stop_accepting()
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=1)
+        self._services.authentication.close()
+        await self._services.partitions.close()
+        self._services.metadata.close()
+        log.info("stopped")
+
+
+def _with_bound_addresses(settings: Settings, endpoints: Sequence[Endpoint]) -> Settings:
+    """The settings with the ports that were really bound."""
+    for endpoint in endpoints:
+        section = getattr(settings, endpoint.section)
+        bound = dataclasses.replace(section, address=endpoint.listener.address)
+        settings = dataclasses.replace(settings, **{endpoint.section: bound})
+    return settings

@@ -1,0 +1,54 @@
+"""The first user: where its name and password come from, in the order people expect."""
+
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from borzoi.metadata.users import check_username
+from borzoi.model.errors import InvalidConfiguration, InvalidRequest
+from borzoi.security.passwords import check_password
+from borzoi.server.overrides import variable
+
+DEFAULT_NAME = "iggy"
+DEFAULT_PASSWORD = "iggy"  # noqa: S105
+ALPHABET = string.ascii_letters + string.digits
+LENGTH_MIN = 20
+LENGTH_MAX = 39
+
+
+@dataclass(frozen=True, slots=True)
+class RootCredentials:
+    """Name and password of a root user to be created, and a sentence about their source."""
+
+    username: str
+    password: str = field(repr=False)
+    source: str
+    #: A random password is shown once, because nobody else knows it.
+    show: bool = False
+
+
+def root_credentials(
+    environment: Mapping[str, str], *, default_credentials: bool
+) -> RootCredentials:
+    """The environment, else the flag, else a random password."""
+    username = variable(environment, "ROOT_USERNAME")
+    password = variable(environment, "ROOT_PASSWORD")
+    if (username is None) != (password is None):
+        raise InvalidConfiguration(
+            "BORZOI_ROOT_USERNAME and BORZOI_ROOT_PASSWORD go together: set both or neither"
+        )
+    if username is not None and password is not None:
+        try:
+            check_username(username)
+            check_password(password)
+        except InvalidRequest as fault:
+            raise InvalidConfiguration(f"BORZOI_ROOT_USERNAME/PASSWORD: {fault}") from fault
+        return RootCredentials(username, password, "from the environment")
+    if default_credentials:
+        return RootCredentials(
+            DEFAULT_NAME, DEFAULT_PASSWORD, "the default (--with-default-root-credentials)"
+        )
+    length = LENGTH_MIN + secrets.randbelow(LENGTH_MAX - LENGTH_MIN + 1)
+    drawn = "".join(secrets.choice(ALPHABET) for _ in range(length))
+    return RootCredentials(DEFAULT_NAME, drawn, "random, shown this once", show=True)

@@ -1,0 +1,478 @@
+"""Every key of the configuration, with its default and its meaning, section by section.
+
+The names are those people know from 0.8; the few that are borzoi's own are marked so in their
+meaning. A section is handed as a value to the part that needs it; nobody gets the whole.
+"""
+
+from dataclasses import dataclass
+
+from borzoi.server.declaring import section, setting, tables
+from borzoi.server.kinds import (
+    ADDRESS,
+    BYTES,
+    BYTES_OR_UNSET,
+    CPU_ALLOCATION,
+    DURATION,
+    EXPIRY,
+    FLAG,
+    MAX_SIZE,
+    PATH,
+    TEXT,
+    TEXTS,
+    choice,
+    count,
+)
+
+U32 = 2**32 - 1
+HTTP = "the HTTP listener"
+QUIC = "the QUIC listener"
+WEBSOCKET = "the WebSocket listener"
+ARCHIVING = "archiving"
+TELEMETRY = "OpenTelemetry export"
+SHARDS = "more than one shard"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupSection:
+    rebalancing_timeout: int = setting(
+        DURATION, "30 s", "how long a partition may wait for its old owner's commit before it moves"
+    )
+    rebalancing_check_interval: int = setting(
+        DURATION, "5 s", "how often waiting partitions are looked at"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSection:
+    cleaner_enabled: bool = setting(FLAG, False, "delete segments that are too old or too many")
+    interval: int = setting(DURATION, "1 m", "how often the cleaner looks")
+    consumer_barrier: bool = setting(
+        FLAG,
+        True,
+        "borzoi: keep segments that the slowest stored offset has not passed yet",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DataMaintenanceSection:
+    messages: CleanerSection = section(CleanerSection)
+
+
+@dataclass(frozen=True, slots=True)
+class CorsSection:
+    enabled: bool = setting(FLAG, True, "answer cross-origin requests", later=HTTP)
+    allowed_methods: tuple[str, ...] = setting(
+        TEXTS, ["GET", "POST", "PUT", "DELETE"], "methods other origins may use", later=HTTP
+    )
+    allowed_origins: tuple[str, ...] = setting(
+        TEXTS, ["*"], "origins that may ask; * is any", later=HTTP
+    )
+    allowed_headers: tuple[str, ...] = setting(
+        TEXTS, ["content-type", "authorization"], "headers other origins may send", later=HTTP
+    )
+    exposed_headers: tuple[str, ...] = setting(
+        TEXTS, [""], "headers other origins may read", later=HTTP
+    )
+    allow_credentials: bool = setting(FLAG, False, "let other origins send cookies", later=HTTP)
+    allow_private_network: bool = setting(
+        FLAG, False, "answer private-network preflights", later=HTTP
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedIssuerSection:
+    issuer: str = setting(TEXT, "", "the iss claim of its tokens", later=HTTP)
+    audience: str = setting(TEXT, "", "the aud claim of its tokens", later=HTTP)
+    jwks_url: str = setting(TEXT, "", "where its keys are published", later=HTTP)
+    user_id: int = setting(count(0, U32), 0, "the user its tokens act as; never root", later=HTTP)
+
+
+@dataclass(frozen=True, slots=True)
+class JwtSection:
+    algorithm: str = setting(
+        choice("HS256", "HS384", "HS512", "RS256", "RS384", "RS512"),
+        "HS256",
+        "how access tokens are signed",
+        later=HTTP,
+    )
+    issuer: str = setting(TEXT, "iggy.apache.org", "the iss claim of issued tokens", later=HTTP)
+    audience: str = setting(TEXT, "iggy.apache.org", "the aud claim of issued tokens", later=HTTP)
+    valid_issuers: tuple[str, ...] = setting(
+        TEXTS, ["iggy.apache.org"], "issuers that are believed", later=HTTP
+    )
+    valid_audiences: tuple[str, ...] = setting(
+        TEXTS, ["iggy.apache.org"], "audiences that are accepted", later=HTTP
+    )
+    access_token_expiry: int = setting(EXPIRY, "1 h", "how long a token is good for", later=HTTP)
+    clock_skew: int = setting(DURATION, "5 s", "how far clocks may differ", later=HTTP)
+    not_before: int = setting(DURATION, "0 s", "when a token starts to be good", later=HTTP)
+    encoding_secret: str = setting(
+        TEXT, "", "the key tokens are signed with; empty: random", secret=True, later=HTTP
+    )
+    decoding_secret: str = setting(
+        TEXT, "", "the key tokens are checked with; empty: the other", secret=True, later=HTTP
+    )
+    use_base64_secret: bool = setting(FLAG, False, "the secrets are Base64", later=HTTP)
+    trusted_issuers: tuple[TrustedIssuerSection, ...] = tables(
+        TrustedIssuerSection, "issuers whose tokens act as one of our users"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSection:
+    enabled: bool = setting(FLAG, True, "publish metrics", later=HTTP)
+    endpoint: str = setting(TEXT, "/metrics", "under this path", later=HTTP)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTlsSection:
+    enabled: bool = setting(FLAG, False, "speak HTTPS", later=HTTP)
+    cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate", later=HTTP)
+    key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key", later=HTTP)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSection:
+    enabled: bool = setting(FLAG, True, "accept HTTP clients", later=HTTP)
+    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:3000", "where", later=HTTP)
+    max_request_size: int = setting(BYTES, "2 MB", "largest body of a request", later=HTTP)
+    web_ui: bool = setting(FLAG, False, "serve the console", later=HTTP)
+    cors: CorsSection = section(CorsSection)
+    jwt: JwtSection = section(JwtSection)
+    metrics: MetricsSection = section(MetricsSection)
+    tls: HttpTlsSection = section(HttpTlsSection)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSection:
+    enabled: bool = setting(FLAG, False, "speak TLS on this listener")
+    self_signed: bool = setting(
+        FLAG, True, "make a certificate for localhost when the files are missing"
+    )
+    cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate, PEM")
+    key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key, PEM")
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSocketSection:
+    override_defaults: bool = setting(FLAG, False, "apply the keys below to every connection")
+    recv_buffer_size: int = setting(BYTES, "100 KB", "the kernel's receive buffer")
+    send_buffer_size: int = setting(BYTES, "100 KB", "the kernel's send buffer")
+    keepalive: bool = setting(FLAG, False, "let the kernel probe silent peers")
+    nodelay: bool = setting(FLAG, False, "send small answers at once")
+    linger: int = setting(DURATION, "0 s", "how long closing waits for unsent bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSection:
+    enabled: bool = setting(FLAG, True, "accept TCP clients")
+    address: tuple[str, int] = setting(
+        ADDRESS, "127.0.0.1:8090", "where; port 0 lets the system choose"
+    )
+    socket_migration: bool = setting(
+        FLAG, True, "move a connection to the shard that owns its partition", later=None
+    )
+    ipv6: bool = setting(FLAG, False, "an IPv6 wildcard address also takes IPv4 clients")
+    max_connections: int = setting(
+        count(1, 1_000_000), 10_000, "borzoi: more connections than this are closed at once"
+    )
+    max_connections_per_address: int = setting(
+        count(1, 1_000_000), 10_000, "borzoi: the same, from one peer address"
+    )
+    tls: TlsSection = section(TlsSection)
+    socket: TcpSocketSection = section(TcpSocketSection)
+
+
+@dataclass(frozen=True, slots=True)
+class QuicSocketSection:
+    override_defaults: bool = setting(FLAG, False, "apply the keys below", later=QUIC)
+    recv_buffer_size: int = setting(BYTES, "64 KB", "the kernel's receive buffer", later=QUIC)
+    send_buffer_size: int = setting(BYTES, "64 KB", "the kernel's send buffer", later=QUIC)
+    keepalive: bool = setting(FLAG, False, "let the kernel probe silent peers", later=QUIC)
+
+
+@dataclass(frozen=True, slots=True)
+class QuicCertificateSection:
+    self_signed: bool = setting(FLAG, True, "make a certificate for localhost", later=QUIC)
+    cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate", later=QUIC)
+    key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key", later=QUIC)
+
+
+@dataclass(frozen=True, slots=True)
+class QuicSection:
+    enabled: bool = setting(FLAG, True, "accept QUIC clients", later=QUIC)
+    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8080", "where (UDP)", later=QUIC)
+    max_concurrent_bidi_streams: int = setting(
+        count(1, U32), 10_000, "requests in flight per connection", later=QUIC
+    )
+    datagram_send_buffer_size: int = setting(BYTES, "100 KB", "unsent datagrams", later=QUIC)
+    initial_mtu: int = setting(BYTES, "8 KB", "first guess of the path's MTU", later=QUIC)
+    send_window: int = setting(BYTES, "100 KB", "unacknowledged bytes we send", later=QUIC)
+    receive_window: int = setting(BYTES, "100 KB", "unread bytes we accept", later=QUIC)
+    keep_alive_interval: int = setting(DURATION, "5 s", "pings on a quiet connection", later=QUIC)
+    max_idle_timeout: int = setting(DURATION, "10 s", "when a silent peer is gone", later=QUIC)
+    certificate: QuicCertificateSection = section(QuicCertificateSection)
+    socket: QuicSocketSection = section(QuicSocketSection)
+
+
+@dataclass(frozen=True, slots=True)
+class WebSocketSection:
+    enabled: bool = setting(FLAG, True, "accept WebSocket clients", later=WEBSOCKET)
+    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8092", "where", later=WEBSOCKET)
+    read_buffer_size: int | None = setting(BYTES_OR_UNSET, "", "receive buffer", later=WEBSOCKET)
+    write_buffer_size: int | None = setting(BYTES_OR_UNSET, "", "send buffer", later=WEBSOCKET)
+    max_write_buffer_size: int | None = setting(
+        BYTES_OR_UNSET, "", "largest send buffer", later=WEBSOCKET
+    )
+    max_message_size: int | None = setting(BYTES_OR_UNSET, "", "largest message", later=WEBSOCKET)
+    max_frame_size: int | None = setting(BYTES_OR_UNSET, "", "largest frame", later=WEBSOCKET)
+    accept_unmasked_frames: bool = setting(
+        FLAG, False, "take frames a client should have masked", later=WEBSOCKET
+    )
+    tls: TlsSection = section(TlsSection)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSaverSection:
+    enabled: bool = setting(FLAG, True, "save what is buffered from time to time")
+    interval: int = setting(DURATION, "30 s", "how often")
+    enforce_fsync: bool = setting(FLAG, True, "and force it to the disk each time")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCleanerSection:
+    enabled: bool = setting(FLAG, True, "forget expired tokens")
+    interval: int = setting(DURATION, "1 m", "how often")
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalAccessTokenSection:
+    max_tokens_per_user: int = setting(count(1, U32), 100, "tokens one user may have")
+    cleaner: TokenCleanerSection = section(TokenCleanerSection)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSection:
+    enabled: bool = setting(FLAG, False, "drop sessions that stopped sending pings")
+    interval: int = setting(DURATION, "5 s", "how often a client is expected to ping")
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryExportSection:
+    transport: str = setting(choice("grpc", "http"), "grpc", "protocol", later=TELEMETRY)
+    endpoint: str = setting(TEXT, "http://localhost:7281/v1/logs", "collector", later=TELEMETRY)
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryTracesSection:
+    transport: str = setting(choice("grpc", "http"), "grpc", "protocol", later=TELEMETRY)
+    endpoint: str = setting(TEXT, "http://localhost:7281/v1/traces", "collector", later=TELEMETRY)
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySection:
+    enabled: bool = setting(FLAG, False, "send logs and traces to a collector", later=TELEMETRY)
+    service_name: str = setting(TEXT, "iggy", "what to call ourselves there", later=TELEMETRY)
+    logs: TelemetryExportSection = section(TelemetryExportSection)
+    traces: TelemetryTracesSection = section(TelemetryTracesSection)
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilitySection:
+    path: str = setting(PATH, "compatibility", "where old formats are kept", later=ARCHIVING)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSection:
+    path: str = setting(PATH, "backup", "where archives are kept", later=ARCHIVING)
+    compatibility: CompatibilitySection = section(CompatibilitySection)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSection:
+    enforce_fsync: bool = setting(FLAG, False, "force every metadata entry to the disk")
+    max_file_operation_retries: int = setting(
+        count(0, 1), 1, "kept for 0.8 files; a failed write is never tried again, so only 0 or 1"
+    )
+    retry_delay: int = setting(
+        DURATION, "1 s", "kept for 0.8 files; nothing is tried again, so nothing is waited for"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSection:
+    path: str = setting(PATH, "runtime", "where current_config.toml is written")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSection:
+    path: str = setting(PATH, "logs", "where log files are written")
+    level: str = setting(
+        choice("trace", "debug", "info", "warn", "error", "off"), "info", "what is worth a line"
+    )
+    file_enabled: bool = setting(FLAG, True, "write log files as well as the console")
+    max_file_size: int = setting(BYTES, "500 MB", "when a new file is begun; 0 is never")
+    max_total_size: int = setting(BYTES, "4 GB", "when the oldest file goes; 0 is never")
+    rotation_check_interval: int = setting(DURATION, "1 h", "how often that is looked at")
+    retention: int = setting(DURATION, "7 days", "how long a rotated file is kept")
+    sysinfo_print_interval: int = setting(
+        DURATION, "10 s", "how often memory, clients and messages get a line; 0 is never"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionSection:
+    enabled: bool = setting(FLAG, False, "encrypt messages and metadata on the disk")
+    key: str = setting(TEXT, "", "32 bytes in Base64", secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionSection:
+    allow_override: bool = setting(
+        FLAG, False, "let a topic that asks for none stay uncompressed despite the default"
+    )
+    default_algorithm: str = setting(
+        choice("none", "gzip", "lz4", "zstd"), "none", "for sealed segments of topics without one"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSection:
+    path: str = setting(PATH, "streams", "folder of all streams")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSection:
+    path: str = setting(PATH, "topics", "folder of a stream's topics")
+    max_size: int = setting(MAX_SIZE, "unlimited", "size of a topic that asks for the default")
+    message_expiry: int = setting(EXPIRY, "none", "age of messages in a topic that does the same")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSection:
+    path: str = setting(PATH, "partitions", "folder of a topic's partitions")
+    acknowledge: str = setting(
+        choice("buffered", "written", "synced"),
+        "written",
+        "borzoi: what must have happened to messages before a send is answered",
+    )
+    enforce_fsync: bool = setting(FLAG, False, "the same as acknowledge = synced")
+    validate_checksum: bool = setting(FLAG, False, "check every stored message at start")
+    messages_required_to_save: int = setting(
+        count(1, U32), 1024, "buffered messages that cause a save"
+    )
+    size_of_messages_required_to_save: int = setting(
+        BYTES, "1 MiB", "buffered bytes that cause a save"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSection:
+    size: int = setting(BYTES, "1 GiB", "when a new segment is begun; a multiple of 512 B")
+    archive_expired: bool = setting(
+        FLAG, False, "copy expired segments away before deleting", later=ARCHIVING
+    )
+    cache_indexes: str = setting(
+        choice("all", "open_segment", "none", "true", "false"),
+        "open_segment",
+        "which indexes stay in memory; true is all, false is none",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicationSection:
+    enabled: bool = setting(FLAG, False, "drop messages whose id was seen before")
+    max_entries: int = setting(count(0, 2**63), 10_000, "ids remembered; 0 is all")
+    expiry: int = setting(DURATION, "1 m", "how long; 0 is for ever")
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySection:
+    recreate_missing_state: bool = setting(
+        FLAG, False, "when the metadata log is gone, name streams and topics after their folders"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPoolSection:
+    enabled: bool = setting(FLAG, True, "reuse buffers")
+    size: int = setting(BYTES, "4 GiB", "how much the pool may hold in use")
+    bucket_capacity: int = setting(count(128, 2**31), 8192, "free buffers kept per size")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingSection:
+    cpu_allocation: str = setting(
+        CPU_ALLOCATION, "1", 'processes: a count, "all", "a..b" or "numa:…"', later=SHARDS
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSection:
+    path: str = setting(PATH, "local_data", "the data directory")
+    backup: BackupSection = section(BackupSection)
+    state: StateSection = section(StateSection)
+    runtime: RuntimeSection = section(RuntimeSection)
+    logging: LoggingSection = section(LoggingSection)
+    encryption: EncryptionSection = section(EncryptionSection)
+    compression: CompressionSection = section(CompressionSection)
+    stream: StreamSection = section(StreamSection)
+    topic: TopicSection = section(TopicSection)
+    partition: PartitionSection = section(PartitionSection)
+    segment: SegmentSection = section(SegmentSection)
+    message_deduplication: DeduplicationSection = section(DeduplicationSection)
+    recovery: RecoverySection = section(RecoverySection)
+    memory_pool: MemoryPoolSection = section(MemoryPoolSection)
+    sharding: ShardingSection = section(ShardingSection)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePortsSection:
+    tcp: int = setting(count(0, 65535), 0, "its TCP port; 0 is this node's")
+    quic: int = setting(count(0, 65535), 0, "its QUIC port; 0 is this node's")
+    http: int = setting(count(0, 65535), 0, "its HTTP port; 0 is this node's")
+    websocket: int = setting(count(0, 65535), 0, "its WebSocket port; 0 is this node's")
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentNodeSection:
+    name: str = setting(TEXT, "iggy-node-1", "what this node is called")
+    ip: str = setting(TEXT, "127.0.0.1", "where others reach it")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherNodeSection:
+    name: str = setting(TEXT, "", "what it is called")
+    ip: str = setting(TEXT, "", "where it is reached")
+    ports: NodePortsSection = section(NodePortsSection)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSection:
+    current: CurrentNodeSection = section(CurrentNodeSection)
+    others: tuple[OtherNodeSection, ...] = tables(OtherNodeSection, "the other nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSection:
+    enabled: bool = setting(FLAG, False, "report the nodes below to clients, as 0.8 does")
+    name: str = setting(TEXT, "iggy-cluster", "what the cluster is called")
+    node: NodeSection = section(NodeSection)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole configuration of one server."""
+
+    consumer_group: ConsumerGroupSection = section(ConsumerGroupSection)
+    data_maintenance: DataMaintenanceSection = section(DataMaintenanceSection)
+    http: HttpSection = section(HttpSection)
+    tcp: TcpSection = section(TcpSection)
+    quic: QuicSection = section(QuicSection)
+    websocket: WebSocketSection = section(WebSocketSection)
+    message_saver: MessageSaverSection = section(MessageSaverSection)
+    personal_access_token: PersonalAccessTokenSection = section(PersonalAccessTokenSection)
+    heartbeat: HeartbeatSection = section(HeartbeatSection)
+    telemetry: TelemetrySection = section(TelemetrySection)
+    system: SystemSection = section(SystemSection)
+    cluster: ClusterSection = section(ClusterSection)

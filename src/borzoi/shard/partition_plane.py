@@ -1,0 +1,309 @@
+"""The data plane: operations on partitions, run here because this shard owns all of them.
+
+With more than one shard an operation on a partition of another shard will go over the bus from
+here; nothing above this file will notice.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from borzoi.metadata.effects import (
+    CheckRevocations,
+    CreatedPartitions,
+    DeletedGroup,
+    DeletedPartitions,
+    DeletedStream,
+    DeletedTopic,
+    Effect,
+    ForgetPolled,
+    PurgedStream,
+    PurgedTopic,
+)
+from borzoi.metadata.groups import CompleteRevocation, VolatileCommand
+from borzoi.metadata.state import Metadata, Stream, Topic
+from borzoi.model.consuming import ConsumerKind, PollingStrategy
+from borzoi.model.errors import BorzoiError, ConsumerOffsetNotFound, PartitionNotFound
+from borzoi.model.limits import NEVER, UNLIMITED
+from borzoi.model.namespace import Namespace
+from borzoi.partitions.partition import Partition
+from borzoi.partitions.polling import Polled
+from borzoi.partitions.statistics import PartitionStatistics
+from borzoi.records.batch import Batch
+from borzoi.storage.retention import PartitionFacts, oversized
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over partitions."""
+
+    size_bytes: int = 0
+    messages_count: int = 0
+    segments_count: int = 0
+
+    def add(self, statistics: PartitionStatistics) -> None:
+        self.size_bytes += statistics.size
+        self.messages_count += statistics.messages_count
+        self.segments_count += statistics.segments_count
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where streams and topics lie; partitions lie below their topic."""
+
+    stream: Callable[[int], Path]
+    topic: Callable[[int, int], Path]
+    partition: Callable[[Namespace], Path]
+
+
+class PartitionPlane:
+    """The partitions of this server, and what has been polled from them by groups."""
+
+    def __init__(
+        self,
+        open_partition: Callable[[Namespace], Partition],
+        folders: Folders,
+        *,
+        keep_unread: bool,
+    ) -> None:
+        self._open = open_partition
+        self._folders = folders
+        #: Whether retention waits for the slowest stored offset.
+        self._keep_unread = keep_unread
+        self._partitions: dict[Namespace, Partition] = {}
+        #: The next partition of a balanced send, by (stream, topic); kept below the count.
+        self._turns: dict[tuple[int, int], int] = {}
+        #: The last offset handed to a group, by partition and group: what a handover waits for.
+        self._polled: dict[Namespace, dict[int, int]] = {}
+
+    def open_all(self, state: Metadata) -> None:
+        """Open every partition the metadata knows; one that is damaged is fenced, not fatal."""
+        for stream in state.streams.values():
+            for topic in stream.topics.values():
+                for partition_id in topic.partitions:
+                    self._open_one(Namespace(stream.id, topic.id, partition_id))
+
+    def _open_one(self, namespace: Namespace) -> None:
+        self._partitions[namespace] = self._open(namespace)
+
+    def _partition(self, namespace: Namespace) -> Partition:
+        partition = self._partitions.get(namespace)
+        if partition is None:
+            raise PartitionNotFound(f"there is no partition {namespace}")
+        return partition
+
+    # Messages.
+
+    def append(
+        self, namespace: Namespace, batch: Batch, *, now: int
+    ) -> "asyncio.Future[None] | None":
+        """None when the batch is acknowledged already, else what to wait for."""
+        return self._partition(namespace).append(batch, now=now)
+
+    def next_balanced(self, stream_id: int, topic_id: int, count: int) -> int:
+        """Whose turn it is: one step per request, over the partitions there are now."""
+        turn = self._turns.get((stream_id, topic_id), 0) % count
+        self._turns[stream_id, topic_id] = (turn + 1) % count
+        return turn
+
+    def poll(
+        self,
+        namespace: Namespace,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        kind: ConsumerKind,
+        consumer_id: int,
+        auto_commit: bool,
+    ) -> Polled:
+        return self._partition(namespace).poll(
+            strategy, count, kind=kind, consumer_id=consumer_id, auto_commit=auto_commit
+        )
+
+    async def flush(self, namespace: Namespace, *, sync: bool) -> None:
+        waiter = self._partition(namespace).flush(sync=sync)
+        if waiter is not None:
+            await waiter
+
+    async def flush_all(self, *, sync: bool) -> None:
+        for namespace in list(self._partitions):
+            try:
+                await self.flush(namespace, sync=sync)
+            except BorzoiError as fault:
+                log.warning("partition %s was not saved: %s", namespace, fault)
+
+    # Offsets.
+
+    def stored_offset(
+        self, namespace: Namespace, kind: ConsumerKind, consumer_id: int
+    ) -> int | None:
+        return self._partition(namespace).load_offset(kind, consumer_id)
+
+    def store_offset(
+        self, namespace: Namespace, kind: ConsumerKind, consumer_id: int, offset: int
+    ) -> Awaitable[None] | None:
+        return self._partition(namespace).store_offset(kind, consumer_id, offset)
+
+    def delete_offset(self, namespace: Namespace, kind: ConsumerKind, consumer_id: int) -> None:
+        self._partition(namespace).delete_offset(kind, consumer_id)
+
+    def mark_polled(self, namespace: Namespace, group_id: int, offset: int) -> None:
+        marks = self._polled.setdefault(namespace, {})
+        marks[group_id] = max(offset, marks.get(group_id, 0))
+
+    def is_settled(self, namespace: Namespace, group_id: int) -> bool:
+        """Whether the group has committed everything it was given of the partition."""
+        polled = self._polled.get(namespace, {}).get(group_id)
+        if polled is None:
+            return True
+        stored = self._partition(namespace).load_offset(ConsumerKind.GROUP, group_id)
+        return stored is not None and stored >= polled
+
+    # Segments.
+
+    async def delete_segments(self, namespace: Namespace, count: int) -> None:
+        self._partition(namespace).delete_segments(count, keep_unread=self._keep_unread)
+
+    async def clean(self, state: Metadata, *, now: int) -> None:
+        """Delete what is older than its topic keeps, then what is more than its topic holds."""
+        for stream in list(state.streams.values()):
+            for topic in list(stream.topics.values()):
+                if topic.message_expiry != NEVER:
+                    for _, partition in self._of_topic(stream.id, topic):
+                        partition.expire(now, topic.message_expiry, keep_unread=self._keep_unread)
+                if topic.max_topic_size != UNLIMITED:
+                    self._shrink(stream.id, topic)
+                await asyncio.sleep(0)
+
+    def _shrink(self, stream_id: int, topic: Topic) -> None:
+        partitions = [partition for _, partition in self._of_topic(stream_id, topic)]
+        surplus = oversized(
+            [
+                PartitionFacts(
+                    partition.log.segments(), partition.barrier(keep_unread=self._keep_unread)
+                )
+                for partition in partitions
+            ],
+            topic_size=sum(partition.statistics.size for partition in partitions),
+            topic_size_max=topic.max_topic_size,
+        )
+        for partition, count in zip(partitions, surplus, strict=True):
+            if count:
+                partition.delete_segments(count, keep_unread=self._keep_unread)
+
+    # Numbers.
+
+    def statistics(self, namespace: Namespace) -> PartitionStatistics:
+        return self._partition(namespace).statistics
+
+    def topic_totals(self, stream_id: int, topic: Topic) -> Totals:
+        totals = Totals()
+        for _, partition in self._of_topic(stream_id, topic):
+            totals.add(partition.statistics)
+        return totals
+
+    def stream_totals(self, stream: Stream) -> Totals:
+        totals = Totals()
+        for topic in stream.topics.values():
+            for _, partition in self._of_topic(stream.id, topic):
+                totals.add(partition.statistics)
+        return totals
+
+    def totals(self) -> Totals:
+        totals = Totals()
+        for partition in self._partitions.values():
+            totals.add(partition.statistics)
+        return totals
+
+    def _of_topic(self, stream_id: int, topic: Topic) -> Iterator[tuple[Namespace, Partition]]:
+        for partition_id in topic.partitions:
+            namespace = Namespace(stream_id, topic.id, partition_id)
+            partition = self._partitions.get(namespace)
+            if partition is not None:
+                yield namespace, partition
+
+    # What follows from metadata.
+
+    async def carry_out(self, effect: Effect) -> Sequence[VolatileCommand]:
+        """Do to the partitions what was decided about them."""
+        match effect:
+            case CreatedPartitions(stream_id, topic_id, partition_ids):
+                self._folders.topic(stream_id, topic_id).mkdir(parents=True, exist_ok=True)
+                for partition_id in partition_ids:
+                    self._open_one(Namespace(stream_id, topic_id, partition_id))
+            case DeletedPartitions(stream_id, topic_id, partition_ids):
+                for partition_id in partition_ids:
+                    namespace = Namespace(stream_id, topic_id, partition_id)
+                    await self._drop([namespace], self._folders.partition(namespace))
+            case DeletedTopic(stream_id, topic_id, partition_ids):
+                self._turns.pop((stream_id, topic_id), None)
+                dropped = [Namespace(stream_id, topic_id, number) for number in partition_ids]
+                await self._drop(dropped, self._folders.topic(stream_id, topic_id))
+            case DeletedStream(stream_id, topics):
+                for topic_id, _ in topics:
+                    self._turns.pop((stream_id, topic_id), None)
+                await self._drop(
+                    list(_namespaces(stream_id, topics)), self._folders.stream(stream_id)
+                )
+            case PurgedTopic(stream_id, topic_id, partition_ids):
+                self._purge(_namespaces(stream_id, [(topic_id, partition_ids)]))
+            case PurgedStream(stream_id, topics):
+                self._purge(_namespaces(stream_id, topics))
+            case DeletedGroup(stream_id, topic_id, group_id, partition_ids):
+                self._forget_group(_namespaces(stream_id, [(topic_id, partition_ids)]), group_id)
+            case ForgetPolled(stream_id, topic_id, group_id, partition_ids):
+                for namespace in _namespaces(stream_id, [(topic_id, partition_ids)]):
+                    self._polled.get(namespace, {}).pop(group_id, None)
+            case CheckRevocations(stream_id, topic_id, group_id, partition_ids):
+                return [
+                    CompleteRevocation(stream_id, topic_id, group_id, namespace.partition_id)
+                    for namespace in _namespaces(stream_id, [(topic_id, partition_ids)])
+                    if self.is_settled(namespace, group_id)
+                ]
+            case _:
+                pass
+        return ()
+
+    async def _drop(self, namespaces: Sequence[Namespace], folder: Path) -> None:
+        """Forget the partitions at once, and remove their files off the loop."""
+        for namespace in namespaces:
+            self._polled.pop(namespace, None)
+            partition = self._partitions.pop(namespace, None)
+            if partition is not None:
+                partition.close()
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    def _purge(self, namespaces: Iterator[Namespace]) -> None:
+        for namespace in namespaces:
+            self._polled.pop(namespace, None)
+            self._partition(namespace).purge()
+
+    def _forget_group(self, namespaces: Iterator[Namespace], group_id: int) -> None:
+        for namespace in namespaces:
+            self._polled.get(namespace, {}).pop(group_id, None)
+            partition = self._partitions.get(namespace)
+            if partition is not None:
+                try:
+                    partition.delete_offset(ConsumerKind.GROUP, group_id)
+                except ConsumerOffsetNotFound:
+                    continue
+
+    async def close(self) -> None:
+        """Save, sync and close all; one that cannot is logged, the others still close."""
+        for namespace, partition in self._partitions.items():
+            try:
+                partition.close()
+            except BorzoiError as fault:
+                log.warning("partition %s did not close cleanly: %s", namespace, fault)
+        self._partitions.clear()
+
+
+def _namespaces(stream_id: int, topics: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Namespace]:
+    for topic_id, partition_ids in topics:
+        for partition_id in partition_ids:
+            yield Namespace(stream_id, topic_id, partition_id)

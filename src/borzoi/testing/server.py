@@ -1,0 +1,114 @@
+"""A real server process on free ports, for tests of anything that talks to one.
+
+>>> with running_server() as server:        # doctest: +SKIP
+...     client.connect(server.tcp_address)
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 15.0
+LOOK_AGAIN_SECONDS = 0.01
+
+
+class ServerDied(RuntimeError):
+    """The process ended before it was ready, or could not be stopped."""
+
+
+@dataclass(slots=True)
+class RunningServer:
+    """A server process, its data directory and where it listens."""
+
+    directory: Path
+    environment: dict[str, str]
+    arguments: Sequence[str]
+    process: subprocess.Popen[bytes] = field(init=False)
+    tcp_address: tuple[str, int] = field(init=False)
+
+    @property
+    def output(self) -> str:
+        """All that the process has written so far, over all its starts."""
+        return (self.directory.parent / f"{self.directory.name}.output").read_text()
+
+    def start(self) -> None:
+        """Start the process and wait until it says that it listens."""
+        ready = self.directory / "runtime" / "current_config.toml"
+        ready.unlink(missing_ok=True)
+        with (self.directory.parent / f"{self.directory.name}.output").open("ab") as output:
+            self.process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "borzoi", "serve", *self.arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory.parent,
+            )
+        until = time.monotonic() + START_SECONDS_MAX
+        while not ready.exists():
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.kill()
+                raise ServerDied(f"the server did not start:\n{self.output}")
+            time.sleep(LOOK_AGAIN_SECONDS)
+        host, _, port = tomllib.loads(ready.read_text())["tcp"]["address"].rpartition(":")
+        self.tcp_address = (host.strip("[]"), int(port))
+        # The next start listens where this one did, as a server does that people reconnect to.
+        self.environment["BORZOI_TCP_ADDRESS"] = f"{host}:{port}"
+
+    def stop(self) -> int:
+        """Ask it to stop and wait; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired as fault:
+            self.kill()
+            raise ServerDied(f"the server did not stop:\n{self.output}") from fault
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def running_server(
+    settings: Mapping[str, str] | None = None,
+    *,
+    directory: Path | None = None,
+    arguments: Sequence[str] = ("--with-default-root-credentials",),
+) -> Iterator[RunningServer]:
+    """A server with default credentials on a port of its own; `settings` are variables without
+    their prefix, such as ``{"SYSTEM_SEGMENT_SIZE": "1 MiB"}``."""
+    with tempfile.TemporaryDirectory(prefix="borzoi-") as folder:
+        data = directory or Path(folder) / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("BORZOI_", "IGGY_"))
+        }
+        environment |= {
+            "BORZOI_SYSTEM_PATH": str(data),
+            "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
+            "BORZOI_HTTP_ENABLED": "false",
+            "BORZOI_QUIC_ENABLED": "false",
+            "BORZOI_WEBSOCKET_ENABLED": "false",
+        }
+        for name, value in (settings or {}).items():
+            environment[f"BORZOI_{name}"] = value
+        server = RunningServer(data, environment, arguments)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill() if server.process.poll() is None else None
