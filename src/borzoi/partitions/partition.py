@@ -16,9 +16,10 @@ from borzoi.partitions.statistics import PartitionStatistics, current_offset_of,
 from borzoi.records.batch import Batch, NewIds
 from borzoi.security.encryption import Cipher
 from borzoi.storage.commits import Waiter
-from borzoi.storage.log import Removed, SegmentedLog
+from borzoi.storage.log import SegmentedLog
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.retention import deletable, expired
+from borzoi.storage.segments import Removed
 
 
 class Partition:

@@ -4,10 +4,12 @@ Under `buffered` they are acknowledged and readable here; under the other levels
 the end of the loop turn, and nobody sees them.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from borzoi.records.batch import Batch
+from borzoi.storage.reading import Reading
 from borzoi.storage.settings import PartitionSettings
 
 
@@ -58,13 +60,20 @@ class Journal:
                 return pending.first_offset + older
         return None
 
-    def views(self, offset: int, count: int) -> Iterator[memoryview]:
-        """The bytes of messages offset..offset + count, as far as they are here."""
-        end = offset + count
+    def read(self, reading: Reading, offset: int, end: int, size_max: int | None) -> None:
+        """Add the messages offset..end to a reading, as far as `size_max` has room for them."""
         for batch, _, first_offset, _, _ in self.pending:
             first = max(offset - first_offset, 0)
             last = min(end - first_offset, len(batch))
+            if first >= last:
+                continue
+            ends = batch.ends
+            start = int(ends[first - 1]) if first else 0
+            if size_max is not None and int(ends[last - 1]) - start > size_max - reading.size:
+                end_max = start + size_max - reading.size
+                last = int(np.searchsorted(ends[:last], max(end_max, 0), side="right"))
+                last = max(last, first if reading.count else first + 1)
+                end = offset  # nothing after this one
             if first < last:
-                ends = batch.ends
-                start = int(ends[first - 1]) if first else 0
-                yield batch.messages[start : int(ends[last - 1])]
+                reading.tail.append(batch.messages[start : int(ends[last - 1])])
+                reading.count += last - first

@@ -7,26 +7,24 @@ A batch is numbered by its owner (`next_offset`), appended here, and answered at
 
 import asyncio
 import logging
-from bisect import bisect_left, bisect_right
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import numpy as np
+from typing import Final
 
 from borzoi.model.errors import CannotSync, InvalidOffset, StorageFailure
 from borzoi.model.limits import SEGMENT_BYTES_MAX, U32_MAX
-from borzoi.records.batch import Batch, index_entries, walk
+from borzoi.records.batch import Batch, index_entries
 from borzoi.storage import layout, recovery_point, truncation
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, running_loop
 from borzoi.storage.descriptors import Descriptors
-from borzoi.storage.index import WINDOW_ENTRIES, SegmentIndex, entries_of
+from borzoi.storage.index import WINDOW_ENTRIES, entries_of
 from borzoi.storage.journal import Journal, Pending
-from borzoi.storage.media import File, Medium, read_exactly, write_all
-from borzoi.storage.reading import FileRange, Reading
-from borzoi.storage.recovery import Found, Inspection, OpenTwin, recover
+from borzoi.storage.media import File, Medium, write_all
+from borzoi.storage.reading import Reading
+from borzoi.storage.recovery import Inspection, OpenTwin, recover
 from borzoi.storage.recovery_point import RecoveryPoint
-from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
+from borzoi.storage.segment import Body, PlainBody, SegmentFacts
+from borzoi.storage.segments import Removed, Segments
 from borzoi.storage.settings import (
     DEFAULT_PARTITION,
     DEFAULT_SEGMENT,
@@ -93,12 +91,9 @@ class SegmentedLog:
         "_point",
         "_point_is_durable",
         "_point_keeper",
-        "_sealed_size",
         "_segment_settings",
         "_segments",
         "_settings",
-        "_starts",
-        "_tail",
         "_turn_is_open",
         "_unfinished",
         "_unsynced",
@@ -150,7 +145,7 @@ class SegmentedLog:
     @property
     def first_offset(self) -> int:
         """The offset of the oldest message, or of the next one when there is none."""
-        return self._starts[0] if self._starts else 0
+        return self._segments.first_offset
 
     @property
     def visible_offset(self) -> int:
@@ -164,7 +159,7 @@ class SegmentedLog:
     @property
     def size(self) -> int:
         """Bytes of all messages, those in the journal included."""
-        return self._sealed_size + self._tail.size + self._journal.size
+        return self._segments.sealed_size + self._segments.tail.size + self._journal.size
 
     @property
     def segments_count(self) -> int:
@@ -181,7 +176,7 @@ class SegmentedLog:
 
     def segments(self) -> list[SegmentFacts]:
         """Oldest first; the open one is last."""
-        return [segment.facts() for segment in self._segments]
+        return self._segments.facts()
 
     # Appending. ----------------------------------------------------------------------------------
 
@@ -240,7 +235,7 @@ class SegmentedLog:
         """
         self.ensure_writable()
         self._save_journal()
-        tail = self._tail
+        tail = self._segments.tail
         if self._level is not Acknowledge.SYNCED:
             tail.index.save(keep=self._window)
             self._indexed_size = tail.size
@@ -264,31 +259,14 @@ class SegmentedLog:
 
         `size_max` bounds the bytes; the first message is given whatever its size.
         """
-        self._check_readable()
-        offset = max(offset, self.first_offset)
+        self._ensure_readable()
+        offset = max(offset, self._segments.first_offset)
         end = min(offset + count, self._visible)
         reading = Reading(offset)
-        starts = self._starts
-        number = bisect_right(starts, offset) - 1
-        while offset < end and number < len(starts):
-            segment = self._segments[number]
-            first = offset - segment.start_offset
-            available = min(end, segment.next_offset) - offset
-            if available > 0:
-                taken = available
-                if size_max is not None:
-                    taken = _fitting(segment, first, available, size_max - reading.size)
-                    if not taken:
-                        taken = 0 if reading.count else 1
-                if taken:
-                    _add(reading, segment.part(first, taken))
-                    reading.count += taken
-                    offset += taken
-                if taken < available:
-                    return reading
-            number += 1
-        if offset < end:
-            self._read_journal(reading, offset, end - offset, size_max)
+        if offset < end and self._segments.read(reading, offset, end, size_max):
+            offset += reading.count
+            if offset < end:
+                self._journal.read(reading, offset, end, size_max)
         return reading
 
     def offset_at(self, timestamp: int) -> int:
@@ -296,36 +274,18 @@ class SegmentedLog:
 
         `visible_offset` when all are older.
         """
-        self._check_readable()
-        segments = self._segments
-        number = bisect_left(segments, timestamp, key=lambda segment: segment.end_timestamp)
-        if number < len(segments):
-            segment = segments[number]
-            count = min(self._visible, segment.next_offset) - segment.start_offset
-            found = segment.index.first_at_or_after(timestamp, count=count)
-            return segment.start_offset + found
-        found_at = self._journal.first_at_or_after(timestamp)
-        return self._visible if found_at is None else min(found_at, self._visible)
+        self._ensure_readable()
+        found = self._segments.offset_at(timestamp, self._visible)
+        if found is None:
+            found = self._journal.first_at_or_after(timestamp)
+        return self._visible if found is None else min(found, self._visible)
 
     # Removing. -----------------------------------------------------------------------------------
 
-    def delete_segments(self, count: int) -> "Removed":
+    def delete_segments(self, count: int) -> Removed:
         """Remove the oldest `count` segments, but never the open one."""
-        self._check_readable()
-        segments = messages = size = 0
-        while segments < count and len(self._segments) > 1:
-            segment = self._segments[0]
-            for path in self._paths_of(segment):
-                self.medium.unlink(path)
-                self._descriptors.forget(path)
-            # In order on the disk as well: a log may lose its head, never its middle.
-            self.medium.fsync_directory(self.directory)
-            del self._segments[0], self._starts[0]
-            self._sealed_size -= segment.size
-            segments += 1
-            messages += segment.index.count
-            size += segment.size
-        return Removed(segments, messages, size)
+        self._ensure_readable()
+        return self._segments.delete_oldest(count)
 
     def purge(self) -> None:
         """Forget every message, also those in memory; the next one gets offset 0.
@@ -345,24 +305,17 @@ class SegmentedLog:
                 f" {self.directory} holds"
             )
         self._save_journal()
-        segment = self._segments[bisect_right(self._starts, offset) - 1]
+        segment = self._segments.holding(offset)
         kept = offset - segment.start_offset
         if kept and segment.sealed and not isinstance(segment.body, PlainBody):
-            self._inflate(segment)
+            self._segments.inflate(segment)
         segment.index.save()
         position = segment.index.end_position(kept - 1)
         self._cut(truncation.Intent(segment.start_offset, position, kept))
 
     def adopt_twin(self, start_offset: int, body: Body) -> None:
         """Read a sealed segment from its compressed twin from now on; the plain log is removed."""
-        number = bisect_left(self._starts, start_offset)
-        segment = self._segments[number]
-        assert segment.sealed
-        assert segment.start_offset == start_offset
-        assert body.size == segment.size
-        segment.body = body
-        self.medium.unlink(segment.log_path)
-        self._descriptors.forget(segment.log_path)
+        self._segments.adopt_twin(start_offset, body)
 
     def close(self) -> None:
         """Write and sync what is left; the log is not usable afterwards."""
@@ -385,11 +338,8 @@ class SegmentedLog:
 
     def _reset(self) -> None:
         """As if nothing had been loaded."""
-        self._segments: list[Segment] = []
-        self._starts: list[int] = []
-        self._tail = _no_segment(self.directory)
+        self._segments = Segments(self.directory, self.medium, self._descriptors)
         self._journal.clear()
-        self._sealed_size = 0
         self._indexed_size = 0
         self._unsynced: list[File] = []
         self._dirty_directories: list[Path] = []
@@ -418,77 +368,30 @@ class SegmentedLog:
         for repair in recovered.repairs:
             logger.warning("%s: %s", directory, repair)
         for found in recovered.segments:
-            self._adopt(found)
-        if not recovered.segments or self._tail.sealed:
-            self._begin_segment(self._tail.next_offset)
-        self._visible = self.next_offset = self._tail.next_offset
-        self._indexed_size = self._tail.size
+            self._segments.adopt(found)
+        if recovered.segments and recovered.segments[-1].body is None:
+            self._segments.unseal_tail()
+        else:
+            self._begin_segment()
+        tail = self._segments.tail
+        self._visible = self.next_offset = tail.next_offset
+        self._indexed_size = tail.size
+        self.last_timestamp = self._segments.end_timestamp
         self._settle_point(point)
 
-    def _adopt(self, found: Found) -> None:
-        """Add a segment that recovery found; it is open until another one follows."""
-        if self._segments and not self._tail.sealed:
-            self._seal(self._tail)
-        path = self.directory / layout.index_name(found.start_offset)
-        index = SegmentIndex(path, partial(self._descriptors.file, path), saved=found.count)
-        segment = Segment(
-            found.start_offset, self.directory / layout.log_name(found.start_offset), index
-        )
-        segment.size = found.size
-        segment.start_timestamp = found.start_timestamp
-        segment.end_timestamp = max(found.end_timestamp, self.last_timestamp)
-        if found.body is None:
-            self._unseal(segment)
-        else:
-            segment.body = found.body
-        self._add(segment)
-        self.last_timestamp = segment.end_timestamp
-
-    def _add(self, segment: Segment) -> None:
-        self._segments.append(segment)
-        self._starts.append(segment.start_offset)
-        self._tail = segment
-        self._sealed_size = sum(found.size for found in self._segments[:-1])
-
-    def _unseal(self, segment: Segment) -> None:
-        """Make a segment the one that is appended to."""
-        segment.file = self.medium.open(segment.log_path)
-        index_file = self.medium.open(segment.index.path)
-        segment.index.use(lambda: index_file)
-
-    def _seal(self, segment: Segment) -> None:
-        segment.file = None
-        segment.body = PlainBody(segment.log_path, segment.size, self._descriptors)
-        segment.index.use(partial(self._descriptors.file, segment.index.path))
-
-    def _begin_segment(self, start_offset: int) -> None:
-        """Create the files of a new segment and append to it from now on."""
-        log_path = self.directory / layout.log_name(start_offset)
-        index_path = self.directory / layout.index_name(start_offset)
-        files = []
-        for path in (log_path, index_path):
-            file = self.medium.open(path, create=True)
-            if file.size():
-                file.truncate(0)  # left behind by an attempt that failed half-way
-            files.append(file)
+    def _begin_segment(self) -> None:
+        """Append to a new segment from now on; the old one is sealed."""
+        self._segments.begin(self._segments.tail.next_offset)
+        self._indexed_size = 0
+        self._dirty_directories = [*{*self._dirty_directories, self.directory}]
         if self._level is Acknowledge.SYNCED:
-            for directory in (self.directory, *self._dirty_directories):
+            for directory in self._dirty_directories:
                 self.medium.fsync_directory(directory)
             self._dirty_directories = []
-        else:
-            self._dirty_directories = [*{*self._dirty_directories, self.directory}]
-        log_file, index_file = files
-        segment = Segment(start_offset, log_path, SegmentIndex(index_path, lambda: index_file))
-        segment.file = log_file
-        segment.end_timestamp = self.last_timestamp
-        if self._segments and not self._tail.sealed:
-            self._seal(self._tail)
-        self._add(segment)
-        self._indexed_size = 0
 
     def _settle_point(self, point: RecoveryPoint | None) -> None:
         """Make the recovery point say what is true from now on."""
-        tail, boot_id = self._tail, self.medium.boot_id
+        tail, boot_id = self._segments.tail, self.medium.boot_id
         if self._level is Acknowledge.SYNCED:
             known = point.segment_start if point is not None else 0
             for segment in self._segments:
@@ -514,7 +417,7 @@ class SegmentedLog:
 
     # Inside: writing. ----------------------------------------------------------------------------
 
-    def _check_readable(self) -> None:
+    def _ensure_readable(self) -> None:
         if self._damage is not None:
             raise StorageFailure(str(self._damage))
         if self._unfinished is not None:
@@ -524,7 +427,7 @@ class SegmentedLog:
         """Raise what an append would raise; call it before numbering a batch."""
         if self._fence is not None:
             raise type(self._fence)(str(self._fence))
-        self._check_readable()
+        self._ensure_readable()
 
     def _fence_writes(self, failure: StorageFailure) -> None:
         """Refuse appends until the log is opened again.
@@ -543,8 +446,8 @@ class SegmentedLog:
         return 0 if cache is CacheIndexes.NONE else WINDOW_ENTRIES
 
     def _pending(self, batch: Batch, timestamp: int | None) -> Pending:
-        relative_offset = self.next_offset - self._tail.start_offset
-        position = self._tail.size + self._journal.size
+        relative_offset = self.next_offset - self._segments.tail.start_offset
+        position = self._segments.tail.size + self._journal.size
         if timestamp is None:
             timestamps = batch.timestamps()
             first, last = int(timestamps[0]), int(timestamps[-1])
@@ -559,7 +462,7 @@ class SegmentedLog:
 
     def _make_room(self, count: int, size: int) -> None:
         """Begin a new segment when the open one is full or could not address these messages."""
-        tail = self._tail
+        tail = self._segments.tail
         planned = tail.size + self._journal.size
         if planned and (
             planned >= self._segment_settings.size
@@ -598,11 +501,11 @@ class SegmentedLog:
         """Write what waits for the end of the turn, and this, in one call."""
         if not self._journal.count:
             self._write([pending])
-            self.next_offset = self._tail.next_offset
+            self.next_offset = self._segments.tail.next_offset
             return
         self._journal.push(pending)
         self._save_journal()
-        self.next_offset = self._tail.next_offset
+        self.next_offset = self._segments.tail.next_offset
 
     def _save_journal(self) -> None:
         """Write the journal; when that fails, `buffered` keeps it and the others lose it."""
@@ -615,7 +518,7 @@ class SegmentedLog:
         except StorageFailure as failure:
             if self._level is not Acknowledge.BUFFERED:
                 journal.clear()
-                self.next_offset = self._tail.next_offset
+                self.next_offset = self._segments.tail.next_offset
                 for _, waiter in waiters:
                     if not waiter.done():
                         waiter.set_exception(failure)
@@ -632,7 +535,7 @@ class SegmentedLog:
 
     def _write(self, pending: list[Pending]) -> None:
         """Put batches at the end of the open segment: all of them, or none."""
-        tail = self._tail
+        tail = self._segments.tail
         assert tail.file is not None
         try:
             write_all(tail.file, [each.batch.messages for each in pending], tail.size)
@@ -660,14 +563,14 @@ class SegmentedLog:
     def _save_lagging_index(self, up_to: int) -> None:
         """Save index entries; what fails here is tried again, the log alone could rebuild them."""
         try:
-            self._tail.index.save(up_to=up_to, keep=self._window)
-            self._indexed_size = self._tail.size
+            self._segments.tail.index.save(up_to=up_to, keep=self._window)
+            self._indexed_size = self._segments.tail.size
         except StorageFailure as failure:
             logger.warning("the index of %s lags: %s", self.directory, failure)
 
     def _roll(self) -> None:
         """Seal the open segment and begin the next one."""
-        full = self._tail
+        full = self._segments.tail
         assert full.file is not None
         try:
             if self._level is Acknowledge.SYNCED:
@@ -679,7 +582,7 @@ class SegmentedLog:
                     self._point_keeper.settle(self._point)
                     self._point_is_durable = True
             file, index = full.file, full.index
-            self._begin_segment(full.next_offset)
+            self._begin_segment()
         except CannotSync as failure:
             self._fence_writes(failure)
             raise
@@ -693,7 +596,7 @@ class SegmentedLog:
 
     def _synced_entries(self) -> int:
         """How many entries of the open segment name messages that are on the disk."""
-        return max(self._visible - self._tail.start_offset, 0)
+        return max(self._visible - self._segments.tail.start_offset, 0)
 
     def _sync_inline(self) -> None:
         """Sync on the calling thread: at a roll, at the end, and for tools without a loop."""
@@ -707,14 +610,14 @@ class SegmentedLog:
                 raise
             plan.succeeded()
             self._commits.release(plan.offset)
-        index = self._tail.index
+        index = self._segments.tail.index
         if index.unsaved:
             index.save(keep=self._window)
         index.sync()
 
     def _sync_plan(self, with_open: bool) -> SyncPlan:
         """What the next sync has to do; called on the loop, run on another thread."""
-        tail = self._tail
+        tail = self._segments.tail
         assert tail.file is not None
         sealed, directories = tuple(self._unsynced), tuple(self._dirty_directories)
         files = (*sealed, tail.file) if with_open else sealed
@@ -742,9 +645,9 @@ class SegmentedLog:
                 self._point, self._point_is_durable = point, True
             if self._level is Acknowledge.SYNCED:
                 self._visible = max(self._visible, offset)
-                if self._synced_entries() - self._tail.index.saved >= LAG_ENTRIES:
+                if self._synced_entries() - self._segments.tail.index.saved >= LAG_ENTRIES:
                     self._save_lagging_index(self._synced_entries())
-            if with_open and tail is self._tail and tail.next_offset == offset:
+            if with_open and tail is self._segments.tail and tail.next_offset == offset:
                 self._written_since_sync = False
 
         return SyncPlan(job, offset, succeeded)
@@ -768,9 +671,7 @@ class SegmentedLog:
             truncation.carry_out(self.medium, self.directory, intent)
         self._unfinished = None
         self._damage = None
-        for segment in self._segments:
-            for path in self._paths_of(segment):
-                self._descriptors.forget(path)
+        self._segments.forget_descriptors()
         waiters, self._waiters = self._waiters, []
         for _, waiter in waiters:
             if not waiter.done():
@@ -782,84 +683,6 @@ class SegmentedLog:
             self._reset()
             self._damage = damage
             raise
-
-    def _inflate(self, segment: Segment) -> None:
-        """Put a plain log beside a compressed twin, which loses its meaning by that."""
-        assert segment.body is not None
-        draft = segment.log_path.with_name(segment.log_path.name + layout.DRAFT_SUFFIX)
-        file = self.medium.open(draft, create=True)
-        file.truncate(0)
-        part = segment.body.part(0, segment.size)
-        assert isinstance(part, memoryview)
-        write_all(file, [part], 0)
-        file.fdatasync()
-        self.medium.rename(draft, segment.log_path)
-        self.medium.fsync_directory(self.directory)
-        segment.body = PlainBody(segment.log_path, segment.size, self._descriptors)
-
-    def _paths_of(self, segment: Segment) -> list[Path]:
-        """All files a segment may have; its index last, because a log is what makes a segment."""
-        start = segment.start_offset
-        return [
-            segment.log_path,
-            *(self.directory / layout.twin_name(start, suffix) for suffix in layout.TWIN_SUFFIXES),
-            segment.index.path,
-        ]
-
-    def _read_journal(
-        self, reading: Reading, offset: int, count: int, size_max: int | None
-    ) -> None:
-        for view in self._journal.views(offset, count):
-            whole = walk(view)
-            if size_max is not None and reading.size + len(view) > size_max:
-                fitting = int(
-                    np.searchsorted(whole.ends, size_max - reading.size, side="right")
-                ) or (0 if reading.count else 1)
-                if fitting:
-                    reading.tail.append(view[: int(whole.ends[fitting - 1])])
-                    reading.count += fitting
-                return
-            reading.tail.append(view)
-            reading.count += len(whole)
-
-
-class Removed(NamedTuple):
-    """What went away."""
-
-    segments: int
-    messages: int
-    size: int
-
-
-def _no_segment(directory: Path) -> Segment:
-    """Stands for the open segment while there is none."""
-
-    def no_file() -> File:
-        raise StorageFailure(f"{directory} holds no segment")
-
-    return Segment(0, directory, SegmentIndex(directory, no_file))
-
-
-def _fitting(segment: Segment, first: int, count: int, size_max: int) -> int:
-    """How many of `count` messages from number `first` on have at most `size_max` bytes."""
-    start = segment.index.end_position(first - 1)
-    if segment.index.end_position(first + count - 1) - start <= size_max:
-        return count
-    last = segment.index.last_ending_by(start + size_max, first=first, last=first + count - 1)
-    return last - first + 1
-
-
-def _add(reading: Reading, part: FileRange | memoryview) -> None:
-    """Keep the order ranges, then tail: behind inflated bytes everything is bytes."""
-    if isinstance(part, memoryview):
-        if reading.ranges:
-            reading.tail = [memoryview(chunk) for chunk in reading.chunks()]
-            reading.ranges = []
-        reading.tail.append(part)
-    elif reading.tail:
-        reading.tail.append(memoryview(read_exactly(part.file, part.length, part.position)))
-    else:
-        reading.ranges.append(part)
 
 
 def _sync(

@@ -1,0 +1,258 @@
+"""The segments of one log, in the order of their offsets: finding, reading, adding, removing them.
+
+The last one is open and is written to by `storage/log.py`; the others are sealed.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from borzoi.model.errors import StorageFailure
+from borzoi.storage import layout
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.index import SegmentIndex
+from borzoi.storage.media import File, Medium, read_exactly, write_all
+from borzoi.storage.reading import FileRange, Reading
+from borzoi.storage.recovery import Found
+from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
+
+
+class Removed(NamedTuple):
+    """What went away."""
+
+    segments: int
+    messages: int
+    size: int
+
+
+class Segments:
+    """Segment k ends where segment k + 1 begins.
+
+    There is always a `tail`; while nothing is loaded it stands for nothing.
+    """
+
+    __slots__ = (
+        "_descriptors",
+        "_segments",
+        "_starts",
+        "directory",
+        "end_timestamp",
+        "medium",
+        "sealed_size",
+        "tail",
+    )
+
+    def __init__(self, directory: Path, medium: Medium, descriptors: Descriptors) -> None:
+        self.directory = directory
+        self.medium = medium
+        self._descriptors = descriptors
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+        self.tail = _no_segment(directory)
+        self.sealed_size = 0
+        #: The timestamp of the last message in any segment that is sealed or was loaded.
+        self.end_timestamp = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first_offset(self) -> int:
+        return self._starts[0] if self._starts else 0
+
+    def facts(self) -> list[SegmentFacts]:
+        return [segment.facts() for segment in self._segments]
+
+    def holding(self, offset: int) -> Segment:
+        """The segment that has this offset, or would get it."""
+        return self._segments[bisect_right(self._starts, offset) - 1]
+
+    # Reading. ------------------------------------------------------------------------------------
+
+    def read(self, reading: Reading, offset: int, end: int, size_max: int | None) -> bool:
+        """Add the messages offset..end to a reading; whether `size_max` left room for all."""
+        number = bisect_right(self._starts, offset) - 1
+        while offset < end and number < len(self._segments):
+            segment = self._segments[number]
+            first = offset - segment.start_offset
+            wanted = min(end, segment.next_offset) - offset
+            taken = wanted
+            if wanted > 0:
+                if size_max is not None:
+                    taken = _fitting(segment, first, wanted, size_max - reading.size)
+                    taken = taken or (0 if reading.count else 1)
+                if taken:
+                    _add_part(reading, segment.part(first, taken))
+                    reading.count += taken
+                    offset += taken
+                if taken < wanted:
+                    return False
+            number += 1
+        return True
+
+    def offset_at(self, timestamp: int, end: int) -> int | None:
+        """The first of the messages below `end` that is not older; None when all are."""
+        segments = self._segments
+        number = bisect_left(segments, timestamp, key=_end_timestamp)
+        if number == len(segments):
+            return None
+        segment = segments[number]
+        count = min(end, segment.next_offset) - segment.start_offset
+        return segment.start_offset + segment.index.first_at_or_after(timestamp, count=count)
+
+    # Adding. -------------------------------------------------------------------------------------
+
+    def adopt(self, found: Found) -> None:
+        """Add a segment that recovery found; it is open until another one follows."""
+        path = self.directory / layout.index_name(found.start_offset)
+        index = SegmentIndex(path, partial(self._descriptors.file, path), saved=found.count)
+        segment = Segment(
+            found.start_offset, self.directory / layout.log_name(found.start_offset), index
+        )
+        segment.size = found.size
+        segment.start_timestamp = found.start_timestamp
+        segment.end_timestamp = max(found.end_timestamp, self.end_timestamp)
+        segment.body = found.body or PlainBody(segment.log_path, found.size, self._descriptors)
+        self._add(segment)
+
+    def unseal_tail(self) -> None:
+        """Make the last segment one that is appended to."""
+        tail = self.tail
+        assert isinstance(tail.body, PlainBody)
+        tail.file = self.medium.open(tail.log_path)
+        tail.body = None
+        index_file = self.medium.open(tail.index.path)
+        tail.index.use(lambda: index_file)
+
+    def begin(self, start_offset: int) -> None:
+        """Create the files of a new segment, which becomes the tail; the old one is sealed."""
+        log_path = self.directory / layout.log_name(start_offset)
+        index_path = self.directory / layout.index_name(start_offset)
+        log_file = self._created(log_path)
+        index_file = self._created(index_path)
+        old = self.tail
+        if old.file is not None:
+            self.end_timestamp = old.end_timestamp
+            old.file = None
+            old.body = PlainBody(old.log_path, old.size, self._descriptors)
+            old.index.use(partial(self._descriptors.file, old.index.path))
+        segment = Segment(start_offset, log_path, SegmentIndex(index_path, lambda: index_file))
+        segment.file = log_file
+        segment.end_timestamp = self.end_timestamp
+        self._add(segment)
+
+    def adopt_twin(self, start_offset: int, body: Body) -> None:
+        """Read a sealed segment from its compressed twin from now on; the plain log is removed."""
+        segment = self.holding(start_offset)
+        assert segment.start_offset == start_offset
+        assert segment.sealed
+        assert segment.size == body.size
+        segment.body = body
+        self.medium.unlink(segment.log_path)
+        self._descriptors.forget(segment.log_path)
+
+    def inflate(self, segment: Segment) -> None:
+        """Put a plain log beside a compressed twin, which loses its meaning by that."""
+        assert segment.body is not None
+        draft = segment.log_path.with_name(segment.log_path.name + layout.DRAFT_SUFFIX)
+        file = self.medium.open(draft, create=True)
+        file.truncate(0)
+        part = segment.body.part(0, segment.size)
+        assert isinstance(part, memoryview)
+        write_all(file, [part], 0)
+        file.fdatasync()
+        self.medium.rename(draft, segment.log_path)
+        self.medium.fsync_directory(self.directory)
+        segment.body = PlainBody(segment.log_path, segment.size, self._descriptors)
+
+    # Removing. -----------------------------------------------------------------------------------
+
+    def delete_oldest(self, count: int) -> Removed:
+        """Remove the oldest `count` segments, but never the tail."""
+        segments = messages = size = 0
+        while segments < count and len(self._segments) > 1:
+            segment = self._segments[0]
+            paths = self._paths_of(segment)
+            for path in paths[:-1]:
+                self.medium.unlink(path)
+            del self._segments[0], self._starts[0]
+            self.sealed_size -= segment.size
+            segments += 1
+            messages += segment.index.count
+            size += segment.size
+            self._forget(paths)
+            self.medium.unlink(paths[-1])
+            # In order on the disk as well: a log may lose its head, never its middle.
+            self.medium.fsync_directory(self.directory)
+        return Removed(segments, messages, size)
+
+    def forget_descriptors(self) -> None:
+        """The files are about to be others under the same names."""
+        for segment in self._segments:
+            self._forget(self._paths_of(segment))
+
+    def _add(self, segment: Segment) -> None:
+        self.sealed_size += self.tail.size
+        self._segments.append(segment)
+        self._starts.append(segment.start_offset)
+        self.tail = segment
+        self.end_timestamp = segment.end_timestamp
+
+    def _created(self, path: Path) -> File:
+        file = self.medium.open(path, create=True)
+        if file.size():
+            file.truncate(0)  # left behind by an attempt that failed half-way
+        return file
+
+    def _paths_of(self, segment: Segment) -> list[Path]:
+        """All files a segment may have; its index last, because a log is what makes a segment."""
+        start = segment.start_offset
+        return [
+            segment.log_path,
+            *(self.directory / layout.twin_name(start, suffix) for suffix in layout.TWIN_SUFFIXES),
+            segment.index.path,
+        ]
+
+    def _forget(self, paths: list[Path]) -> None:
+        for path in paths:
+            self._descriptors.forget(path)
+
+
+def _end_timestamp(segment: Segment) -> int:
+    return segment.end_timestamp
+
+
+def _no_segment(directory: Path) -> Segment:
+    """Stands for the open segment while there is none."""
+
+    def no_file() -> File:
+        raise StorageFailure(f"{directory} holds no segment")
+
+    return Segment(0, directory, SegmentIndex(directory, no_file))
+
+
+def _fitting(segment: Segment, first: int, count: int, size_max: int) -> int:
+    """How many of `count` messages from number `first` on have at most `size_max` bytes."""
+    start = segment.index.end_position(first - 1)
+    if segment.index.end_position(first + count - 1) - start <= size_max:
+        return count
+    last = segment.index.last_ending_by(start + size_max, first=first, last=first + count - 1)
+    return last - first + 1
+
+
+def _add_part(reading: Reading, part: FileRange | memoryview) -> None:
+    """Keep the order ranges, then tail: behind inflated bytes everything is bytes."""
+    if isinstance(part, memoryview):
+        if reading.ranges:
+            reading.tail = [memoryview(chunk) for chunk in reading.chunks()]
+            reading.ranges = []
+        reading.tail.append(part)
+    elif reading.tail:
+        reading.tail.append(memoryview(read_exactly(part.file, part.length, part.position)))
+    else:
+        reading.ranges.append(part)
