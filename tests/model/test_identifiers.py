@@ -24,7 +24,7 @@ def test_an_identifier_is_a_u32_or_a_name(identifier: Identifier) -> None:
     assert checked_identifier(identifier) == identifier
 
 
-@pytest.mark.parametrize("identifier", [-1, U32_MAX + 1, "", LONGEST + "e"])
+@pytest.mark.parametrize("identifier", [-1, U32_MAX + 1, "", LONGEST + "e", "n\udcff"])
 def test_an_identifier_that_no_wire_carries_is_refused(identifier: Identifier) -> None:
     with pytest.raises(InvalidIdentifier):
         checked_identifier(identifier)
@@ -33,7 +33,7 @@ def test_an_identifier_that_no_wire_carries_is_refused(identifier: Identifier) -
 def test_a_name_is_measured_in_bytes() -> None:
     assert len(LONGEST) < len(LONGEST.encode()) == NAME_BYTES_MAX
     assert checked_name(LONGEST) == LONGEST
-    for name in ("", LONGEST + "e"):
+    for name in ("", LONGEST + "e", "n\udcff"):
         with pytest.raises(InvalidFormat):
             checked_name(name)
 

@@ -4,6 +4,7 @@ An identifier is a plain ``int`` (numeric, u32) or a plain ``str`` (a name of 1 
 UTF-8); the type says which, so a name that consists of digits stays a name.
 """
 
+import re
 from typing import TypeAlias
 
 from xxhash import xxh32_intdigest
@@ -12,6 +13,8 @@ from borzoi.model.errors import InvalidFormat, InvalidIdentifier
 from borzoi.model.limits import NAME_BYTES_MAX, U32_MAX
 
 Identifier: TypeAlias = int | str
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 #: What ``user_id`` reads in an answer about a session that nobody logged in on.
 NO_USER_ID = U32_MAX
@@ -25,16 +28,22 @@ def checked_identifier(identifier: Identifier) -> Identifier:
     if isinstance(identifier, int):
         if not 0 <= identifier <= U32_MAX:
             raise InvalidIdentifier(f"numeric identifier {identifier} is not within 0..{U32_MAX}")
-    elif not 1 <= len(identifier.encode()) <= NAME_BYTES_MAX:
-        raise InvalidIdentifier(f"a name has 1 to {NAME_BYTES_MAX} bytes: {identifier!r}")
+    elif not _is_a_name(identifier):
+        raise InvalidIdentifier(f"a name has 1 to {NAME_BYTES_MAX} bytes: {identifier[:300]!r}")
     return identifier
 
 
 def checked_name(name: str) -> str:
     """The name itself, or `InvalidFormat` when it is empty or longer than a name may be."""
-    if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
-        raise InvalidFormat(f"a name has 1 to {NAME_BYTES_MAX} bytes: {name!r}")
+    if not _is_a_name(name):
+        raise InvalidFormat(f"a name has 1 to {NAME_BYTES_MAX} bytes: {name[:300]!r}")
     return name
+
+
+def _is_a_name(text: str) -> bool:
+    # What arrived as broken UTF-8 is kept with surrogate escapes; it counts, but is no name.
+    encoded = text.encode("utf-8", "surrogatepass")
+    return 1 <= len(encoded) <= NAME_BYTES_MAX and not _SURROGATES.search(text)
 
 
 def consumer_key(consumer_id: Identifier) -> int:
