@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from types import NoneType, UnionType
-from typing import get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -89,7 +89,7 @@ TOPIC_SETTINGS = {
 }
 
 # fmt: off
-WRITTEN = [
+WRITTEN: list[tuple[int, Any, Any]] = [
     (33, SealedCreateUser("bob", "h", UserStatus.INACTIVE, PERMISSIONS),
      {"username": "bob", "password_hash": "h", "status": 2, "permissions": WRITTEN_PERMISSIONS}),
     (34, DeleteUser("bob"), {"user_id": "bob"}),

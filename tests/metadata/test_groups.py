@@ -52,10 +52,10 @@ def test_a_taken_or_impossible_name_is_refused(control, group):
 @pytest.mark.parametrize(
     "kind",
     [
-        lambda *address: CreateConsumerGroup(*address[:2], "new"),
+        lambda stream, topic, _: CreateConsumerGroup(stream, topic, "new"),
         DeleteConsumerGroup,
-        lambda *address: JoinGroup(*address, A),
-        lambda *address: LeaveGroup(*address, A),
+        lambda stream, topic, group: JoinGroup(stream, topic, group, A),
+        lambda stream, topic, group: LeaveGroup(stream, topic, group, A),
     ],
 )
 def test_what_is_missing_is_named(control, group, kind):

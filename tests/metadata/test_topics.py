@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from borzoi.metadata.effects import CreatedPartitions, DeletedTopic, Outcome, PurgedTopic
@@ -23,7 +25,11 @@ MIB = 1024 * 1024
 DEFAULTS = TopicDefaults(
     segment_size=MIB, message_expiry=7_000, max_topic_size=10 * MIB, replication_factor=2
 )
-RESOLVED = {"message_expiry": NEVER, "max_topic_size": UNLIMITED, "replication_factor": 1}
+RESOLVED: dict[str, Any] = {
+    "message_expiry": NEVER,
+    "max_topic_size": UNLIMITED,
+    "replication_factor": 1,
+}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ same entries in the same order, the refused ones included, arrives at the same s
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from borzoi.metadata import groups, partitions, streams, tokens, topics, users
 from borzoi.metadata.commands import Command, LoggedCommand
@@ -102,6 +103,8 @@ def _checked_logged(state: Metadata, command: LoggedCommand, at: int, user_id: i
             return tokens.delete_token(state, command, user_id)
         case ExpireTokens():
             return tokens.expire_tokens(state, command)
+        case _:
+            assert_never(command)
 
 
 def _checked_volatile(state: Metadata, command: VolatileCommand, at: int) -> Change:
@@ -116,3 +119,5 @@ def _checked_volatile(state: Metadata, command: VolatileCommand, at: int) -> Cha
             return groups.complete_revocation(state, command)
         case ExpireRevocations():
             return groups.expire_revocations(state, command)
+        case _:
+            assert_never(command)

@@ -4,6 +4,8 @@ Partitions of a topic are numbered 0..n-1 without gaps: new ones follow the last
 deleted are the last. Every group of the topic shares them out anew.
 """
 
+from typing import Final
+
 from borzoi.metadata import queries
 from borzoi.metadata.effects import (
     Change,
@@ -19,19 +21,20 @@ from borzoi.model.limits import PARTITIONS_PER_REQUEST_MAX, PARTITIONS_PER_TOPIC
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.topics import CreateTopic
 
+#: How many partitions each request may be about.
+COUNT_BOUNDS: Final = {
+    CreateTopic: (0, PARTITIONS_PER_REQUEST_MAX),
+    CreatePartitions: (1, PARTITIONS_PER_REQUEST_MAX),
+    DeletePartitions: (1, U32_MAX),
+}
+
 
 def check_partitions_count(command: CreateTopic | CreatePartitions | DeletePartitions) -> None:
     """Raises `TooManyPartitions` for a count that no topic could make right.
 
     Clients are told this before anything is looked up and before permissions are asked.
     """
-    match command:
-        case CreateTopic():
-            least, most = 0, PARTITIONS_PER_REQUEST_MAX
-        case CreatePartitions():
-            least, most = 1, PARTITIONS_PER_REQUEST_MAX
-        case DeletePartitions():
-            least, most = 1, U32_MAX
+    least, most = COUNT_BOUNDS[type(command)]
     if not least <= command.partitions_count <= most:
         raise TooManyPartitions(
             f"{command.partitions_count} partitions are not within {least}..{most}"

@@ -178,11 +178,11 @@ def _check_group(group: Group, partitions_count: int) -> None:
     planned = {slot: len(member.partitions) for slot, member in members.items()}
     for partition_id, revocation in group.pending.items():
         owner = owner_slot(group, partition_id)
-        _require(owner is not None and owner != revocation.target, "a revocation moves nothing")
+        if owner is None or owner == revocation.target:
+            raise StateCorrupted("metadata: a revocation moves nothing")
         _require(revocation.target in members, "a revocation has no target")
+        planned[owner] -= 1
         planned[revocation.target] += 1
-        if owner is not None:
-            planned[owner] -= 1
     _require(
         not planned or max(planned.values()) - min(planned.values()) <= 1,
         "the planned assignment is not fair",

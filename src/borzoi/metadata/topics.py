@@ -18,7 +18,7 @@ from borzoi.model.identifiers import checked_name
 from borzoi.model.limits import NEVER, SERVER_DEFAULT, TOPICS_PER_STREAM_MAX, UNLIMITED
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic, UpdateTopic
 
-Described = TypeVar("Described", CreateTopic, UpdateTopic)
+Described = TypeVar("Described", bound=CreateTopic | UpdateTopic)
 
 
 @dataclass(frozen=True, slots=True)
