@@ -130,15 +130,8 @@ class Match(NamedTuple):
 
 def match(method: str, path: str) -> Match:
     """The route of a call; 404 for an unknown path, 405 for a known one without that method."""
-    segments = tuple(path.removeprefix("/").split("/"))
-    node = _TREE
-    for segment in segments:
-        below = node.children.get(segment) or (node.parameter if segment else None)
-        if below is None:
-            raise faults.unknown_path()
-        node = below
-    if not node.routes:
-        raise faults.unknown_path()
+    segments = _split(path)
+    node = _node_at(segments)
     route = node.routes.get("GET" if method == "HEAD" else method)
     if route is None:
         raise faults.unknown_method(_allowed(node))
@@ -147,13 +140,23 @@ def match(method: str, path: str) -> Match:
 
 def allowed_methods(path: str) -> tuple[str, ...]:
     """The methods a path has, HEAD included; 404 for an unknown path."""
-    try:
-        match("", path)
-    except faults.HttpFault as fault:
-        if fault.allow:
-            return fault.allow
-        raise
-    raise AssertionError("no route has an empty method")
+    return _allowed(_node_at(_split(path)))
+
+
+def _split(path: str) -> tuple[str, ...]:
+    return tuple(path.removeprefix("/").split("/"))
+
+
+def _node_at(segments: tuple[str, ...]) -> _Node:
+    node = _TREE
+    for segment in segments:
+        below = node.children.get(segment) or (node.parameter if segment else None)
+        if below is None:
+            raise faults.unknown_path()
+        node = below
+    if not node.routes:
+        raise faults.unknown_path()
+    return node
 
 
 def _allowed(node: _Node) -> tuple[str, ...]:

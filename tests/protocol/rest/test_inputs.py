@@ -1,0 +1,164 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
+from borzoi.model.errors import (
+    BorzoiError,
+    FeatureUnavailable,
+    InvalidCommand,
+    InvalidGroupName,
+    InvalidIdentifier,
+    InvalidReplicationFactor,
+    InvalidStreamName,
+    InvalidTopicName,
+    TooManyPartitions,
+)
+from borzoi.model.limits import U32_MAX, U64_MAX
+from borzoi.model.topics import Compression
+from borzoi.model.users import UserStatus
+from borzoi.protocol.rest import inputs
+from borzoi.protocol.rest.inputs import Input, consumer_id_of, consumer_of, printed_identifier
+
+TOPIC = {"compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0, "name": "t"}
+
+
+def read(shape: type[Input[Any]], **fields: Any) -> Any:
+    return msgspec.json.decode(json.dumps(fields), type=shape)
+
+
+def arguments(shape: type[Input[Any]], **fields: Any) -> dict[str, object]:
+    given: dict[str, object] = read(shape, **fields).arguments(now=0)
+    return given
+
+
+def test_a_login_may_leave_out_who_its_client_is() -> None:
+    assert arguments(inputs.LoginInput, username="u", password="p", extra=1) == {
+        "username": "u",
+        "password": "p",
+        "version": "",
+        "context": "",
+    }
+
+
+def test_a_login_without_a_name_names_nobody() -> None:
+    with pytest.raises(InvalidIdentifier):
+        arguments(inputs.LoginInput, username="", password="p")
+
+
+def test_the_status_of_a_user_is_a_word() -> None:
+    created = arguments(inputs.CreateUserInput, username="u", password="p", status="inactive")
+    assert created["status"] is UserStatus.INACTIVE
+    assert arguments(inputs.UpdateUserInput) == {"username": None, "status": None}
+    assert arguments(inputs.UpdateUserInput, status="active")["status"] is UserStatus.ACTIVE
+
+
+def test_a_topic_gets_its_settings_by_word_and_number() -> None:
+    assert arguments(inputs.TopicInput, **TOPIC | {"compression_algorithm": "GZip"}) == {
+        "name": "t",
+        "compression": Compression.GZIP,
+        "message_expiry": 0,
+        "max_topic_size": 0,
+        "replication_factor": 0,
+    }
+    assert (
+        arguments(inputs.CreateTopicInput, **TOPIC, partitions_count=1000)["partitions_count"]
+        == 1000
+    )
+
+
+def test_a_poll_without_parameters_has_defaults() -> None:
+    assert arguments(inputs.PollInput) == {
+        "consumer": Consumer(ConsumerKind.CONSUMER, 1),
+        "partition_id": 0,
+        "strategy": PollingStrategy.offset(0),
+        "count": 10,
+        "auto_commit": False,
+    }
+
+
+@pytest.mark.parametrize("kind", PollingKind)
+def test_a_polling_kind_may_be_cut_down_to_a_letter(kind: PollingKind) -> None:
+    for word in (kind.name.lower(), kind.name[0].lower()):
+        assert arguments(inputs.PollInput, kind=word)["strategy"] == PollingStrategy(kind, 0)
+
+
+def test_a_consumer_is_a_number_or_a_name() -> None:
+    for given, consumer_id in ((7, 7), ("7", 7), ("abc", "abc")):
+        stored = arguments(inputs.StoreOffsetInput, offset=1, consumer_id=given)
+        assert stored["consumer"] == consumer_of(consumer_id)
+    assert arguments(inputs.StoreOffsetInput, offset=1)["consumer"] == consumer_of(1)
+    assert arguments(inputs.OffsetInput, consumer_id="x")["consumer"] == consumer_of("x")
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields"),
+    [
+        (inputs.LoginInput, {"username": "u"}),
+        (inputs.LoginInput, {"username": 1, "password": "p"}),
+        (inputs.CreateUserInput, {"username": "u", "password": "p", "status": "Active"}),
+        (inputs.CreateUserInput, {"username": "u", "password": "p", "status": 1}),
+        (inputs.UpdateUserInput, {"status": "nope"}),
+        (inputs.SnapshotInput, {"compression": "stored", "snapshot_types": []}),
+        (inputs.SnapshotInput, {"compression": "Stored", "snapshot_types": ["all"]}),
+        (inputs.TopicInput, TOPIC | {"compression_algorithm": "rust"}),
+        (inputs.TopicInput, TOPIC | {"message_expiry": "1 h"}),
+        (inputs.TopicInput, TOPIC | {"max_topic_size": U64_MAX + 1}),
+        (inputs.TopicInput, TOPIC | {"replication_factor": 256}),
+        (inputs.CreateTopicInput, TOPIC),
+        (inputs.CreateTopicInput, TOPIC | {"partitions_count": U32_MAX + 1}),
+        (inputs.CreateTopicInput, TOPIC | {"partitions_count": 1, "message_expiry": -1}),
+        (inputs.TokenNameInput, {"name": "n", "expiry": U64_MAX + 1}),
+        (inputs.StoreOffsetInput, {"offset": U64_MAX + 1}),
+        (inputs.StoreOffsetInput, {"offset": 1, "consumer_id": ""}),
+        (inputs.StoreOffsetInput, {"offset": 1, "consumer_id": -1}),
+        (inputs.OffsetInput, {"consumer_id": ""}),
+        (inputs.PollInput, {"consumer_id": ""}),
+        (inputs.PollInput, {"kind": "nope"}),
+        (inputs.PollInput, {"value": U64_MAX + 1}),
+        (inputs.PollInput, {"auto_commit": "1"}),
+    ],
+)
+def test_the_wrong_shape_is_refused(shape: type[Input[Any]], fields: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        read(shape, **fields)
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields", "fault"),
+    [
+        (inputs.StreamInput, {"name": ""}, InvalidStreamName),
+        (inputs.StreamInput, {"name": "é" * 128}, InvalidStreamName),
+        (inputs.TopicInput, TOPIC | {"name": ""}, InvalidTopicName),
+        (inputs.TopicInput, TOPIC | {"replication_factor": 0}, InvalidReplicationFactor),
+        (inputs.CreateTopicInput, TOPIC | {"partitions_count": 1001}, TooManyPartitions),
+        (inputs.PartitionsInput, {"partitions_count": 0}, TooManyPartitions),
+        (inputs.PartitionsInput, {"partitions_count": 1001}, TooManyPartitions),
+        (inputs.GroupInput, {"name": "x" * 256}, InvalidGroupName),
+        (
+            inputs.SnapshotInput,
+            {"compression": "Stored", "snapshot_types": ["All", "Test"]},
+            InvalidCommand,
+        ),
+    ],
+)
+def test_what_the_protocol_has_a_status_for_is_refused_with_it(
+    shape: type[Input[Any]], fields: dict[str, Any], fault: type[BorzoiError]
+) -> None:
+    with pytest.raises(fault):
+        arguments(shape, **fields)
+
+
+def test_a_group_cannot_read_over_http() -> None:
+    assert consumer_id_of(consumer_of("c")) == "c"
+    with pytest.raises(FeatureUnavailable):
+        consumer_id_of(Consumer(ConsumerKind.GROUP, "g"))
+
+
+def test_a_name_of_digits_cannot_be_said() -> None:
+    assert printed_identifier(7) == "7"
+    assert printed_identifier("s7") == "s7"
+    with pytest.raises(InvalidIdentifier, match="would be read as a number"):
+        printed_identifier("7")
