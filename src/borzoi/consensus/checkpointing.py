@@ -1,0 +1,117 @@
+"""Checkpoints of this replica: taking, making durable, forgetting what they cover (4.8, 6.6).
+
+::
+
+    bytes   field           one group's position in the body of Commit, 24 bytes
+    0..8    group           u64
+    8..16   commit          u64
+    16..24  checkpoint_op   u64
+
+    bytes   field           one group's checkpoint in the body of Ping and Pong, 32 bytes
+    0..8    group           u64
+    8..16   checkpoint_op   u64
+    16..32  checksum        u128 of its manifest
+"""
+
+from struct import Struct
+from typing import Final
+
+from borzoi.consensus.checkpoint import (
+    Artifact,
+    ArtifactKind,
+    Checkpoint,
+    manifest_checksum,
+    manifest_of,
+)
+from borzoi.consensus.effects import DropCheckpoints, TruncateJournal, WriteCheckpoint
+from borzoi.consensus.messages import U128, Prepare
+from borzoi.consensus.state import CheckpointWrite, ReplicaState
+
+_POSITION: Final = Struct("<QQQ")
+_CHECKSUM: Final = Struct("<QQ16s")
+CHECKSUMS_KEPT: Final = 4
+
+
+def encode_positions(positions: list[tuple[int, int, int]]) -> bytes:
+    return b"".join([_POSITION.pack(*position) for position in positions])
+
+
+def decode_positions(body: bytes) -> tuple[tuple[int, int, int], ...]:
+    """Whole entries only; a damaged tail is none of ours, the frame checksum covers it."""
+    whole = len(body) - len(body) % _POSITION.size
+    return tuple(
+        (group, commit, checkpoint_op)
+        for group, commit, checkpoint_op in _POSITION.iter_unpack(body[:whole])
+    )
+
+
+def encode_checksums(checksums: list[tuple[int, int, U128]]) -> bytes:
+    return b"".join([_CHECKSUM.pack(*entry) for entry in checksums])
+
+
+def decode_checksums(body: bytes) -> tuple[tuple[int, int, U128], ...]:
+    whole = len(body) - len(body) % _CHECKSUM.size
+    return tuple(
+        (group, op, identity) for group, op, identity in _CHECKSUM.iter_unpack(body[:whole])
+    )
+
+
+def take(r: ReplicaState, header: Prepare) -> None:
+    """Snapshot the state as it stands after ``header``; one at a time, others are skipped."""
+    if r.checkpoint_write is not None:
+        return
+    table = b"" if r.bugs.client_table_not_in_checkpoint else r.client_table.encode()
+    artifacts = (
+        Artifact(ArtifactKind.CLIENT_TABLE.value, header.op, table),
+        *r.machine.checkpoint(header.op),
+    )
+    checkpoint = Checkpoint(manifest_of(header, artifacts), artifacts)
+    token = r.token()
+    r.checkpoint_write = CheckpointWrite(token, checkpoint, is_transfer=False)
+    if r.bugs.truncate_before_checkpoint_durable:
+        r.effects.append(TruncateJournal(header.op))
+    r.effects.append(WriteCheckpoint(header.op, checkpoint, token))
+
+
+def adopt_own(r: ReplicaState, checkpoint: Checkpoint) -> None:
+    """The files are durable: the next superblock names them."""
+    r.manifest = checkpoint.manifest
+    r.checkpoint_op = checkpoint.manifest.header.op
+    remember_checksum(r)
+    r.persist()
+
+
+def remember_checksum(r: ReplicaState) -> None:
+    r.checkpoint_checksums[r.checkpoint_op] = manifest_checksum(r.manifest)
+    while len(r.checkpoint_checksums) > CHECKSUMS_KEPT:
+        del r.checkpoint_checksums[min(r.checkpoint_checksums)]
+
+
+def restore(r: ReplicaState, checkpoint: Checkpoint) -> None:
+    """Client table and state machine become those of the checkpoint."""
+    op = checkpoint.manifest.header.op
+    machine: list[Artifact] = []
+    for artifact in checkpoint.artifacts:
+        if artifact.kind == ArtifactKind.CLIENT_TABLE:
+            r.client_table.restore(artifact.content)
+        else:
+            machine.append(artifact)
+    r.machine.restore(op, tuple(machine))
+
+
+def forget_covered(r: ReplicaState, previous_op: int) -> None:
+    """The superblock names a checkpoint: what only older ones needed may go (section 5).
+
+    ``previous_op`` is the checkpoint of the generation before, which the other pair of superblock
+    slots still names.
+    """
+    r.effects.append(DropCheckpoints(min(previous_op, r.durable_checkpoint_op)))
+    floor = min(previous_op, r.durable_checkpoint_op - r.config.retain_ops)
+    if floor <= r.log_floor:
+        return
+    r.log_floor = floor
+    for op in [op for op in r.canon if op < floor]:
+        del r.canon[op]
+    for identity in [c for c, entry in r.entries.items() if entry.header.op < floor]:
+        del r.entries[identity]
+    r.effects.append(TruncateJournal(floor))

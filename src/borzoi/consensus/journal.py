@@ -1,0 +1,198 @@
+"""The journal: prepares as they were sent, found by identity, classified after a crash (S4-S6).
+
+::
+
+    bytes      field       one record
+    0..256     header      of the Prepare, as sent
+    256..size  body
+    size..     padding     zero, to a multiple of 64
+
+A file is records back to back and zeros to its end. Pure over bytes: the driver reads and writes.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from borzoi.consensus.config import FRAME_BYTES_MAX
+from borzoi.consensus.frames import checksum, pack_header, unpack_header
+from borzoi.consensus.messages import HEADER_BYTES, U128, Command, Prepare
+from borzoi.consensus.superblock import Superblock
+
+ALIGNMENT: Final = 64
+
+
+class JournalRecord(NamedTuple):
+    """A record whose header is good; ``readable`` says whether the body is as well."""
+
+    header: Prepare
+    readable: bool
+    position: int = 0
+
+
+class Gap(NamedTuple):
+    """Bytes without a valid header between ``records[after - 1]`` and ``records[after]``."""
+
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalScan:
+    """What a journal holds, in file order; ``end`` is where the next record goes."""
+
+    records: tuple[JournalRecord, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    end: int = 0
+
+
+@dataclass(slots=True)
+class RecoveredLog:
+    """The log a replica may claim after a restart."""
+
+    op: int
+    commit_max: int
+    canon: dict[int, Prepare]
+    readable: dict[U128, Prepare]
+    faulty: dict[U128, Prepare]
+    lost: dict[U128, int]
+    broken: bool
+
+
+def record_bytes(size: int) -> int:
+    """Space a record with this frame size takes."""
+    return size + -size % ALIGNMENT
+
+
+def encode_record(header: Prepare, body: bytes) -> bytes:
+    frame = pack_header(header) + body
+    return frame + bytes(-len(frame) % ALIGNMENT)
+
+
+def scan(data: bytes, cluster: U128) -> JournalScan:
+    """Read a journal as it was left, telling a torn tail from damage (S5)."""
+    records: list[JournalRecord] = []
+    gaps: list[Gap] = []
+    position = 0
+    while position + HEADER_BYTES <= len(data):
+        header = _header_at(data, position, cluster)
+        if header is None:
+            following = _next_header(data, position, cluster)
+            if following is None:
+                break
+            gaps.append(Gap(len(records)))
+            position = following
+            continue
+        end = position + header.size
+        body = data[position + HEADER_BYTES : end]
+        readable = end <= len(data) and checksum(body) == header.checksum_body
+        records.append(JournalRecord(header, readable, position))
+        position += record_bytes(header.size)
+    return _cut_tail(records, gaps)
+
+
+def _cut_tail(records: list[JournalRecord], gaps: list[Gap]) -> JournalScan:
+    """Damage with nothing valid after it is a write that was never finished, so never acked."""
+    while records and not records[-1].readable:
+        records.pop()
+    kept = tuple(gap for gap in gaps if gap.after < len(records))
+    end = records[-1].position + record_bytes(records[-1].header.size) if records else 0
+    return JournalScan(tuple(records), kept, end)
+
+
+def _header_at(data: bytes, position: int, cluster: U128) -> Prepare | None:
+    raw = data[position : position + HEADER_BYTES]
+    if len(raw) < HEADER_BYTES or raw[60] != Command.PREPARE or raw[32:48] != cluster:
+        return None
+    if checksum(raw[16:]) != raw[:16]:
+        return None
+    header = unpack_header(raw)
+    if not isinstance(header, Prepare) or not HEADER_BYTES <= header.size <= FRAME_BYTES_MAX:
+        return None
+    return header
+
+
+def _next_header(data: bytes, position: int, cluster: U128) -> int | None:
+    """Records start at multiples of 64; command and cluster bytes serve as their magic."""
+    position += ALIGNMENT
+    while position + HEADER_BYTES <= len(data):
+        if _header_at(data, position, cluster) is not None:
+            return position
+        found = data.find(cluster, position + ALIGNMENT)
+        if found < 0:
+            return None
+        position = max(position + ALIGNMENT, (found - 32) // ALIGNMENT * ALIGNMENT)
+    return None
+
+
+def recover(superblock: Superblock, found: JournalScan, pipeline_max: int) -> RecoveredLog:
+    """The canonical log after a restart (S6): the superblock decides, the journal extends."""
+    readable: dict[U128, Prepare] = {}
+    faulty: dict[U128, Prepare] = {}
+    for header, good, _ in found.records:
+        (readable if good else faulty)[header.checksum] = header
+    for identity in readable:
+        faulty.pop(identity, None)
+    lost, broken = _identify_gaps(found, readable | faulty)
+    canon = {header.op: header for header in superblock.suffix}
+    _extend_downwards(canon, superblock, readable | faulty)
+    op = _extend_upwards(canon, superblock, readable | faulty, lost)
+    commit_max = max(
+        superblock.commit,
+        superblock.checkpoint_op,
+        op - pipeline_max,
+        max(header.commit for header in canon.values()),
+    )
+    return RecoveredLog(op, commit_max, canon, readable, faulty, lost, broken)
+
+
+def _identify_gaps(found: JournalScan, known: dict[U128, Prepare]) -> tuple[dict[U128, int], bool]:
+    """Name the record a gap swallowed by the parent its successor states; else the log is broken.
+
+    Only a single record missing from a run of consecutive ops can be named. Anything else might
+    have held an op that was acknowledged, and a replica that cannot say what it acknowledged must
+    not vote.
+    """
+    lost: dict[U128, int] = {}
+    broken = False
+    for gap in found.gaps:
+        after = found.records[gap.after].header
+        consecutive = gap.after > 0 and found.records[gap.after - 1].header.op + 2 == after.op
+        if consecutive and after.parent not in known:
+            lost[after.parent] = after.op - 1
+        else:
+            broken = True
+    return lost, broken
+
+
+def _extend_downwards(
+    canon: dict[int, Prepare], superblock: Superblock, known: dict[U128, Prepare]
+) -> None:
+    lowest = superblock.suffix[0]
+    while lowest.op > superblock.checkpoint_op:
+        below = known.get(lowest.parent)
+        if below is None:
+            return
+        canon[below.op] = below
+        lowest = below
+
+
+def _extend_upwards(
+    canon: dict[int, Prepare],
+    superblock: Superblock,
+    known: dict[U128, Prepare],
+    lost: dict[U128, int],
+) -> int:
+    """Only records of ``log_view`` that chain: older views above the suffix are dead."""
+    following = {
+        header.parent: header for header in known.values() if header.view == superblock.log_view
+    }
+    lost_at = {op: identity for identity, op in lost.items()}
+    head = superblock.suffix[-1]
+    while True:
+        above = following.get(head.checksum)
+        if above is None:
+            # A record lost to rot still had a successor in this view: step over it, keep it blank.
+            above = following.get(lost_at.get(head.op + 1, head.checksum))
+            if above is None or above.op != head.op + 2:
+                return head.op
+        canon[above.op] = above
+        head = above

@@ -1,0 +1,235 @@
+"""Coming back: from a disk, from an empty disk at genesis, from a lost disk (4.9, S5, S6, V6)."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from borzoi.consensus import checkpointing, normal, repair, view_change
+from borzoi.consensus.checkpoint import Checkpoint, manifest_checksum
+from borzoi.consensus.effects import Abdicate, Fatal, Leadership
+from borzoi.consensus.frames import EMPTY_BODY
+from borzoi.consensus.journal import JournalScan, RecoveredLog, recover
+from borzoi.consensus.messages import HEADER_BYTES, U128, UNSEALED, ZERO, Command, Handshake
+from borzoi.consensus.quorum import members
+from borzoi.consensus.state import Entry, Held, ReplicaState, Status
+from borzoi.consensus.superblock import Empty, Superblock, Unreadable, genesis, mismatch
+from borzoi.consensus.timeouts import Timer
+
+HELLO: Final = 0
+ANSWER: Final = 1
+FLAG_EMPTY: Final = 1
+FLAG_COUNTED: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Everything durable a replica starts from, as its driver found it."""
+
+    superblock: Superblock | Empty | Unreadable
+    journal: JournalScan = field(default_factory=JournalScan)
+    checkpoint: Checkpoint | None = None
+    incarnation: U128 = ZERO
+    wiped: bool = False
+
+
+def restart(r: ReplicaState, restored: Restored) -> None:
+    """Take up the role the disk allows; refuse loudly what it does not (G3, G4)."""
+    r.incarnation = restored.incarnation
+    r.timers.start(Timer.PING)
+    found = restored.superblock
+    if isinstance(found, Unreadable):
+        return refuse(r, f"{found.reason}: wipe this directory and rejoin")
+    if isinstance(found, Empty):
+        return _start_empty(r, restored)
+    reason = mismatch(found, r.config)
+    if reason is not None:
+        return refuse(r, reason)
+    if not _restore_checkpoint(r, found, restored.checkpoint):
+        return refuse(r, f"checkpoint {found.checkpoint_op} is damaged: wipe and rejoin")
+    log = recover(found, restored.journal, r.config.pipeline_max)
+    _restore_log(r, found, log)
+    # A restart forgets when the primary was last answered; assume a moment ago (4.12).
+    normal.promise(r)
+    if found.wiped or log.broken:
+        return _rejoin(r)
+    return _resume(r)
+
+
+def refuse(r: ReplicaState, reason: str) -> None:
+    r.stopped = True
+    r.effects.append(Fatal(reason))
+
+
+def _restore_checkpoint(r: ReplicaState, found: Superblock, checkpoint: Checkpoint | None) -> bool:
+    r.checkpoint_op = r.commit_min = found.checkpoint_op
+    if found.checkpoint_op == 0:
+        r.machine.restore(0, ())
+        return True
+    if checkpoint is None:
+        return False
+    manifest = checkpoint.manifest
+    if (
+        manifest.header.op != found.checkpoint_op
+        or manifest_checksum(manifest) != found.checkpoint_checksum
+    ):
+        return False
+    r.manifest = manifest
+    checkpointing.remember_checksum(r)
+    checkpointing.restore(r, checkpoint)
+    return True
+
+
+def _restore_log(r: ReplicaState, found: Superblock, log: RecoveredLog) -> None:
+    r.view = r.durable_view = found.view
+    r.log_view = r.durable_log_view = found.log_view
+    r.generation = found.generation
+    r.wiped = r.durable_wiped = found.wiped
+    r.durable_checkpoint_op = r.installed_op = found.checkpoint_op
+    r.durable_suffix = found.suffix
+    r.op, r.commit_max = log.op, log.commit_max
+    r.canon = log.canon
+    r.canon[r.checkpoint_op] = r.manifest.header
+    r.lost = log.lost
+    for identity, header in log.readable.items():
+        r.entries[identity] = Entry(header, Held.DURABLE, None)
+    for identity, header in log.faulty.items():
+        r.entries[identity] = Entry(header, Held.FAULTY, None)
+    timestamps = [entry.header.timestamp for entry in r.entries.values()]
+    timestamps += [header.timestamp for header in r.canon.values()]
+    r.last_timestamp = max(timestamps)
+    r.log_floor = min(min(r.canon), r.checkpoint_op)
+    r.recompute_durable_prefix()
+
+
+def _resume(r: ReplicaState) -> None:
+    """V6."""
+    if r.log_view < r.view:
+        r.status = Status.VIEW_CHANGE
+        r.timers.start(Timer.VIEW_CHANGE_STATUS)
+        r.timers.start(Timer.REQUEST_START_VIEW)
+        r.timers.start(Timer.DO_VIEW_CHANGE)
+        r.do_view_change = view_change.build_do_view_change(r)
+        r.take_role(Leadership.NONE)
+        view_change.send_do_view_change(r)
+    elif not r.leads_view():
+        r.status = Status.NORMAL
+        r.take_role(Leadership.FOLLOWER)
+        normal.hear_primary(r)
+        repair.begin(r)
+        normal.acknowledge(r)
+        normal.apply_committed(r)
+    elif r.bugs.primary_resumes_view:
+        r.status = Status.VIEW_CHANGE
+        view_change.become_primary(r)
+    elif r.elects:
+        r.status = Status.NORMAL
+        view_change.enter_view(r, r.view + 1, from_primary=True)
+        r.announces = True
+    else:
+        # A data group may not move by itself (D2): make the control group leave the view.
+        r.status = Status.VIEW_CHANGE
+        r.timers.start(Timer.VIEW_CHANGE_STATUS)
+        r.effects.append(Abdicate(f"group {r.group} restarted as primary of view {r.view}"))
+
+
+def _rejoin(r: ReplicaState) -> None:
+    """G2: without a voice until a barrier op proves that others hold what this one forgot."""
+    r.status = Status.RECOVERING
+    r.wiped = r.durable_wiped = True
+    r.barrier = None
+    r.timers.start(Timer.REQUEST_START_VIEW)
+    r.take_role(Leadership.NONE)
+    r.persist()
+    normal.request_start_view(r)
+
+
+def finish_rejoin(r: ReplicaState) -> None:
+    """The barrier is committed by others and everything up to it is durable here."""
+    if not r.wiped or r.barrier is None or not r.log_is_durable():
+        return
+    if r.commit_min < r.barrier or r.durable_prefix < r.barrier:
+        return
+    r.wiped = False
+    r.lost.clear()
+    r.status = Status.NORMAL
+    r.timers.stop(Timer.REQUEST_START_VIEW)
+    normal.hear_primary(r)
+    r.persist()
+
+
+# -- genesis ------------------------------------------------------------------------------------
+
+
+def _start_empty(r: ReplicaState, restored: Restored) -> None:
+    r.machine.restore(0, ())
+    # Nothing is durable yet, not even view 0.
+    r.durable_log_view = -1
+    if r.bugs.amnesia_rejoin and restored.wiped:
+        r.status = Status.NORMAL
+        r.persist()
+    elif restored.wiped:
+        _rejoin(r)
+    else:
+        r.is_empty = True
+        r.empties = 1 << r.replica_id
+        r.take_role(Leadership.NONE)
+        greet(r)
+
+
+def greet(r: ReplicaState) -> None:
+    """G1: an empty replica asks everyone whether they are empty too."""
+    for to in r.others:
+        _handshake(r, to, HELLO, ZERO, FLAG_EMPTY)
+    _format_when_all_empty(r)
+
+
+def _handshake(r: ReplicaState, to: int, status: int, echo: U128, flags: int) -> None:
+    # fmt: off
+    r.send(to, Handshake(
+        UNSEALED, EMPTY_BODY, r.cluster, HEADER_BYTES, r.durable_view, r.release,
+        Command.HANDSHAKE.value, r.replica_id, status, flags, r.group, r.incarnation, echo,
+        bytes(32), bytes(32),
+    ))
+    # fmt: on
+
+
+def on_handshake(r: ReplicaState, header: Handshake, _: bytes) -> None:
+    """Answer a greeting; count an empty peer; or learn that genesis has already counted us."""
+    peer = header.replica
+    if header.status == HELLO:
+        flags = FLAG_EMPTY if r.is_empty else 0
+        if r.genesis_incarnations.get(peer) == header.incarnation and not r.is_empty:
+            flags |= FLAG_COUNTED
+        _handshake(r, peer, ANSWER, header.incarnation, flags)
+    elif header.echo != r.incarnation:
+        return
+    if not r.is_empty:
+        return
+    if header.flags & FLAG_EMPTY:
+        r.empties |= 1 << peer
+        r.genesis_incarnations[peer] = header.incarnation
+        _format_when_all_empty(r)
+    elif header.flags & FLAG_COUNTED:
+        # This very life of ours was empty when all were: the same as having formatted then.
+        format_disk(r)
+
+
+def _format_when_all_empty(r: ReplicaState) -> None:
+    """All n, not a majority: the missing one may hold the real data."""
+    needed = r.replica_count
+    if r.bugs.genesis_with_majority:
+        needed = r.replica_count // 2 + 1
+    if r.is_empty and members(r.empties) >= needed:
+        format_disk(r)
+
+
+def format_disk(r: ReplicaState) -> None:
+    """View 0, replica 0 its primary, an empty log; the superblock goes to disk first."""
+    r.is_empty = False
+    r.durable_suffix = genesis(r.config).suffix
+    if r.leads_view():
+        r.status = Status.VIEW_CHANGE
+    else:
+        r.status = Status.NORMAL
+        r.take_role(Leadership.FOLLOWER)
+        normal.hear_primary(r)
+    r.persist()

@@ -1,0 +1,324 @@
+"""The door: every input of a replica, each run to completion, its effects in ``effects`` (9.2).
+
+Inputs never call back into the driver and never wait. After each one the cheap invariants of 2.1
+are checked; an InvariantError that escapes means fail-stop.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from borzoi.consensus import (
+    checkpointing,
+    heartbeat,
+    normal,
+    recovery,
+    repair,
+    state_transfer,
+    view_change,
+)
+from borzoi.consensus.config import Config, Randomness
+from borzoi.consensus.effects import Effect, GroupCommits, Leadership
+from borzoi.consensus.frames import checksum
+from borzoi.consensus.invariants import invariant
+from borzoi.consensus.machine import StateMachine
+from borzoi.consensus.messages import (
+    U128,
+    Commit,
+    DoViewChange,
+    Handshake,
+    Header,
+    Headers,
+    Ping,
+    Pong,
+    Prepare,
+    PrepareOk,
+    Reply,
+    Request,
+    RequestHeaders,
+    RequestPrepare,
+    RequestStartView,
+    RequestStateChunk,
+    RequestStateTransfer,
+    StartView,
+    StartViewChange,
+    StateChunk,
+    StateTransferTarget,
+)
+from borzoi.consensus.pipeline import LOCAL, Queued
+from borzoi.consensus.recovery import Restored
+from borzoi.consensus.state import Held, ReplicaState, Status
+from borzoi.consensus.timeouts import Timer
+
+
+class Replica(ReplicaState):
+    """One replica of one group. Constructing it is a (re)start; drain ``effects`` right after."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, config: Config, machine: StateMachine, random: Randomness, restored: Restored
+    ) -> None:
+        super().__init__(config, machine, random)
+        recovery.restart(self, restored)
+        self.check()
+
+    def take_effects(self) -> list[Effect]:
+        """What the last inputs want done, in order; the list is handed over."""
+        effects = self.effects
+        self.effects = []
+        return effects
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def ticks_until_deadline(self) -> int:
+        """How many ticks may be skipped until one could do something; at least 1."""
+        return max(1, self.timers.next_deadline - self.timers.now)
+
+    def tick(self, count: int = 1) -> None:
+        if self.timers.elapse(count) and not self.stopped:
+            for timer in self.timers.fired():
+                _TIMER_HANDLERS[timer](self)
+            self.check()
+
+    # -- frames and requests --------------------------------------------------------------------
+
+    def on_frame(self, header: Header, body: bytes) -> None:
+        if self.stopped:
+            return
+        handler = _FRAME_HANDLERS.get(type(header))
+        if handler is not None and (not self.is_empty or type(header) is Handshake):
+            handler(self, header, body)
+            self.check()
+
+    def on_request(
+        self,
+        client: U128,
+        request: int,
+        operation: int,
+        payload: bytes,
+        user_id: int = 0,
+        epoch: int = 0,
+    ) -> None:
+        """A client of this node asks; answered by a Reply, now or later, or by FailWaiters."""
+        queued = Queued(client, request, operation, payload, checksum(payload), user_id, LOCAL)
+        normal.on_request(self, queued, epoch)
+        self.check()
+
+    # -- completions ----------------------------------------------------------------------------
+
+    def on_written(self, token: int) -> None:
+        """Every journal write up to ``token`` is on the disk."""
+        writes = self.journal_writes
+        while writes and writes[0][0] <= token:
+            entry = writes.popleft()[1]
+            if entry.held == Held.WRITING:
+                entry.held = Held.DURABLE
+        if self.status == Status.NORMAL and self.view % self.replica_count == self.replica_id:
+            normal.own_acks(self)
+        elif self.advance_durable_prefix():
+            normal.acknowledge(self)
+            self._progress()
+        self.check()
+
+    def on_superblock_written(self, token: int) -> None:
+        """S2: what becomes durable is what was written, not what memory holds now."""
+        write = self.superblock_write
+        invariant(write is not None and write.token == token, "one superblock write at a time")
+        if write is None:
+            return
+        self.superblock_write = None
+        previous_checkpoint_op = self.durable_checkpoint_op
+        self.durable_view = write.view
+        self.durable_log_view = write.log_view
+        self.durable_checkpoint_op = write.checkpoint_op
+        self.durable_wiped = write.wiped
+        self.durable_suffix = write.suffix
+        if write.checkpoint_op > previous_checkpoint_op:
+            checkpointing.forget_covered(self, previous_checkpoint_op)
+        self.flush_superblock()
+        view_change.send_do_view_change(self)
+        normal.acknowledge(self)
+        self._progress()
+        self.check()
+
+    def on_read(self, token: int, body: bytes | None) -> None:
+        if repair.on_read(self, token, body):
+            normal.apply_committed(self)
+            self._progress()
+        self.check()
+
+    def on_checkpoint_written(self, token: int) -> None:
+        write = self.checkpoint_write
+        invariant(write is not None and write.token == token, "one checkpoint write at a time")
+        if write is None:
+            return
+        self.checkpoint_write = None
+        if write.is_transfer:
+            state_transfer.install(self, write.checkpoint)
+        elif write.checkpoint.manifest.header.op > self.checkpoint_op:
+            checkpointing.adopt_own(self, write.checkpoint)
+        self._progress()
+        self.check()
+
+    def on_checkpoint_read(self, token: int, content: bytes | None) -> None:
+        state_transfer.on_checkpoint_read(self, token, content)
+
+    def on_machine_ready(self) -> None:
+        """Something the state machine waited for may be there now (X1)."""
+        normal.apply_committed(self)
+        self._progress()
+        self.check()
+
+    def _progress(self) -> None:
+        """Whatever became possible because something became durable or was applied (M4)."""
+        if self.status == Status.VIEW_CHANGE:
+            view_change.try_start_view(self)
+        elif self.wiped:
+            recovery.finish_rejoin(self)
+
+    # -- between the groups of a node (6.2) -----------------------------------------------------
+
+    def on_enter_view(self, view: int, promise_ticks: int = 0) -> None:
+        """Data groups: the control replica of this node has entered ``view`` (D2)."""
+        if view > self.view and self.status != Status.RECOVERING:
+            view_change.enter_view(self, view)
+            self.promise_until = self.timers.now + promise_ticks
+        self.check()
+
+    def on_group_commit(self, view: int, commit: int, checkpoint_op: int) -> None:
+        """Data groups: the primary's position, carried by the control group's heartbeat."""
+        if view == self.view and self.follows_log() and not self.leads_view():
+            self.peer_checkpoint_op = max(self.peer_checkpoint_op, checkpoint_op)
+            normal.learn_commit(self, commit)
+            self._progress()
+        self.check()
+
+    def on_position(
+        self, group: int, view: int, commit: int, checkpoint_op: int, identity: U128
+    ) -> None:
+        """Control group: where a data group of this node stands."""
+        self.positions[group] = (view, commit, checkpoint_op, identity)
+
+    def on_peer_checkpoint(self, op: int, identity: U128) -> None:
+        """Data groups: a peer's checkpoint, to compare with ours (4.8)."""
+        heartbeat.compare_checkpoint(self, op, identity)
+
+    def on_abdicate(self) -> None:
+        """Control group: a data group of this node cannot work in this view."""
+        if self.is_primary:
+            view_change.step_down(self)
+        else:
+            view_change.vote(self)
+        self.check()
+
+    def step_down(self) -> None:
+        """Leave the view as its primary, for a rolling restart."""
+        view_change.step_down(self)
+        self.check()
+
+    # -- reads (4.12) ---------------------------------------------------------------------------
+
+    def may_read(self, monotonic_us: int) -> bool:
+        """Whether this node may answer reads as the leader at this moment of its clock."""
+        return heartbeat.may_read(self, monotonic_us)
+
+    def on_linearizable_read(self, token: int) -> bool:
+        """False: not the primary. True: ReadReady(token) follows, or FailWaiters."""
+        return heartbeat.on_linearizable_read(self, token)
+
+    @property
+    def checkpoint_checksum(self) -> U128:
+        return self.checkpoint_checksums.get(self.checkpoint_op, bytes(16))
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is Leadership.LEADER
+
+
+def _on_prepare(r: Replica, header: Prepare, body: bytes) -> None:
+    normal.on_prepare(r, header, body)
+    if r.wiped:
+        r._progress()
+
+
+def _on_commit(r: Replica, header: Commit, body: bytes) -> None:
+    if header.view < r.view and r.is_primary:
+        # V7: a primary of an older view still believes in itself.
+        view_change.send_start_view(r, header.replica, bytes(16))
+    elif normal.on_commit(r, header, body) and body:
+        positions = checkpointing.decode_positions(body)
+        r.effects.append(GroupCommits(header.view, positions))
+    if r.wiped:
+        r._progress()
+
+
+def _on_headers(r: Replica, header: Headers, body: bytes) -> None:
+    if repair.on_headers(r, header, body):
+        if r.advance_durable_prefix():
+            normal.acknowledge(r)
+        repair.begin(r)
+        normal.apply_committed(r)
+        r._progress()
+
+
+def _on_repair_timer(r: Replica) -> None:
+    stuck = repair.on_timer(r)
+    normal.apply_committed(r)
+    state_transfer.consider(r, repair_is_stuck=stuck)
+    r._progress()
+
+
+def _on_commit_timer(r: Replica) -> None:
+    if r.is_primary:
+        normal.broadcast_commit(r)
+        r.timers.start(Timer.COMMIT_MESSAGE)
+
+
+def _on_heartbeat_timer(r: Replica) -> None:
+    if r.status == Status.NORMAL and not r.leads_view():
+        view_change.vote(r)
+
+
+def _on_ping_timer(r: Replica) -> None:
+    heartbeat.on_ping_timer(r)
+    if r.is_empty:
+        recovery.greet(r)
+    elif r.follows_log():
+        state_transfer.consider(r, repair_is_stuck=False)
+
+
+_FRAME_HANDLERS: Final[dict[type, Callable[[Replica, Any, bytes], None]]] = {
+    Ping: heartbeat.on_ping,
+    Pong: heartbeat.on_pong,
+    Request: normal.on_request_frame,
+    Prepare: _on_prepare,
+    PrepareOk: normal.on_prepare_ok,
+    Reply: normal.on_reply_frame,
+    Commit: _on_commit,
+    StartViewChange: view_change.on_start_view_change,
+    DoViewChange: view_change.on_do_view_change,
+    StartView: view_change.on_start_view,
+    RequestStartView: view_change.on_request_start_view,
+    RequestHeaders: repair.on_request_headers,
+    Headers: _on_headers,
+    RequestPrepare: repair.on_request_prepare,
+    RequestStateTransfer: state_transfer.on_request_transfer,
+    StateTransferTarget: state_transfer.on_target,
+    RequestStateChunk: state_transfer.on_request_chunk,
+    StateChunk: state_transfer.on_chunk,
+    Handshake: recovery.on_handshake,
+}
+
+_TIMER_HANDLERS: Final[dict[int, Callable[[Replica], None]]] = {
+    Timer.PING: _on_ping_timer,
+    Timer.PREPARE: normal.on_prepare_timer,
+    Timer.COMMIT_MESSAGE: _on_commit_timer,
+    Timer.NORMAL_HEARTBEAT: _on_heartbeat_timer,
+    Timer.START_VIEW_CHANGE: view_change.on_vote_timer,
+    Timer.VIEW_CHANGE_STATUS: view_change.on_view_change_timer,
+    Timer.DO_VIEW_CHANGE: view_change.on_do_view_change_timer,
+    Timer.REQUEST_START_VIEW: view_change.on_request_start_view_timer,
+    Timer.REPAIR: _on_repair_timer,
+    Timer.PRIMARY_ABDICATE: normal.on_abdicate_timer,
+    Timer.STATE_TRANSFER_STALL: state_transfer.on_stall_timer,
+}

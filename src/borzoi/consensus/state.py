@@ -1,0 +1,401 @@
+"""The state of one replica of one group, and the few acts every phase needs (2.1).
+
+The phases (normal, view_change, recovery, repair, ...) are modules of functions over a
+``ReplicaState``; ``replica.Replica`` is the door through which a driver reaches them.
+"""
+
+from collections import deque
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from borzoi.consensus.checkpoint import Checkpoint, Manifest
+from borzoi.consensus.client_table import ClientTable
+from borzoi.consensus.config import Config, Randomness
+from borzoi.consensus.effects import (
+    Effect,
+    Leadership,
+    Role,
+    Send,
+    WriteJournal,
+    WriteSuperblock,
+)
+from borzoi.consensus.frames import root
+from borzoi.consensus.invariants import invariant
+from borzoi.consensus.machine import StateMachine
+from borzoi.consensus.merge import Claim
+from borzoi.consensus.messages import U128, ZERO, DoViewChange, Header, Prepare, RequestStateChunk
+from borzoi.consensus.pipeline import InFlight, Pipeline
+from borzoi.consensus.quorum import quorums
+from borzoi.consensus.superblock import Superblock
+from borzoi.consensus.timeouts import Timers
+from borzoi.consensus.transfer import Transfer
+
+MICROSECONDS_PER_TICK: Final = 10_000
+# Bodies of applied ops kept in memory so that a slow peer's repair does not read the disk.
+BODIES_CACHED: Final = 64
+FUTURE_MAX: Final = 32
+
+
+class Status(IntEnum):
+    NORMAL = 0
+    VIEW_CHANGE = 1
+    RECOVERING = 2
+
+
+class Held(IntEnum):
+    """What the journal of this replica knows about one prepare."""
+
+    WRITING = 0
+    DURABLE = 1
+    FAULTY = 2
+
+
+class Entry:
+    """One prepare in the journal; ``body`` only while it is worth its memory."""
+
+    __slots__ = ("body", "header", "held", "reading")
+
+    def __init__(self, header: Prepare, held: int, body: bytes | None) -> None:
+        self.header = header
+        self.held = held
+        self.body = body
+        self.reading = False
+
+
+class SuperblockWrite(NamedTuple):
+    """The values of a write in flight: these become durable, not those in memory then (S2)."""
+
+    token: int
+    view: int
+    log_view: int
+    checkpoint_op: int
+    wiped: bool
+    suffix: tuple[Prepare, ...]
+
+
+class CheckpointWrite(NamedTuple):
+    token: int
+    checkpoint: Checkpoint
+    is_transfer: bool
+
+
+class ReplicaState:
+    """Plain fields; the invariants of 2.1 are in ``check``."""
+
+    __slots__ = (
+        "abdicating",
+        "acked_prefix",
+        "announces",
+        "barrier",
+        "bugs",
+        "canon",
+        "checkpoint_checksums",
+        "checkpoint_op",
+        "checkpoint_write",
+        "chunks_in_flight",
+        "claims",
+        "client_table",
+        "cluster",
+        "commit_max",
+        "commit_min",
+        "config",
+        "contact_us",
+        "do_view_change",
+        "durable_checkpoint_op",
+        "durable_log_view",
+        "durable_prefix",
+        "durable_suffix",
+        "durable_view",
+        "durable_wiped",
+        "effects",
+        "elects",
+        "empties",
+        "entries",
+        "future",
+        "generation",
+        "genesis_incarnations",
+        "group",
+        "heard_monotonic",
+        "incarnation",
+        "inherited_op",
+        "installed_op",
+        "is_empty",
+        "journal_writes",
+        "last_timestamp",
+        "leadership",
+        "log_floor",
+        "log_view",
+        "lost",
+        "machine",
+        "manifest",
+        "monotonic_us",
+        "next_token",
+        "noop_due",
+        "op",
+        "others",
+        "peer_checkpoint_op",
+        "ping_monotonic",
+        "pipeline",
+        "positions",
+        "probe_view",
+        "promise_until",
+        "quorums",
+        "random",
+        "reads",
+        "reads_in_flight",
+        "release",
+        "repair_lowest",
+        "repair_rounds",
+        "repairing",
+        "replica_count",
+        "replica_id",
+        "reply_due",
+        "serving",
+        "status",
+        "stopped",
+        "superblock_due",
+        "superblock_write",
+        "timers",
+        "transfer",
+        "transfer_peers_tried",
+        "undecidable",
+        "view",
+        "votes",
+        "voting",
+        "wall_us",
+        "wiped",
+    )
+
+    def __init__(self, config: Config, machine: StateMachine, random: Randomness) -> None:
+        self.config = config
+        self.bugs = config.bugs
+        self.machine = machine
+        self.random = random
+        self.cluster = config.cluster
+        self.group = config.group
+        self.release = config.release
+        self.replica_id = config.replica_id
+        self.replica_count = config.replica_count
+        self.others = tuple(r for r in range(config.replica_count) if r != config.replica_id)
+        self.quorums = quorums(config.replica_count)
+        # D2: only the control group detects failures and elects; data groups follow.
+        self.elects = config.group == 0
+        self.effects: list[Effect] = []
+        self.timers = Timers(config.timeouts, random)
+        self.client_table = ClientTable(config.client_table_max)
+        self.pipeline = Pipeline(config.pipeline_max, config.request_queue_max)
+        self.monotonic_us = 0
+        self.wall_us = 0
+        self.next_token = 1
+        self.incarnation: U128 = ZERO
+        self.stopped = False
+        self._reset_log(config)
+        self._reset_roles()
+
+    def _reset_log(self, config: Config) -> None:
+        first = root(config.cluster, config.group)
+        self.status = Status.RECOVERING
+        self.view = 0
+        self.log_view = 0
+        self.op = 0
+        self.commit_max = 0
+        self.commit_min = 0
+        self.checkpoint_op = 0
+        self.manifest = Manifest(first, ())
+        self.checkpoint_checksums: dict[int, U128] = {}
+        self.canon: dict[int, Prepare] = {0: first}
+        self.entries: dict[U128, Entry] = {}
+        self.lost: dict[U128, int] = {}
+        self.future: dict[int, tuple[Prepare, bytes]] = {}
+        self.log_floor = 0
+        self.last_timestamp = 0
+        self.durable_prefix = 0
+        self.durable_view = 0
+        self.durable_log_view = 0
+        self.durable_checkpoint_op = 0
+        self.durable_wiped = False
+        self.durable_suffix: tuple[Prepare, ...] = (first,)
+        self.generation = 0
+        self.superblock_due = False
+        self.superblock_write: SuperblockWrite | None = None
+        self.journal_writes: deque[tuple[int, Entry]] = deque()
+        self.checkpoint_write: CheckpointWrite | None = None
+        self.installed_op = 0
+
+    def _reset_roles(self) -> None:
+        self.leadership = Leadership.NONE
+        self.wiped = False
+        self.is_empty = False
+        self.empties = 0
+        self.genesis_incarnations: dict[int, U128] = {}
+        self.barrier: int | None = None
+        self.votes = 0
+        self.voting = False
+        self.claims: dict[int, Claim] = {}
+        self.do_view_change: tuple[DoViewChange, bytes] | None = None
+        self.announces = False
+        self.undecidable: int | None = None
+        self.promise_until = 0
+        self.acked_prefix = -1
+        self.inherited_op = 0
+        self.noop_due = False
+        self.abdicating = False
+        self.reply_due: dict[int, InFlight] = {}
+        self.heard_monotonic = -1
+        self.ping_monotonic = 0
+        self.contact_us: list[int] = [-1] * self.replica_count
+        self.reads: deque[tuple[int, int]] = deque()
+        self.positions: dict[int, tuple[int, int, int, U128]] = {}
+        self.probe_view = 0
+        self.peer_checkpoint_op = 0
+        self.repairing: dict[int, int] = {}
+        self.repair_rounds = 0
+        self.repair_lowest = 0
+        self.reads_in_flight: dict[int, tuple[Prepare, int | None]] = {}
+        self.transfer: Transfer | None = None
+        self.transfer_peers_tried = 0
+        self.chunks_in_flight: dict[int, RequestStateChunk] = {}
+        self.serving: dict[int, tuple[U128, int, Manifest]] = {}
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def primary_of(self, view: int) -> int:
+        return view % self.replica_count
+
+    def leads_view(self) -> bool:
+        """Whether this replica is, or is to become, the primary of its view."""
+        return self.view % self.replica_count == self.replica_id
+
+    @property
+    def is_primary(self) -> bool:
+        """N1, without the clause on requests."""
+        return (
+            self.status == Status.NORMAL
+            and self.view % self.replica_count == self.replica_id
+            and self.log_is_durable()
+        )
+
+    def view_is_durable(self) -> bool:
+        return self.durable_view == self.view
+
+    def log_is_durable(self) -> bool:
+        """The superblock on disk holds this view and the log decided for it (section 5)."""
+        return self.durable_view == self.view and self.durable_log_view == self.view
+
+    def follows_log(self) -> bool:
+        """Status Normal, or a wiped replica that has adopted a log and is catching up."""
+        return self.status == Status.NORMAL or (
+            self.status == Status.RECOVERING and not self.is_empty and self.barrier is not None
+        )
+
+    def suffix(self) -> tuple[Prepare, ...]:
+        """Canonical headers from commit to op, ascending; shorter where one is unknown."""
+        headers: list[Prepare] = []
+        for op in range(self.op, min(self.commit_max, self.op) - 1, -1):
+            header = self.canon.get(op)
+            if header is None:
+                break
+            headers.append(header)
+        invariant(bool(headers), "the head of the log has a header")
+        headers.reverse()
+        return tuple(headers)
+
+    # -- acts -----------------------------------------------------------------------------------
+
+    def token(self) -> int:
+        token = self.next_token
+        self.next_token = token + 1
+        return token
+
+    def send(self, to: int, header: Header, body: bytes = b"") -> None:
+        self.effects.append(Send(to, header, body))
+
+    def broadcast(self, header: Header, body: bytes = b"") -> None:
+        for to in self.others:
+            self.effects.append(Send(to, header, body))
+
+    def take_role(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        self.effects.append(Role(leadership, self.view))
+
+    def persist(self) -> None:
+        """Write the superblock now, or as soon as the write in flight is done."""
+        self.superblock_due = True
+        self.flush_superblock()
+
+    def flush_superblock(self) -> None:
+        if not self.superblock_due or self.superblock_write is not None:
+            return
+        self.superblock_due = False
+        self.generation += 1
+        bugs = self.bugs
+        token = self.token()
+        suffix = self.suffix()
+        self.superblock_write = SuperblockWrite(
+            token, self.view, self.log_view, self.checkpoint_op, self.wiped, suffix
+        )
+        view = self.durable_view if bugs.view_not_persisted else self.view
+        written = Superblock(
+            cluster=self.cluster,
+            replica_id=self.replica_id,
+            replica_count=self.replica_count,
+            pipeline_max=self.config.pipeline_max,
+            data_groups=self.config.data_groups,
+            group=self.group,
+            generation=self.generation,
+            view=view,
+            log_view=min(self.log_view, view),
+            commit=self.checkpoint_op
+            if bugs.commit_not_persisted
+            else min(self.commit_max, self.op),
+            checkpoint_op=self.checkpoint_op,
+            checkpoint_checksum=self.checkpoint_checksums.get(self.checkpoint_op, ZERO),
+            wiped=self.wiped,
+            suffix=self.durable_suffix if bugs.suffix_not_persisted else suffix,
+        )
+        self.effects.append(WriteSuperblock(written, token))
+
+    def journal(self, header: Prepare, body: bytes) -> Entry:
+        """Hand a prepare to the journal; it counts as durable only after its fsync."""
+        bugs = self.bugs
+        early = bugs.ack_before_fsync or (bugs.own_ack_before_fsync and self.leads_view())
+        entry = Entry(header, Held.DURABLE if early else Held.WRITING, body)
+        self.entries[header.checksum] = entry
+        if header.timestamp > self.last_timestamp:
+            self.last_timestamp = header.timestamp
+        token = self.next_token
+        self.next_token = token + 1
+        self.journal_writes.append((token, entry))
+        self.effects.append(WriteJournal(header, body, token))
+        return entry
+
+    def advance_durable_prefix(self) -> bool:
+        """Move over every canonical op whose body is fsynced here; true when it moved."""
+        canon, entries = self.canon, self.entries
+        op = start = self.durable_prefix
+        while True:
+            header = canon.get(op + 1)
+            if header is None:
+                break
+            entry = entries.get(header.checksum)
+            if entry is None or entry.held != Held.DURABLE:
+                break
+            op += 1
+        self.durable_prefix = op
+        return op > start
+
+    def recompute_durable_prefix(self) -> None:
+        """After the canonical log changed: begin at the checkpoint again."""
+        self.durable_prefix = self.checkpoint_op
+        self.advance_durable_prefix()
+
+    def check(self) -> None:
+        """The invariants of 2.1 that cost nothing; every input ends with them."""
+        if not self.checkpoint_op <= self.commit_min <= self.commit_max:
+            invariant(False, "checkpoint_op <= commit_min <= commit_max")
+        if self.commit_min > self.op:
+            invariant(False, "commit_min <= op")
+        if self.log_view > self.view:
+            invariant(False, "log_view <= view")
+        if self.status == Status.NORMAL and self.log_view != self.view:
+            invariant(False, "a Normal replica has log_view == view")

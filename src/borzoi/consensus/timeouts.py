@@ -1,0 +1,107 @@
+"""Timers as integer deadlines in ticks, with backoff and injected dice (4.10)."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+from borzoi.consensus.config import Randomness, Timeouts
+from borzoi.consensus.invariants import invariant
+
+NEVER: Final = 1 << 62
+BACKOFF_EXPONENT_MAX: Final = 4
+
+
+class Timer(IntEnum):
+    """One slot each; the order is the order in which timers due at one tick are handled."""
+
+    PING = 0
+    PREPARE = 1
+    COMMIT_MESSAGE = 2
+    NORMAL_HEARTBEAT = 3
+    START_VIEW_CHANGE = 4
+    VIEW_CHANGE_STATUS = 5
+    DO_VIEW_CHANGE = 6
+    REQUEST_START_VIEW = 7
+    REPAIR = 8
+    PRIMARY_ABDICATE = 9
+    STATE_TRANSFER_STALL = 10
+
+
+class Timers:
+    """A stopped timer has no deadline, so it can neither be reset nor fire."""
+
+    __slots__ = ("_after", "_attempts", "_deadlines", "_jitter", "_random", "next_deadline", "now")
+
+    def __init__(self, timeouts: Timeouts, random: Randomness) -> None:
+        self.now = 0
+        self.next_deadline = NEVER
+        self._random = random
+        self._deadlines = [NEVER] * len(Timer)
+        self._attempts = [0] * len(Timer)
+        self._after = [
+            timeouts.ping,
+            timeouts.prepare,
+            timeouts.commit_message,
+            timeouts.normal_heartbeat,
+            timeouts.start_view_change,
+            timeouts.view_change_status,
+            timeouts.do_view_change,
+            timeouts.request_start_view,
+            timeouts.repair,
+            timeouts.primary_abdicate,
+            timeouts.state_transfer_stall,
+        ]
+        self._jitter = [0] * len(Timer)
+        self._jitter[Timer.NORMAL_HEARTBEAT] = timeouts.normal_heartbeat_jitter
+        self._jitter[Timer.VIEW_CHANGE_STATUS] = timeouts.view_change_status_jitter
+
+    def start(self, timer: int) -> None:
+        """(Re)arm from now, forgetting earlier attempts."""
+        self._attempts[timer] = 0
+        jitter = self._jitter[timer]
+        after = self._after[timer] + (self._random.randrange(jitter) if jitter else 0)
+        deadline = self._deadlines[timer] = self.now + after
+        if deadline < self.next_deadline:
+            self.next_deadline = deadline
+
+    def ensure(self, timer: int) -> None:
+        """Arm unless it is running."""
+        if self._deadlines[timer] == NEVER:
+            self.start(timer)
+
+    def reset(self, timer: int) -> None:
+        """Push a running timer's deadline back; resetting a stopped one is our own mistake."""
+        invariant(self._deadlines[timer] != NEVER, f"{Timer(timer).name} reset while stopped")
+        self.start(timer)
+
+    def back_off(self, timer: int) -> None:
+        """Arm for attempt k = 1..4: after * 2^k plus as much again at random, at most 16 times."""
+        attempt = self._attempts[timer] = min(self._attempts[timer] + 1, BACKOFF_EXPONENT_MAX)
+        after = self._after[timer] << attempt
+        after += self._random.randrange(after)
+        ceiling = self._after[timer] << BACKOFF_EXPONENT_MAX
+        deadline = self._deadlines[timer] = self.now + min(after, ceiling)
+        if deadline < self.next_deadline:
+            self.next_deadline = deadline
+
+    def stop(self, timer: int) -> None:
+        self._deadlines[timer] = NEVER
+        self._attempts[timer] = 0
+
+    def is_running(self, timer: int) -> bool:
+        return self._deadlines[timer] != NEVER
+
+    def elapse(self, ticks: int) -> bool:
+        """Move time; true when something may be due. Idle ticks cost one comparison."""
+        self.now += ticks
+        return self.now >= self.next_deadline
+
+    def fired(self) -> Iterator[int]:
+        """The timers due now, each stopped before its handler runs."""
+        due = [timer for timer, deadline in enumerate(self._deadlines) if deadline <= self.now]
+        for timer in due:
+            # A handler that ran before may have stopped or restarted this one.
+            if self._deadlines[timer] <= self.now:
+                self._deadlines[timer] = NEVER
+                yield timer
+        self.next_deadline = min(self._deadlines)

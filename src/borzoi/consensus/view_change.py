@@ -1,0 +1,463 @@
+"""Leaving a view, deciding the log of the next one, and adopting it (4.2-4.5)."""
+
+from borzoi.consensus import normal, repair
+from borzoi.consensus.effects import (
+    Abdicate,
+    EnterView,
+    FailWaiters,
+    Leadership,
+    Undecidable,
+)
+from borzoi.consensus.frames import (
+    EMPTY_BODY,
+    blank,
+    checksum,
+    decode_headers,
+    encode_headers,
+    is_blank,
+)
+from borzoi.consensus.invariants import invariant
+from borzoi.consensus.merge import Claim, Undecided, merge
+from borzoi.consensus.messages import (
+    HEADER_BYTES,
+    U128,
+    UNSEALED,
+    ZERO,
+    Command,
+    DoViewChange,
+    Prepare,
+    RequestStartView,
+    StartView,
+    StartViewChange,
+)
+from borzoi.consensus.pipeline import InFlight
+from borzoi.consensus.quorum import members
+from borzoi.consensus.state import Held, ReplicaState, Status
+from borzoi.consensus.timeouts import Timer
+
+# -- leaving ------------------------------------------------------------------------------------
+
+
+def may_vote(r: ReplicaState) -> bool:
+    """G1, G2: an empty or wiped replica has no voice; data groups do not elect (D2)."""
+    return r.elects and r.status != Status.RECOVERING
+
+
+def vote(r: ReplicaState) -> None:
+    """V1: this replica's own timer fired, it wants to leave its view."""
+    if not may_vote(r):
+        return
+    r.voting = True
+    r.votes |= 1 << r.replica_id
+    r.timers.start(Timer.START_VIEW_CHANGE)
+    if r.view_is_durable():
+        # fmt: off
+        r.broadcast(StartViewChange(
+            UNSEALED, EMPTY_BODY, r.cluster, HEADER_BYTES, r.view + 1, 0,
+            Command.START_VIEW_CHANGE.value, r.replica_id, r.group,
+        ))
+        # fmt: on
+    leave_on_quorum(r)
+
+
+def on_vote_timer(r: ReplicaState) -> None:
+    if r.voting:
+        vote(r)
+
+
+def view_change_quorum(r: ReplicaState) -> int:
+    return r.quorums.view_change - r.bugs.view_change_quorum_minus_one
+
+
+def leave_on_quorum(r: ReplicaState) -> None:
+    """V2: only a quorum of replicas that each want it themselves ends a view."""
+    if members(r.votes) >= view_change_quorum(r):
+        enter_view(r, r.view + 1)
+
+
+def on_start_view_change(r: ReplicaState, header: StartViewChange, _: bytes) -> None:
+    if not may_vote(r):
+        return
+    left = header.view - 1
+    if left < r.view:
+        if r.is_primary:
+            send_start_view(r, header.replica, ZERO)
+        return
+    if left > r.view:
+        # V3: its sender is in a view that a quorum had to leave for.
+        enter_view(r, left)
+    r.votes |= 1 << header.replica
+    if r.bugs.join_first_vote and not r.voting:
+        vote(r)
+        return
+    leave_on_quorum(r)
+
+
+def on_view_change_timer(r: ReplicaState) -> None:
+    """ViewChangeStatus: this view does not start; vote, or make the control group vote (6.2)."""
+    if r.status != Status.VIEW_CHANGE:
+        return
+    if r.elects:
+        vote(r)
+    else:
+        r.effects.append(Abdicate(f"group {r.group} cannot start view {r.view}"))
+        r.timers.start(Timer.VIEW_CHANGE_STATUS)
+
+
+def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> None:
+    """V5: nothing stamped with the new view leaves before the superblock holds it."""
+    invariant(view > r.view, "views only go up")
+    _drop_leadership(r)
+    r.view = view
+    r.status = Status.VIEW_CHANGE
+    r.claims.clear()
+    r.undecidable = None
+    r.announces = False
+    if from_primary:
+        # Whoever held the lease left its view itself: the promise to it is void (4.12).
+        r.promise_until = 0
+    reset_view_scoped(r)
+    for timer in (Timer.NORMAL_HEARTBEAT, Timer.COMMIT_MESSAGE, Timer.REPAIR):
+        r.timers.stop(timer)
+    r.timers.start(Timer.VIEW_CHANGE_STATUS)
+    r.timers.start(Timer.REQUEST_START_VIEW)
+    r.timers.start(Timer.DO_VIEW_CHANGE)
+    r.do_view_change = build_do_view_change(r)
+    if r.elects:
+        r.effects.append(EnterView(view, max(0, r.promise_until - r.timers.now)))
+    r.take_role(Leadership.NONE)
+    r.persist()
+
+
+def _drop_leadership(r: ReplicaState) -> None:
+    if r.pipeline.has_waiters() or r.reply_due or r.reads:
+        r.effects.append(FailWaiters(f"view {r.view} was lost"))
+    r.pipeline.clear()
+    r.reply_due.clear()
+    r.reads.clear()
+    r.machine.forget_prepared()
+    r.timers.stop(Timer.PREPARE)
+    r.timers.stop(Timer.PRIMARY_ABDICATE)
+    r.noop_due = False
+    r.abdicating = False
+
+
+def reset_view_scoped(r: ReplicaState) -> None:
+    """What was counted or heard in the old view says nothing about the new one."""
+    r.votes = 0
+    r.voting = False
+    r.timers.stop(Timer.START_VIEW_CHANGE)
+    r.future.clear()
+    r.repairing.clear()
+    r.acked_prefix = -1
+    r.heard_monotonic = -1
+    r.contact_us = [-1] * r.replica_count
+    r.transfer = None
+    r.timers.stop(Timer.STATE_TRANSFER_STALL)
+
+
+# -- DoViewChange -------------------------------------------------------------------------------
+
+
+def build_do_view_change(r: ReplicaState) -> tuple[DoViewChange, bytes]:
+    """V8: one entry per op from the head down to the commit, with what is known of its body."""
+    commit = min(r.commit_max, r.op)
+    headers: list[Prepare] = []
+    nacks = presents = 0
+    for slot, op in enumerate(range(r.op, commit - 1, -1)):
+        header = r.canon.get(op)
+        if header is None:
+            headers.append(blank(op))
+            continue
+        headers.append(header)
+        entry = r.entries.get(header.checksum)
+        if entry is None:
+            # Never journaled here, so never acknowledged; a record lost to rot was journaled.
+            nacks |= (header.checksum not in r.lost and op > r.checkpoint_op) << slot
+        elif entry.held == Held.FAULTY:
+            nacks |= r.bugs.corrupt_entry_nacked << slot
+        else:
+            presents |= 1 << slot
+    body = encode_headers(headers)
+    # fmt: off
+    return DoViewChange(
+        UNSEALED, checksum(body), r.cluster, HEADER_BYTES + len(body), r.view, 0,
+        Command.DO_VIEW_CHANGE.value, r.replica_id, r.op, commit, r.group, r.log_view,
+        nacks.to_bytes(16, "little"), presents.to_bytes(16, "little"),
+    ), body
+    # fmt: on
+
+
+def send_do_view_change(r: ReplicaState) -> None:
+    """V9, V10: once durable, the same bytes every time; the candidate counts its own."""
+    if r.status != Status.VIEW_CHANGE or r.log_view == r.view or r.do_view_change is None:
+        return
+    if not r.view_is_durable() or r.timers.now < r.promise_until:
+        return
+    if r.bugs.dvc_rebuilt_on_resend:
+        r.do_view_change = build_do_view_change(r)
+    header, body = r.do_view_change
+    if r.announces:
+        # The old primary leaves by itself: everyone may follow at once.
+        r.broadcast(header, body)
+    elif not r.leads_view():
+        r.send(r.primary_of(r.view), header, body)
+    if r.leads_view():
+        count_claim(r, header, body)
+
+
+def on_do_view_change_timer(r: ReplicaState) -> None:
+    if r.status == Status.VIEW_CHANGE and r.log_view < r.view:
+        r.timers.start(Timer.DO_VIEW_CHANGE)
+        send_do_view_change(r)
+
+
+def on_do_view_change(r: ReplicaState, header: DoViewChange, body: bytes) -> None:
+    if r.status == Status.RECOVERING:
+        return
+    if header.view > r.view:
+        if not r.elects:
+            return
+        left_by_primary = (
+            r.status == Status.NORMAL
+            and header.view == r.view + 1
+            and header.replica == r.primary_of(r.view)
+        )
+        enter_view(r, header.view, from_primary=left_by_primary)
+    if header.view < r.view:
+        return
+    if r.is_primary:
+        send_start_view(r, header.replica, ZERO)
+    elif r.leads_view() and r.status == Status.VIEW_CHANGE and r.log_view < r.view:
+        count_claim(r, header, body)
+
+
+def count_claim(r: ReplicaState, header: DoViewChange, body: bytes) -> None:
+    """The first claim of a sender counts, later ones never held at the same time (P10)."""
+    if header.replica in r.claims and not r.bugs.second_dvc_counts:
+        return
+    headers = decode_headers(body, r.cluster)
+    if headers is None or len(headers) != header.op - header.commit + 1:
+        return
+    r.claims[header.replica] = Claim(
+        header.replica,
+        header.log_view,
+        header.op,
+        header.commit,
+        tuple(headers),
+        int.from_bytes(header.nack_bitset, "little"),
+        int.from_bytes(header.present_bitset, "little"),
+    )
+    # The candidate's own claim must be among them: it is what its superblock promised.
+    if r.replica_id in r.claims and len(r.claims) >= view_change_quorum(r):
+        decide(r)
+
+
+def decide(r: ReplicaState) -> None:
+    """4.4 steps 1-6: the merged log becomes canonical here, durably, before anyone hears of it."""
+    claims = [r.claims[replica] for replica in sorted(r.claims)]
+    merged = merge(
+        claims,
+        nack_quorum=1 if r.bugs.nack_quorum_of_one else r.quorums.nack,
+        pipeline_max=r.config.pipeline_max,
+        bugs=r.bugs,
+    )
+    if isinstance(merged, Undecided):
+        if len(claims) == r.replica_count and r.undecidable != merged.op:
+            r.undecidable = merged.op
+            r.effects.append(Undecidable(r.view, merged.op, merged.reason))
+        return
+    r.undecidable = None
+    install_suffix(r, list(merged.headers))
+    r.log_view = r.view
+    r.commit_max = max(r.commit_max, merged.commit)
+    invariant(r.commit_max <= r.op, "a new view keeps every committed op")
+    r.timers.stop(Timer.DO_VIEW_CHANGE)
+    r.timers.stop(Timer.REQUEST_START_VIEW)
+    r.persist()
+    repair.begin(r)
+    if r.commit_max - r.commit_min > r.config.retain_ops + r.config.checkpoint_interval:
+        # Too far behind to catch up by repair, and nobody offers a transfer without a primary.
+        vote(r)
+
+
+def install_suffix(r: ReplicaState, headers: list[Prepare]) -> None:
+    """A2: a decided suffix, ascending, becomes the canonical log; what was applied must agree."""
+    base, head = headers[0].op, headers[-1].op
+    invariant(r.commit_min <= head, f"op {r.commit_min} was applied and is not in the new log")
+    for op in [op for op in r.canon if op > head]:
+        del r.canon[op]
+    for header in headers:
+        known = r.canon.get(header.op)
+        invariant(
+            header.op > r.commit_min or known is None or known.checksum == header.checksum,
+            f"op {header.op} was applied with another content",
+        )
+        r.canon[header.op] = header
+    lowest = base
+    while lowest - 1 > r.commit_min:
+        below = r.canon.get(lowest - 1)
+        if below is None or below.checksum != r.canon[lowest].parent:
+            break
+        lowest -= 1
+    if lowest - 1 > r.commit_min:
+        # Unverified headers lose their canonicity; their bodies stay in the journal (A3, P1).
+        for op in range(r.commit_min + 1, lowest):
+            r.canon.pop(op, None)
+    else:
+        repair.check_chain_to_applied(r, r.canon[lowest])
+    if r.bugs.adopt_drops_unverified:
+        kept = {header.checksum for header in r.canon.values()}
+        r.entries = {c: e for c, e in r.entries.items() if c in kept}
+    r.op = head
+    r.recompute_durable_prefix()
+
+
+# -- the new view starts ------------------------------------------------------------------------
+
+
+def try_start_view(r: ReplicaState) -> None:
+    """4.4 step 8, re-evaluated whenever something became durable (M4)."""
+    if r.status != Status.VIEW_CHANGE or not r.leads_view() or not r.log_is_durable():
+        return
+    if r.durable_prefix < r.op and not r.bugs.start_view_before_repair:
+        return
+    become_primary(r)
+
+
+def become_primary(r: ReplicaState) -> None:
+    invariant(r.log_view == r.view, "a primary holds the log of its view")
+    r.status = Status.NORMAL
+    r.timers.stop(Timer.VIEW_CHANGE_STATUS)
+    r.timers.stop(Timer.REPAIR)
+    r.timers.stop(Timer.START_VIEW_CHANGE)
+    r.timers.stop(Timer.REQUEST_START_VIEW)
+    r.votes = 0
+    r.voting = False
+    r.inherited_op = r.op
+    own = 1 << r.replica_id
+    for op in range(r.commit_max + 1, r.op + 1):
+        r.pipeline.append(InFlight(r.canon[op], own, None, 0, r.monotonic_us))
+    if r.pipeline.entries:
+        r.timers.start(Timer.PREPARE)
+        r.timers.start(Timer.PRIMARY_ABDICATE)
+    if r.elects:
+        r.timers.start(Timer.COMMIT_MESSAGE)
+    r.take_role(Leadership.LEADER)
+    for to in r.others:
+        send_start_view(r, to, ZERO)
+    normal.advance_commit(r)
+    normal.apply_committed(r)
+    # N11: inherited ops commit without waiting for a client.
+    r.noop_due = True
+    normal.drain_queue(r)
+
+
+def send_start_view(r: ReplicaState, to: int, incarnation: U128) -> None:
+    invariant(r.is_primary, "only a primary starts a view")
+    suffix = list(r.suffix())
+    if r.bugs.start_view_without_suffix:
+        suffix = suffix[-1:]
+    base = suffix[0].op
+    suffix.reverse()
+    body = encode_headers(suffix)
+    # fmt: off
+    r.send(to, StartView(
+        UNSEALED, checksum(body), r.cluster, HEADER_BYTES + len(body), r.view, 0,
+        Command.START_VIEW.value, r.replica_id, r.op, base, r.group, incarnation,
+    ), body)
+    # fmt: on
+
+
+def on_request_start_view(r: ReplicaState, header: RequestStartView, _: bytes) -> None:
+    """A probe; after the answer to a wiped replica comes the barrier op (G2)."""
+    if not r.is_primary or header.view > r.view or r.abdicating:
+        return
+    send_start_view(r, header.replica, header.incarnation)
+    if header.flags & normal.FLAG_WIPED:
+        r.pipeline.withdraw(header.replica)
+        r.contact_us[header.replica] = -1
+        r.noop_due = True
+        normal.drain_queue(r)
+
+
+# -- adopting -----------------------------------------------------------------------------------
+
+
+def on_start_view(r: ReplicaState, header: StartView, body: bytes) -> None:
+    """A1: from the primary of that view, newer than ours or telling more of it."""
+    if not _accepts_start_view(r, header):
+        return
+    headers = decode_headers(body, r.cluster)
+    if not headers or len(headers) != header.op - header.commit + 1 or any(map(is_blank, headers)):
+        return
+    headers.reverse()
+    adopt(r, header, headers)
+
+
+def _accepts_start_view(r: ReplicaState, header: StartView) -> bool:
+    if r.is_empty or header.view < r.view or r.primary_of(header.view) == r.replica_id:
+        return False
+    solicited = header.incarnation == r.incarnation
+    if r.status == Status.RECOVERING and header.view > r.view:
+        return solicited
+    if header.view > r.view:
+        # D2: a data group only takes views its node's control group has reached.
+        return r.elects
+    if r.follows_log():
+        return header.op > r.op
+    return r.status == Status.VIEW_CHANGE or solicited
+
+
+def adopt(r: ReplicaState, header: StartView, headers: list[Prepare]) -> None:
+    """A2-A4."""
+    changes_view = header.view > r.view or r.log_view != header.view or not r.follows_log()
+    if header.view > r.view:
+        invariant(r.commit_max <= header.op, "a new view keeps every committed op")
+        _drop_leadership(r)
+        if r.elects:
+            r.effects.append(EnterView(header.view, 0))
+    r.view = header.view
+    install_suffix(r, headers)
+    r.log_view = r.view
+    r.commit_max = max(r.commit_max, header.commit)
+    if changes_view:
+        reset_view_scoped(r)
+        r.claims.clear()
+        r.do_view_change = None
+        r.undecidable = None
+        if r.wiped:
+            # The first op prepared after this answer is the barrier.
+            r.barrier = 0 if r.bugs.wiped_acks_before_barrier else header.op + 1
+        else:
+            r.status = Status.NORMAL
+        r.take_role(Leadership.FOLLOWER)
+    r.timers.stop(Timer.VIEW_CHANGE_STATUS)
+    r.timers.stop(Timer.DO_VIEW_CHANGE)
+    if not r.wiped:
+        r.timers.stop(Timer.REQUEST_START_VIEW)
+    normal.hear_primary(r)
+    for op in [op for op in r.future if op <= r.op]:
+        del r.future[op]
+    r.persist()
+    repair.begin(r)
+    normal.acknowledge(r)
+    normal.apply_committed(r)
+
+
+def on_request_start_view_timer(r: ReplicaState) -> None:
+    """A5, V7: still outside, still behind, or still wiped."""
+    if r.is_empty or (r.is_primary and not r.wiped):
+        return
+    behind = r.commit_max > r.op or r.probe_view > r.view
+    waiting = r.status == Status.VIEW_CHANGE and r.log_view < r.view
+    if behind or waiting or r.wiped:
+        normal.request_start_view(r)
+        r.timers.start(Timer.REQUEST_START_VIEW)
+
+
+def step_down(r: ReplicaState) -> None:
+    """The primary leaves its view of its own will, and says so to everyone."""
+    if r.is_primary and r.elects:
+        enter_view(r, r.view + 1, from_primary=True)
+        r.announces = True
