@@ -1,0 +1,89 @@
+import re
+from time import process_time
+
+import pytest
+from argon2 import PasswordHasher
+from argon2 import Type as Variant
+
+from borzoi.model.errors import InvalidPassword
+from borzoi.security.passwords import (
+    check_password,
+    hash_password,
+    is_outdated,
+    verify_password,
+)
+
+#: Made by another implementation, with the parameters of the published servers.
+FOREIGN = PasswordHasher(time_cost=2, memory_cost=19456, parallelism=1).hash("secret")
+
+
+def test_a_password_is_kept_as_a_salted_argon2id_string():
+    hashed = hash_password("secret")
+    assert re.fullmatch(
+        r"\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}", hashed
+    )
+    assert hashed != hash_password("secret")
+
+
+def test_only_the_right_password_passes():
+    hashed = hash_password("sécret")
+    assert verify_password(hashed, "sécret")
+    assert not verify_password(hashed, "secret")
+    assert not verify_password(hashed, "")
+
+
+@pytest.mark.parametrize(
+    "hasher",
+    [
+        PasswordHasher(time_cost=1, memory_cost=8, parallelism=1),
+        PasswordHasher(time_cost=1, memory_cost=64, parallelism=2, hash_len=16, salt_len=8),
+        PasswordHasher(time_cost=1, memory_cost=8, parallelism=1, type=Variant.I),
+    ],
+)
+def test_cost_and_variant_are_read_from_the_hash(hasher):
+    hashed = hasher.hash("secret")
+    assert verify_password(hashed, "secret")
+    assert not verify_password(hashed, "wrong!")
+    assert is_outdated(hashed)
+
+
+def test_a_hash_of_todays_cost_is_not_outdated():
+    assert not is_outdated(hash_password("secret"))
+    assert not is_outdated(FOREIGN)
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "secret", "$argon2id$", FOREIGN[:-5] + "!!!!!", "$2b$12$abcdefghijklmnopqrstuv"]
+)
+def test_a_damaged_hash_lets_nobody_in(damaged):
+    assert not verify_password(damaged, "secret")
+
+
+def test_nobody_has_no_password():
+    for text in ("", "secret", "iggy"):
+        assert not verify_password(None, text)
+
+
+def test_a_login_as_nobody_costs_as_much_as_a_wrong_password():
+    """Processor time of this process, so that a busy machine does not matter."""
+
+    def cost(hashed):
+        started = process_time()
+        for _ in range(5):
+            verify_password(hashed, "wrong!")
+        return process_time() - started
+
+    hashed = hash_password("secret")
+    assert 0.3 < cost(None) / cost(hashed) < 3
+
+
+@pytest.mark.parametrize("text", ["abc", "p" * 100, "é" * 50])
+def test_a_password_within_bounds_passes(text):
+    check_password(text)
+
+
+@pytest.mark.parametrize("text", ["", "ab", "p" * 101, "é" * 51])
+def test_a_password_out_of_bounds_is_refused_without_being_repeated(text):
+    with pytest.raises(InvalidPassword) as refusal:
+        check_password(text)
+    assert not text or text not in str(refusal.value)
