@@ -12,15 +12,13 @@
 
 import re
 import struct
-from collections.abc import Iterator
 from typing import Final, Self
 
 import msgspec
 
 from borzoi.model.errors import InvalidCommand, InvalidKeyLength, InvalidMessagesCount
-from borzoi.model.limits import HEADER_BYTES, MESSAGES_KEY_BYTES_MAX, U128_MAX
+from borzoi.model.limits import MESSAGES_KEY_BYTES_MAX, U128_MAX
 from borzoi.model.partitioning import Partitioning, PartitioningKind
-from borzoi.protocol.buffers import Buffer
 from borzoi.protocol.commands.messages import PolledMessages, SendMessages
 from borzoi.protocol.rest.inputs import Arguments, Input
 from borzoi.protocol.rest.user_headers import (
@@ -31,25 +29,10 @@ from borzoi.protocol.rest.user_headers import (
     sorted_headers_block,
 )
 from borzoi.protocol.rest.words import PARTITIONINGS
-from borzoi.records.header import MessageHeader, pack_header, unpack_header
+from borzoi.records.header import MessageHeader, pack_header
+from borzoi.records.message import Message, decode_messages, encode_messages
 
-_INDEX: Final = struct.Struct("<IIQ")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{32}")
-
-
-def _walk(messages: Buffer) -> Iterator[tuple[MessageHeader, bytes, bytes]]:
-    """Header, payload and user headers of each message."""
-    position = 0
-    while position < len(messages):
-        header = unpack_header(messages, position)
-        payload_start = position + HEADER_BYTES
-        headers_start = payload_start + header.payload_length
-        position += header.size
-        yield (
-            header,
-            bytes(messages[payload_start:headers_start]),
-            bytes(messages[headers_start:position]),
-        )
 
 
 # ---- sent ---------------------------------------------------------------------------------------
@@ -106,18 +89,23 @@ class SendInput(Input[SendMessages], forbid_unknown_fields=True):
         partitioning = self.partitioning.partitioning()
         if not self.messages:
             raise InvalidMessagesCount("a send has at least one message")
-        indexes, messages = bytearray(), bytearray()
-        for message in self.messages:
-            user_headers = sorted_headers_block(message.user_headers)
-            lengths = len(user_headers), len(message.payload)
-            header = MessageHeader(0, message_id(message.id), 0, 0, now, *lengths)
-            messages += pack_header(header) + message.payload + user_headers
-            indexes += _INDEX.pack(0, len(messages), 0)
+        indexes, messages = encode_messages(
+            [
+                Message(
+                    message.payload,
+                    message_id(message.id),
+                    sorted_headers_block(message.user_headers),
+                    origin_timestamp=now,
+                )
+                for message in self.messages
+            ]
+        )
         return {
             "partitioning": partitioning,
             "messages_count": len(self.messages),
             "indexes": memoryview(indexes),
-            "messages": memoryview(messages),
+            # The messages are stamped where they lie, so they have to be writable.
+            "messages": memoryview(bytearray(messages)),
         }
 
     @classmethod
@@ -128,8 +116,8 @@ class SendInput(Input[SendMessages], forbid_unknown_fields=True):
                 PARTITIONINGS.word(request.partitioning.kind), request.partitioning.value
             ),
             [
-                MessageInput(payload, header.id, headers_document(user_headers))
-                for header, payload, user_headers in _walk(request.messages)
+                MessageInput(message.payload, message.id, headers_document(message.encoded_headers))
+                for message in decode_messages(request.messages)
             ],
         )
 
@@ -166,11 +154,21 @@ def polled_document(polled: PolledMessages) -> PolledDocument:
         polled.partition_id,
         polled.current_offset,
         polled.messages_count,
-        [
-            MessageDocument(HeaderDocument(*header), payload, headers_document(user_headers))
-            for header, payload, user_headers in _walk(polled.messages)
-        ],
+        [_message_document(message) for message in decode_messages(polled.messages)],
     )
+
+
+def _message_document(message: Message) -> MessageDocument:
+    header = HeaderDocument(
+        message.checksum,
+        message.id,
+        message.offset,
+        message.timestamp,
+        message.origin_timestamp,
+        len(message.encoded_headers),
+        len(message.payload),
+    )
+    return MessageDocument(header, message.payload, headers_document(message.encoded_headers))
 
 
 def polled_of(document: PolledDocument) -> PolledMessages:

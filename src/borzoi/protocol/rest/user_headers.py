@@ -2,31 +2,26 @@
 
 ::
 
-    {"key": {"kind": "string", "value": base64}, "value": {"kind": "int32", "value": base64}}
+    [{"key": {"kind": "string", "value": base64}, "value": {"kind": "int32", "value": base64}}]
 
-    bytes of a pair    u8 kind, u32 length (1..255), key, u8 kind, u32 length (1..255), value
-
-The bytes of a header are the same here and on the wire, so nothing is converted: a pair that was
-read is written back bit by bit. A block that is no sequence of pairs stays Base64 as a whole.
+The bytes of a header are the same here and on the wire, so nothing is converted and whoever reads a
+document can write the block back bit by bit. A block that pairs cannot stand for is Base64 as a
+whole.
 """
 
-import struct
-from typing import Final, TypeAlias
+from typing import Self, TypeAlias
 
 import msgspec
 
+from borzoi.model.errors import InvalidBatch
 from borzoi.model.limits import USER_HEADER_BYTES_MAX
-
-_HALF: Final = struct.Struct("<BI")
-
-#: The word of kind n is the one at n - 1.
-# fmt: off
-KINDS: Final = (
-    "raw", "string", "bool", "int8", "int16", "int32", "int64", "int128",
-    "uint8", "uint16", "uint32", "uint64", "uint128", "float32", "float64",
+from borzoi.protocol.rest.words import HEADER_KINDS
+from borzoi.records.user_headers import (
+    PREFIX,
+    HeaderValue,
+    decode_user_headers,
+    encode_user_headers,
 )
-# fmt: on
-_CODES: Final = {word: code for code, word in enumerate(KINDS, start=1)}
 
 
 class HeaderHalf(msgspec.Struct):
@@ -34,10 +29,16 @@ class HeaderHalf(msgspec.Struct):
     value: bytes
 
     def __post_init__(self) -> None:
-        if self.kind not in _CODES:
-            raise ValueError(f"{self.kind[:40]!r} is none of {', '.join(KINDS)}")
+        HEADER_KINDS.member(self.kind)
         if not 1 <= len(self.value) <= USER_HEADER_BYTES_MAX:
             raise ValueError(f"a key or value has 1 to {USER_HEADER_BYTES_MAX} bytes")
+
+    @classmethod
+    def of(cls, header: HeaderValue) -> Self:
+        return cls(HEADER_KINDS.word(header.kind), header.data)
+
+    def header(self) -> HeaderValue:
+        return HeaderValue(HEADER_KINDS.member(self.kind), self.value)
 
 
 class HeaderPair(msgspec.Struct):
@@ -51,42 +52,25 @@ HeadersDocument: TypeAlias = list[HeaderPair] | bytes
 
 def headers_document(block: bytes) -> HeadersDocument:
     """The pairs of a block in the order they are stored in, or the block itself."""
-    pairs: list[HeaderPair] = []
-    position = 0
     try:
-        while position < len(block):
-            key, position = _read_half(block, position)
-            value, position = _read_half(block, position)
-            pairs.append(HeaderPair(key, value))
-    except ValueError:
+        headers = decode_user_headers(block)
+    except InvalidBatch:
         return block
-    return pairs
+    pairs = [HeaderPair(HeaderHalf.of(key), HeaderHalf.of(value)) for key, value in headers.items()]
+    # A key that is stored twice is one pair less; then only the bytes tell everything.
+    return pairs if headers_block(pairs) == block else block
 
 
 def headers_block(document: HeadersDocument | None) -> bytes:
-    """The block a document stands for."""
+    """The block a document stands for, in the order of the document."""
     if not isinstance(document, list):
         return document or b""
-    return b"".join(_half_bytes(pair.key) + _half_bytes(pair.value) for pair in document)
+    halves = [half.header() for pair in document for half in (pair.key, pair.value)]
+    return b"".join(PREFIX.pack(half.kind, len(half.data)) + half.data for half in halves)
 
 
 def sorted_headers_block(document: HeadersDocument | None) -> bytes:
     """The block with each key once (the last one given) and in the order of the clients."""
     if not isinstance(document, list):
         return headers_block(document)
-    pairs = {(_CODES[pair.key.kind], pair.key.value): pair for pair in document}
-    return headers_block([pair for _, pair in sorted(pairs.items(), key=lambda each: each[0])])
-
-
-def _read_half(block: bytes, position: int) -> tuple[HeaderHalf, int]:
-    start = position + _HALF.size
-    if start > len(block):
-        raise ValueError("a header is cut off")
-    code, size = _HALF.unpack_from(block, position)
-    if not 1 <= code <= len(KINDS) or start + size > len(block):
-        raise ValueError("there is no such header")
-    return HeaderHalf(KINDS[code - 1], block[start : start + size]), start + size
-
-
-def _half_bytes(half: HeaderHalf) -> bytes:
-    return _HALF.pack(_CODES[half.kind], len(half.value)) + half.value
+    return encode_user_headers({pair.key.header(): pair.value.header() for pair in document})

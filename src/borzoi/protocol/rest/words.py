@@ -15,6 +15,7 @@ from borzoi.model.system import (
 )
 from borzoi.model.topics import Compression
 from borzoi.model.users import UserStatus
+from borzoi.records.user_headers import HeaderKind
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -49,6 +50,7 @@ USER_STATUSES: Final = _lower(UserStatus)
 COMPRESSIONS: Final = _lower(Compression)
 PARTITIONINGS: Final = _lower(PartitioningKind)
 POLLINGS: Final = _lower(PollingKind)
+HEADER_KINDS: Final = _lower(HeaderKind)
 ROLES: Final = _lower(NodeRole)
 NODE_STATUSES: Final = _lower(NodeStatus)
 SNAPSHOT_COMPRESSIONS: Final = _camel(SnapshotCompression)
