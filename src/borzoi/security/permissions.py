@@ -5,31 +5,34 @@ without permissions is denied everything that needs one.
 """
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import IntEnum, auto
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from borzoi.model.users import Permissions
 
 
-class Rule(Enum):
-    """What a request asks for, in the words of the permissions."""
+class Rule(IntEnum):
+    """What a request asks for, in the words of the permissions.
 
-    ANYONE = "anyone"
-    LOGGED_IN = "logged in"
-    SERVER_INFO = "server info"
-    READ_USERS = "read users"
-    MANAGE_USERS = "manage users"
-    READ_STREAMS = "read streams"
-    READ_STREAM = "read stream"
-    MANAGE_STREAMS = "manage streams"
-    MANAGE_STREAM = "manage stream"
-    READ_TOPICS = "read topics"
-    READ_TOPIC = "read topic"
-    CREATE_TOPIC = "create topic"
-    MANAGE_TOPIC = "manage topic"
-    POLL = "poll"
-    APPEND = "append"
+    An integer because the rule of every request is looked up: other enums hash their names.
+    """
+
+    ANYONE = auto()
+    LOGGED_IN = auto()
+    SERVER_INFO = auto()
+    READ_USERS = auto()
+    MANAGE_USERS = auto()
+    READ_STREAMS = auto()
+    READ_STREAM = auto()
+    MANAGE_STREAMS = auto()
+    MANAGE_STREAM = auto()
+    READ_TOPICS = auto()
+    READ_TOPIC = auto()
+    CREATE_TOPIC = auto()
+    MANAGE_TOPIC = auto()
+    POLL = auto()
+    APPEND = auto()
 
 
 class Flags(NamedTuple):
