@@ -95,13 +95,17 @@ def open_data(
             state_log,
             root_credentials(environment, default_credentials=default_credentials),
         )
-    pool = system.memory_pool
+    pooling = system.memory_pool
+    if pooling.enabled:
+        pool = MemoryPool(pooling.size, bucket_capacity=pooling.bucket_capacity)
+    else:
+        pool = MemoryPool.disabled()
     return Opened(
         medium=medium,
         state=state,
         state_log=state_log,
         cipher=cipher,
-        pool=MemoryPool(pool.size, bucket_capacity=pool.bucket_capacity) if pool.enabled else MemoryPool.disabled(),
+        pool=pool,
         root=root,
         acknowledge=acknowledge_of(settings),
     )

@@ -203,8 +203,10 @@ def parts_not_there(configuration: Configuration) -> Iterator[str]:
         section, value = None, settings
         for part in key.path.split("."):
             section, value = value, getattr(value, part)
-        if getattr(section, "enabled", True) and value != key.declaration.kind.parse(key.declaration.default):
-            asked.setdefault(key.declaration.later, []).append(key.path)
+        declaration = key.declaration
+        default = declaration.kind.parse(declaration.default)
+        if getattr(section, "enabled", True) and value != default:
+            asked.setdefault(declaration.later, []).append(key.path)
     for part, enabled in (
         (HTTP, settings.http.enabled),
         (QUIC, settings.quic.enabled),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
@@ -27,6 +26,9 @@ from borzoi.storage.settings import (
     SegmentSettings,
 )
 from borzoi.storage.syncing import ThreadSyncer
+
+ID_BYTES = 16
+BLOCK_IDS = 4096
 
 CACHES = {
     "all": CacheIndexes.ALL,
@@ -111,16 +113,29 @@ def folders_of(settings: Settings, directory: Path) -> Folders:
 
 
 def random_ids() -> NewIds:
-    """Ids for messages that come without one: random UUIDs (version 4), many in one call.
+    """Ids for messages that come without one: random UUIDs (version 4).
 
-    They name messages and open nothing, so a fast generator seeded by the system is enough.
+    They name messages and open nothing, so a fast generator seeded by the system is enough. They
+    are drawn a block at a time: for a single message the call would cost more than the id.
     """
     generator = np.random.Generator(np.random.SFC64())
+    block, position = b"", 0
 
-    def new_ids(count: int) -> NDArray[np.uint8]:
-        ids = generator.integers(0, 256, size=(count, 16), dtype=np.uint8)
+    def drawn(count: int) -> bytes:
+        ids = np.frombuffer(generator.bytes(count * ID_BYTES), np.uint8).reshape(count, ID_BYTES)
+        ids = ids.copy()
         ids[:, 6] = (ids[:, 6] & 0x0F) | 0x40
         ids[:, 8] = (ids[:, 8] & 0x3F) | 0x80
-        return ids.reshape(-1)
+        return ids.tobytes()
+
+    def new_ids(count: int) -> bytes:
+        nonlocal block, position
+        size = count * ID_BYTES
+        if count > BLOCK_IDS:
+            return drawn(count)
+        if position + size > len(block):
+            block, position = drawn(BLOCK_IDS), 0
+        position += size
+        return block[position - size : position]
 
     return new_ids

@@ -1,0 +1,100 @@
+"""The bare programs that the server is compared with: they do only what the system must do.
+
+``python -m bench.bare send|sendfile|echo`` listens, prints its port, and serves until killed.
+"""
+
+import asyncio
+import os
+import selectors
+import socket
+import sys
+import tempfile
+
+import uvloop
+
+from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX
+
+ANSWER = bytes(8)
+
+
+def listening() -> socket.socket:
+    sock = socket.create_server(("127.0.0.1", 0))
+    print(sock.getsockname()[1], flush=True)
+    return sock
+
+
+def serve_sends() -> None:
+    """Receive each frame into one buffer, write it to a file, answer 8 bytes."""
+    sock, selector = listening(), selectors.DefaultSelector()
+    buffer = memoryview(bytearray(4 << 20))
+    with tempfile.TemporaryFile() as file:
+        fd = file.fileno()
+        selector.register(sock, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is sock:
+                    connection, _ = sock.accept()
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    selector.register(connection, selectors.EVENT_READ)
+                    continue
+                connection = key.fileobj
+                filled = connection.recv_into(buffer)
+                if not filled:
+                    selector.unregister(connection)
+                    continue
+                length, _ = REQUEST_PREFIX.unpack_from(buffer)
+                size = length + 4
+                while filled < size:
+                    filled += connection.recv_into(buffer[filled:size])
+                os.write(fd, buffer[8:size])
+                connection.send(ANSWER)
+
+
+def serve_ranges(path: str, size: int) -> None:
+    """Answer every frame with the first `size` bytes of a file, by sendfile."""
+    sock, selector = listening(), selectors.DefaultSelector()
+    buffer = bytearray(65536)
+    fd = os.open(path, os.O_RDONLY)
+    head = RESPONSE_PREFIX.pack(0, size)
+    selector.register(sock, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is sock:
+                connection, _ = sock.accept()
+                selector.register(connection, selectors.EVENT_READ)
+                continue
+            connection = key.fileobj
+            if not connection.recv_into(buffer):
+                selector.unregister(connection)
+                continue
+            connection.send(head, socket.MSG_MORE)
+            sent = 0
+            while sent < size:
+                sent += os.sendfile(connection.fileno(), fd, sent, size - sent)
+
+
+class Echo(asyncio.Protocol):
+    """Answer 8 bytes to each frame; frames arrive whole."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(ANSWER)
+
+
+async def serve_echo() -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Echo, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    match sys.argv[1]:
+        case "send":
+            serve_sends()
+        case "sendfile":
+            serve_ranges(sys.argv[2], int(sys.argv[3]))
+        case "echo":
+            uvloop.run(serve_echo())

@@ -1,0 +1,83 @@
+"""Load for the wire benchmarks: frames made once, sent over and over, answers awaited in turn."""
+
+import socket
+import time
+from dataclasses import dataclass
+
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+from borzoi.records.message import Message, encode_messages
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run of a load gave."""
+
+    requests: int
+    seconds: float
+    latencies: list[float]
+
+    @property
+    def rate(self) -> float:
+        return self.requests / self.seconds
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def connected(address: tuple[str, int]) -> socket.socket:
+    sock = socket.create_connection(address)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def send_frame(count: int, payload_bytes: int, *, partition_id: int = 0) -> bytes:
+    messages = [Message(b"x" * payload_bytes) for _ in range(count)]
+    indexes, body = encode_messages(messages)
+    return encode_request(
+        SendMessages(0, 0, Partitioning.partition(partition_id), count, indexes, body)
+    )
+
+
+def poll_frame(offset: int, count: int, *, partition_id: int = 0) -> bytes:
+    consumer = Consumer(ConsumerKind.CONSUMER, 1)
+    strategy = PollingStrategy.offset(offset)
+    return encode_request(PollMessages(consumer, 0, 0, partition_id, strategy, count))
+
+
+def send_over_and_over(sock: socket.socket, frame: bytes, requests: int) -> Measured:
+    """One request after another; every answer must be a plain success."""
+    answer = bytearray(8)
+    latencies = []
+    begun = time.perf_counter()
+    for _ in range(requests):
+        before = time.perf_counter()
+        sock.sendall(frame)
+        received = sock.recv_into(answer)
+        while received < 8:
+            received += sock.recv_into(memoryview(answer)[received:])
+        latencies.append(time.perf_counter() - before)
+        assert answer == b"\0" * 8, answer
+    return Measured(requests, time.perf_counter() - begun, latencies)
+
+
+def poll_over_and_over(sock: socket.socket, frames: list[bytes], requests: int) -> Measured:
+    """Polls in turn; the answers are received and thrown away."""
+    buffer = memoryview(bytearray(8 << 20))
+    latencies = []
+    begun = time.perf_counter()
+    for number in range(requests):
+        before = time.perf_counter()
+        sock.sendall(frames[number % len(frames)])
+        filled = sock.recv_into(buffer)
+        while filled < 8:
+            filled += sock.recv_into(buffer[filled:])
+        status, length = RESPONSE_PREFIX.unpack_from(buffer)
+        assert status == 0, status
+        while filled < length + 8:
+            filled += sock.recv_into(buffer[filled : length + 8])
+        latencies.append(time.perf_counter() - before)
+    return Measured(requests, time.perf_counter() - begun, latencies)
