@@ -259,7 +259,7 @@ class ConsumerOffsets:
             slots.clear()
             directory = self.directory / KIND_DIRECTORIES[kind]
             for name in medium.list(directory):
-                if _number_of(name) is not None:
+                if number_of(name) is not None:
                     medium.unlink(directory / name)
 
     def items(self, kind: ConsumerKind) -> Iterator[tuple[int, int]]:
@@ -310,7 +310,7 @@ class ConsumerOffsets:
             directory = self.directory / KIND_DIRECTORIES[kind]
             for name in self._writer.medium.list(directory):
                 path = directory / name
-                consumer_id = _number_of(name)
+                consumer_id = number_of(name)
                 if consumer_id is None:
                     logger.warning("%s is not named after a consumer; it is left alone", path)
                     continue
@@ -348,7 +348,7 @@ def _read_offset(medium: Medium, path: Path) -> int | None:
     return int.from_bytes(content, "little")
 
 
-def _number_of(name: str) -> int | None:
+def number_of(name: str) -> int | None:
     """The number a file is named after, spelled the one way we spell it."""
     if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= U32_MAX:
         return int(name)

@@ -1,0 +1,269 @@
+"""Sealed segments as compressed twins: `{offset:020}.log.{gz|lz4|zst}` in the place of the `.log`.
+
+A segment is compressed after it was sealed and away from the event loop, into a draft that is read
+back and compared before it counts. Then, on the loop, because a purge or the retention may have
+come first: is the segment still there? rename, sync the directory, adopt, remove the plain file.
+A crash in between leaves a draft (removed at the next start) or both files (the plain one counts).
+
+A read inflates only the frames it touches. Recently inflated frames are kept, because whoever
+polls a segment from its start comes back for the rest of the frame.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from borzoi.model.errors import StorageFailure
+from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.model.topics import Compression
+from borzoi.records.compression import FRAME_BYTES, Frames, compress, compress_frames
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.layout import DRAFT_SUFFIX, index_name, log_name, twin_name
+from borzoi.storage.log import SegmentedLog
+from borzoi.storage.media import File, Medium, read_exactly, write_all
+from borzoi.storage.segment import SegmentFacts
+
+logger = logging.getLogger(__name__)
+
+SUFFIXES: Final[Mapping[Compression, str]] = {
+    Compression.GZIP: ".gz",
+    Compression.LZ4: ".lz4",
+    Compression.ZSTD: ".zst",
+}
+ALGORITHMS: Final[Mapping[str, Compression]] = {
+    suffix: algorithm for algorithm, suffix in SUFFIXES.items()
+}
+
+#: Inflated frames kept by all twins of a shard together (8 MiB).
+FRAMES_KEPT: Final = 32
+#: A segment whose sample does not shrink to this part of itself stays plain: `sendfile` is worth
+#: more than a few bytes. Encrypted messages and pictures are like that.
+WORTHWHILE: Final = 0.9
+SAMPLES: Final = 8
+
+#: Runs a blocking function away from the event loop.
+Offload: TypeAlias = Callable[..., Awaitable[Path | None]]
+
+
+class FrameCache:
+    """Inflated frames by file and number, the least recently used one let go."""
+
+    __slots__ = ("_frames", "_limit")
+
+    def __init__(self, limit: int = FRAMES_KEPT) -> None:
+        self._frames: OrderedDict[tuple[Path, int], bytes] = OrderedDict()
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def get(self, path: Path, number: int) -> bytes | None:
+        frame = self._frames.get((path, number))
+        if frame is not None:
+            self._frames.move_to_end((path, number))
+        return frame
+
+    def put(self, path: Path, number: int, frame: bytes) -> None:
+        self._frames[path, number] = frame
+        if len(self._frames) > self._limit:
+            self._frames.popitem(last=False)
+
+    def forget(self, path: Path) -> None:
+        for key in [key for key in self._frames if key[0] == path]:
+            del self._frames[key]
+
+
+class CompressedBody:
+    """The messages of a sealed segment, inflated when they are asked for."""
+
+    __slots__ = ("_cache", "_frames", "_open", "path")
+
+    def __init__(
+        self, path: Path, frames: Frames, open_file: Callable[[], File], cache: FrameCache
+    ) -> None:
+        self.path = path
+        self._frames = frames
+        self._open = open_file
+        self._cache = cache
+
+    @property
+    def size(self) -> int:
+        """Bytes of the plain messages."""
+        return self._frames.plain_bytes
+
+    def part(self, position: int, length: int) -> memoryview:
+        """Plain bytes; `StorageFailure` names the file when a frame is damaged."""
+        covering = self._frames.covering(position, position + length)
+        if not covering:
+            return memoryview(b"")
+        parts = [self._inflated(number) for number in covering]
+        start = position - covering.start * self._frames.frame_bytes
+        whole = parts[0] if len(parts) == 1 else b"".join(parts)
+        return memoryview(whole)[start : start + length]
+
+    def _inflated(self, number: int) -> bytes:
+        frame = self._cache.get(self.path, number)
+        if frame is None:
+            position, length = self._frames.span(number)
+            try:
+                stored = read_exactly(self._open(), length, position)
+                frame = self._frames.inflate(number, stored)
+            except StorageFailure as failure:
+                raise type(failure)(f"{self.path}, byte {position}: {failure}") from failure
+            self._cache.put(self.path, number, frame)
+        return frame
+
+
+class TwinOpener:
+    """Opens the twins of a shard, which share descriptors and inflated frames."""
+
+    __slots__ = ("_cache", "_descriptors", "stays_plain")
+
+    def __init__(
+        self, descriptors: Descriptors | None = None, *, frames_kept: int = FRAMES_KEPT
+    ) -> None:
+        self._descriptors = descriptors
+        self._cache = FrameCache(frames_kept)
+        #: Segments that were tried and would hardly shrink; not tried again by this process.
+        self.stays_plain: set[Path] = set()
+
+    def __call__(self, medium: Medium, path: Path) -> CompressedBody:
+        """What `open_log(open_twin=…)` wants."""
+        # An earlier file of this name may have been replaced since its frames were kept.
+        self._cache.forget(path)
+        file = medium.open(path, writable=False)
+        frames = _frames_of(file)
+        descriptors = self._descriptors
+        if descriptors is None:
+            return CompressedBody(path, frames, lambda: file, self._cache)
+        return CompressedBody(path, frames, lambda: descriptors.file(path), self._cache)
+
+
+def open_twin(medium: Medium, path: Path) -> CompressedBody:
+    """A twin by itself, for tools."""
+    return TwinOpener(frames_kept=2)(medium, path)
+
+
+async def compress_sealed(
+    log: SegmentedLog,
+    algorithm: Compression,
+    opener: TwinOpener,
+    *,
+    offload: Offload = asyncio.to_thread,
+) -> int:
+    """Compresses the sealed segments of a log that are still plain; how many were.
+
+    A task of the partition's owner; it may be cancelled at any point, and it only touches the log
+    between awaits.
+    """
+    compressed = 0
+    for facts in log.segments():
+        path = log.directory / log_name(facts.start_offset)
+        if not (facts.sealed and facts.size) or path in opener.stays_plain:
+            continue
+        if not log.medium.exists(path):
+            continue  # it is compressed already
+        draft = await offload(write_draft, log.medium, log.directory, facts, algorithm)
+        if draft is None:
+            opener.stays_plain.add(path)
+        elif await _put_in_place(log, facts, draft, opener, offload):
+            compressed += 1
+    return compressed
+
+
+async def _put_in_place(
+    log: SegmentedLog, facts: SegmentFacts, draft: Path, opener: TwinOpener, offload: Offload
+) -> bool:
+    """Rename, sync, adopt: each only if the segment is still what the draft was made from."""
+    twin = draft.with_name(draft.name.removesuffix(DRAFT_SUFFIX))
+    if facts not in log.segments():
+        log.medium.unlink(draft)
+        return False
+    log.medium.rename(draft, twin)
+    await offload(_sync_directory, log.medium, log.directory)
+    if facts not in log.segments():
+        log.medium.unlink(twin)
+        return False
+    log.adopt_twin(facts.start_offset, opener(log.medium, twin))
+    return True
+
+
+def write_draft(
+    medium: Medium, directory: Path, facts: SegmentFacts, algorithm: Compression
+) -> Path | None:
+    """Compresses a sealed segment into a draft beside it; None when it is not worth it. Blocks.
+
+    The draft is on the disk and was read back when this returns.
+    """
+    log = medium.open(directory / log_name(facts.start_offset), writable=False)
+    index = medium.open(directory / index_name(facts.start_offset))
+    count = facts.end_offset - facts.start_offset + 1
+    if index.size() != count * INDEX_ENTRY_BYTES or log.size() != facts.size:
+        # A twin cannot rebuild its index at start-up, so it waits until the index is whole.
+        return None
+    if not _shrinks(log, facts.size, algorithm):
+        return None
+    index.fdatasync()
+    path = directory / (twin_name(facts.start_offset, SUFFIXES[algorithm]) + DRAFT_SUFFIX)
+    draft = medium.open(path, create=True)
+    try:
+        draft.truncate(0)
+        end = 0
+        for piece in compress_frames(algorithm, _pieces(log, facts.size)):
+            end = write_all(draft, [piece], end)
+        draft.fdatasync()
+        _compare(log, draft, facts.size)
+    except StorageFailure:
+        medium.unlink(path)
+        raise
+    return path
+
+
+def _pieces(log: File, size: int) -> bytes:
+    return b"".join(
+        read_exactly(log, min(FRAME_BYTES, size - at), at) for at in range(0, size, FRAME_BYTES)
+    )
+
+
+def _compare(log: File, draft: File, size: int) -> None:
+    """Reads the draft back: the plain bytes are about to be deleted on its word."""
+    frames = _frames_of(draft, Path(draft.path.name.removesuffix(DRAFT_SUFFIX)).suffix)
+    for number in range(len(frames)):
+        position, length = frames.span(number)
+        plain = frames.inflate(number, read_exactly(draft, length, position))
+        if plain != read_exactly(log, len(plain), number * frames.frame_bytes):
+            raise StorageFailure(f"{draft.path} does not inflate to what was compressed")
+    if frames.plain_bytes != size:
+        raise StorageFailure(f"{draft.path} is not as long as what was compressed")
+
+
+def _shrinks(log: File, size: int, algorithm: Compression) -> bool:
+    """Whether a sample from all over the segment gets small enough."""
+    step = max(size // SAMPLES, FRAME_BYTES)
+    plain = compressed = 0
+    for at in range(0, size, step):
+        sample = read_exactly(log, min(FRAME_BYTES, size - at), at)
+        plain += len(sample)
+        compressed += len(compress(algorithm, sample))
+    return compressed <= plain * WORTHWHILE
+
+
+def _frames_of(file: File, suffix: str | None = None) -> Frames:
+    algorithm = ALGORITHMS.get(suffix or file.path.suffix)
+    if algorithm is None:
+        raise StorageFailure(f"{file.path} is not named like a compressed segment")
+
+    def read(position: int, length: int) -> bytes:
+        return read_exactly(file, length, position)
+
+    try:
+        return Frames.open(algorithm, read, file.size())
+    except StorageFailure as failure:
+        raise type(failure)(f"{file.path}: {failure}") from failure
+
+
+def _sync_directory(medium: Medium, directory: Path) -> None:
+    medium.fsync_directory(directory)
