@@ -259,8 +259,6 @@ class Writer:
 
     def str32(self, value: str) -> Self:
         encoded = _utf8(value)
-        if len(encoded) > U32_MAX:  # pragma: no cover - four gigabytes of text
-            raise InvalidFormat("a text has at most 4294967295 bytes")
         self.u32(len(encoded))
         self._out += encoded
         return self

@@ -1,0 +1,230 @@
+"""The bytes of sends, polls and flushes, and the order in which a send's faults are found."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import InvalidCommand, InvalidIdentifier, InvalidKeyLength
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.catalog import decode_request
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import (
+    SEND_METADATA_BYTES_MAX,
+    FlushUnsavedBuffer,
+    PolledMessages,
+    PollMessages,
+    SendMessages,
+    decode_send_metadata,
+)
+from borzoi.protocol.contract import encode_payload
+from borzoi.testing.wire_strategies import REQUESTS
+
+
+def read(code, payload) -> Any:
+    return decode_request(code, payload)
+
+
+@pytest.mark.parametrize(
+    ("wire", "request_value"),
+    [
+        (
+            "01 010400000000 02027331 02027431 01 02000000 05 0000000000000000 0a000000 01",
+            PollMessages(
+                Consumer(ConsumerKind.CONSUMER, 0),
+                "s1",
+                "t1",
+                2,
+                PollingStrategy.next(),
+                10,
+                auto_commit=True,
+            ),
+        ),
+        (
+            "02 02026731 02027331 02027431 00 00000000 01 0700000000000000 0a000000 00",
+            PollMessages(
+                Consumer(ConsumerKind.GROUP, "g1"),
+                "s1",
+                "t1",
+                None,
+                PollingStrategy.offset(7),
+                10,
+            ),
+        ),
+    ],
+)
+def test_polls_have_the_published_bytes(wire, request_value):
+    payload = bytes.fromhex(wire)
+    assert encode_payload(request_value) == payload
+    assert read(Code.POLL_MESSAGES, payload) == request_value
+    for size in range(len(payload)):
+        with pytest.raises(InvalidCommand):
+            read(Code.POLL_MESSAGES, payload[:size])
+
+
+def test_any_byte_but_zero_commits():
+    wire = bytes.fromhex(
+        "01 010400000000 02027331 02027431 02 02000000 03 0000000000000000 0a000000 07"
+    )
+    poll = read(Code.POLL_MESSAGES, wire)
+    assert poll.auto_commit is True
+    assert poll.partition_id is None
+
+
+@pytest.mark.parametrize("strategy", [0, 6])
+def test_an_unknown_strategy_is_malformed(strategy):
+    wire = bytes.fromhex(
+        f"01 010400000000 02027331 02027431 00 00000000 {strategy:02x} 0000000000000000 0a000000 00"
+    )
+    with pytest.raises(InvalidCommand):
+        read(Code.POLL_MESSAGES, wire)
+
+
+def test_an_answer_to_a_poll_has_at_least_sixteen_bytes():
+    wire = bytes.fromhex("01000000 0200000000000000 00000000")
+    polled = PolledMessages(partition_id=1, current_offset=2, messages_count=0, messages=b"")
+    assert encode_payload(polled) == wire
+    assert PolledMessages.decode(Reader(wire)) == polled
+    with pytest.raises(InvalidCommand):
+        PolledMessages.decode(Reader(wire[:15]))
+
+
+def test_polled_messages_are_a_view_of_the_answer():
+    answer = bytearray(16) + b"messages"
+    messages = PolledMessages.decode(Reader(answer)).messages
+    assert isinstance(messages, memoryview)
+    assert messages.obj is answer
+
+
+def test_a_flush_names_a_partition():
+    wire = bytes.fromhex("02027331 02027431 01000000 01")
+    request = FlushUnsavedBuffer("s1", "t1", 1, fsync=True)
+    assert encode_payload(request) == wire
+    assert read(Code.FLUSH_UNSAVED_BUFFER, wire) == request
+    assert read(Code.FLUSH_UNSAVED_BUFFER, wire[:-1] + b"\x07") == request
+
+
+INDEX = bytes.fromhex("00000000 45000000 0000000000000000")
+MESSAGE = bytes(64) + b"hello"
+
+
+def send(metadata: str, *, count: int = 1, indexes: bytes = INDEX, body: bytes = MESSAGE) -> bytes:
+    """A send with these identifiers and this partitioning."""
+    fields = bytes.fromhex(metadata) + count.to_bytes(4, "little")
+    return len(fields).to_bytes(4, "little") + fields + indexes + body
+
+
+GOOD = send("02027331 02027431 020400000000")
+
+
+def test_a_send_has_the_published_bytes():
+    request = SendMessages(
+        "s1", "t1", Partitioning.partition(0), 1, memoryview(INDEX), memoryview(MESSAGE)
+    )
+    assert encode_payload(request) == GOOD
+    assert read(Code.SEND_MESSAGES, GOOD) == request
+    out = Writer()
+    request.encode_metadata(out)
+    assert out.getvalue() + INDEX + MESSAGE == GOOD
+
+
+def test_nothing_of_a_send_is_copied():
+    payload = bytearray(GOOD)
+    request = read(Code.SEND_MESSAGES, memoryview(payload))
+    assert request.messages.obj is payload
+    assert request.indexes.obj is payload
+    request.messages[0] = 0xFF
+    assert payload[-len(MESSAGE)] == 0xFF
+
+
+@pytest.mark.parametrize(
+    ("payload", "fault"),
+    [
+        (b"", InvalidCommand),
+        (b"\x01\x00\x00", InvalidCommand),
+        (b"\x88\x13\x00\x00" + GOOD[4:], InvalidCommand),
+        (bytes(4), InvalidIdentifier),
+        (b"\x01\x00\x00\x00\x02", InvalidIdentifier),
+        (send("030400000000 02027431 0100"), InvalidIdentifier),
+        (send("000400000000 02027431 0100"), InvalidIdentifier),
+        (send("0103000000 02027431 0100"), InvalidIdentifier),
+        (send("0100 02027431 0100"), InvalidIdentifier),
+        (send("0200 02027431 0100"), InvalidIdentifier),
+        (send("02027331 0200 0100"), InvalidIdentifier),
+        (b"\x05\x00\x00\x00\x02\x02s1\x02" + GOOD[9:], InvalidIdentifier),
+        (b"\x07\x00\x00\x00" + GOOD[4:], InvalidIdentifier),
+        (b"\x08\x00\x00\x00" + GOOD[4:], InvalidCommand),
+        (b"\x09\x00\x00\x00" + GOOD[4:], InvalidCommand),
+        (b"\x11\x00\x00\x00" + GOOD[4:], InvalidCommand),
+        (send("02027331 02027431 0400"), InvalidCommand),
+        (send("02027331 02027431 0000"), InvalidCommand),
+        (send("02027331 02027431 02020000"), InvalidCommand),
+        (send("02027331 02027431 010100"), InvalidCommand),
+        (send("02027331 02027431 0300"), InvalidKeyLength),
+        (send("02027331 02027431 0100", count=1000), InvalidCommand),
+        (send("02027331 02027431 0100", count=2**32 - 1), InvalidCommand),
+        (send("030400000000 02027431 0400", count=1000), InvalidIdentifier),
+        (send("02027331 0200 0400", count=1000), InvalidIdentifier),
+        (send("02027331 02027431 0300", count=1000), InvalidKeyLength),
+    ],
+)
+def test_the_faults_of_a_send_are_found_in_the_recorded_order(payload, fault):
+    with pytest.raises(fault) as refused:
+        read(Code.SEND_MESSAGES, payload)
+    assert type(refused.value) is fault
+
+
+def test_a_name_that_is_not_utf8_is_kept_and_rewritten_exactly():
+    payload = send("0202fffe 0203ff6162 0100")
+    request = read(Code.SEND_MESSAGES, payload)
+    assert request.stream_id == "\udcff\udcfe"
+    assert encode_payload(request) == payload
+
+
+def test_no_messages_and_no_indexes_are_for_others_to_judge():
+    request = read(
+        Code.SEND_MESSAGES, send("02027331 02027431 0100", count=0, indexes=b"", body=b"")
+    )
+    assert (request.messages_count, len(request.indexes), len(request.messages)) == (0, 0, 0)
+
+
+def test_metadata_may_be_followed_by_bytes_that_nobody_reads():
+    fields = bytes.fromhex("02027331 02027431 0100 01000000 aabbcc")
+    payload = len(fields).to_bytes(4, "little") + fields + INDEX + MESSAGE
+    request = read(Code.SEND_MESSAGES, payload)
+    assert request.indexes == INDEX
+    assert request.messages == MESSAGE
+
+
+@given(REQUESTS[SendMessages], st.data())
+def test_metadata_can_be_read_before_the_messages_have_arrived(request_value, data):
+    payload = encode_payload(request_value)
+    needed = min(len(payload), SEND_METADATA_BYTES_MAX)
+    arrived = data.draw(st.integers(needed, len(payload)))
+    early = decode_send_metadata(Reader(payload[:arrived]), len(payload))
+    assert early == decode_send_metadata(Reader(payload))
+    assert early.stream_id == request_value.stream_id
+    assert early.topic_id == request_value.topic_id
+    assert early.partitioning == request_value.partitioning
+    assert early.messages_count == request_value.messages_count
+    assert payload[early.indexes_start : early.messages_start] == request_value.indexes
+    assert payload[early.messages_start :] == request_value.messages
+
+
+def test_the_largest_metadata_fits_the_published_bound():
+    largest = SendMessages(
+        "s" * 255, "t" * 255, Partitioning.key(b"k" * 255), 0, memoryview(b""), memoryview(b"")
+    )
+    assert len(encode_payload(largest)) == SEND_METADATA_BYTES_MAX
+
+
+def test_metadata_longer_than_what_arrived_is_read_up_to_its_fields():
+    fields = bytes.fromhex("02027331 02027431 0100 01000000")
+    declared = 5000
+    early = decode_send_metadata(
+        Reader((4900).to_bytes(4, "little") + fields + bytes(1000)), declared
+    )
+    assert (early.indexes_start, early.messages_start) == (4904, 4920)
