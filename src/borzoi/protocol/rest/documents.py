@@ -384,7 +384,7 @@ class ClientDetailsDocument(ClientDocument):
         return ClientDetails(self.client_id, self.user_id, transport, self.address, groups)
 
 
-class _Shape:
+class Shape:
     """How one type of response is written and read."""
 
     __slots__ = ("document_of", "read", "response_of")
@@ -400,12 +400,12 @@ class _Shape:
         self.response_of = response_of
 
 
-def _one(document: Any) -> _Shape:
-    return _Shape(document, document.of, document.response)
+def _one(document: Any) -> Shape:
+    return Shape(document, document.of, document.response)
 
 
-def _detailed(document: Any) -> _Shape:
-    return _Shape(document, document.of_details, document.details)
+def _detailed(document: Any) -> Shape:
+    return Shape(document, document.of_details, document.details)
 
 
 def _many(
@@ -413,12 +413,12 @@ def _many(
     items: str,
     document: Any,
     order: Callable[[Any], Any] | None = None,
-) -> _Shape:
+) -> Shape:
     def document_of(response: object) -> object:
         each: Iterable[object] = getattr(response, items)
         return [document.of(item) for item in (sorted(each, key=order) if order else each)]
 
-    return _Shape(
+    return Shape(
         list[document],
         document_of,
         lambda documents: collection(tuple(each.response() for each in documents)),
@@ -426,7 +426,7 @@ def _many(
 
 
 #: Every response that is JSON over HTTP; the others are texts, archives or nothing.
-DOCUMENTS: Final[Mapping[type, _Shape]] = MappingProxyType(
+DOCUMENTS: Final[Mapping[type, Shape]] = MappingProxyType(
     {
         AccessIdentity: _one(IdentityDocument),
         Streams: _many(Streams, "streams", StreamDocument),
@@ -436,15 +436,15 @@ DOCUMENTS: Final[Mapping[type, _Shape]] = MappingProxyType(
         Groups: _many(Groups, "groups", GroupDocument),
         GroupDetails: _detailed(GroupDetailsDocument),
         ConsumerOffset: _one(OffsetDocument),
-        PolledMessages: _Shape(PolledDocument, polled_document, polled_of),
+        PolledMessages: Shape(PolledDocument, polled_document, polled_of),
         Users: _many(Users, "users", UserDocument),
         UserDetails: _detailed(UserDetailsDocument),
         Tokens: _many(Tokens, "tokens", TokenDocument, lambda token: token.name),
         RawToken: _one(RawTokenDocument),
         Clients: _many(Clients, "clients", ClientDocument, lambda client: client.client_id),
         ClientDetails: _detailed(ClientDetailsDocument),
-        ClusterMetadata: _Shape(ClusterDocument, cluster_document, cluster_of),
-        Stats: _Shape(StatsDocument, stats_document, stats_of),
+        ClusterMetadata: Shape(ClusterDocument, cluster_document, cluster_of),
+        Stats: Shape(StatsDocument, stats_document, stats_of),
     }
 )
 
