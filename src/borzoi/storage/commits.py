@@ -67,9 +67,7 @@ class GroupCommit:
     def release(self, offset: int) -> None:
         """Everything below `offset` is on the disk: answer who waits for it."""
         while self._waiting and self._waiting[0][0] <= offset:
-            waiter = self._waiting.popleft()[1]
-            if not waiter.done():
-                waiter.set_result(None)
+            answer(self._waiting.popleft()[1])
 
     def abandon(self, failure: StorageFailure | None) -> None:
         """Answer everybody, and take no notice of how the sync under way ends."""
@@ -77,12 +75,7 @@ class GroupCommit:
         self._running = self._again = False
         waiting, self._waiting = self._waiting, deque()
         for _, waiter in waiting:
-            if waiter.done():
-                continue
-            if failure is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(failure)
+            answer(waiter, failure)
 
     def _begin(self) -> None:
         self._running = True
@@ -109,6 +102,17 @@ class GroupCommit:
 def _syncer_here(syncer: Syncer) -> Syncer:
     """Without a running loop nobody could be called back: sync at once."""
     return syncer if running_loop() is not None else InlineSyncer()
+
+
+def answer(waiter: Waiter, failure: StorageFailure | None = None) -> None:
+    """Resolve the waiter, unless whoever waited has given up."""
+    if waiter.done():
+        return
+    if failure is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(failure)
+        waiter.exception()  # looked at: a client that is gone must not fill the server's log
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -15,7 +15,7 @@ from borzoi.model.errors import CannotSync, InvalidOffset, StorageFailure
 from borzoi.model.limits import SEGMENT_BYTES_MAX, U32_MAX
 from borzoi.records.batch import Batch, index_entries
 from borzoi.storage import layout, recovery_point, truncation
-from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, running_loop
+from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, answer, running_loop
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import WINDOW_ENTRIES, entries_of
 from borzoi.storage.journal import Journal, Pending
@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 #: A batch of this size is written at once: sharing a system call would save nothing.
 LARGE_BYTES: Final = 64 << 10
+#: A partition lies this deep below the data directory, both counted.
+DIRECTORIES_ON_THE_WAY: Final = 7
 #: How far the index may lag: what recovery reads after a crash, and what it costs in memory.
 LAG_ENTRIES: Final = 4096
 LAG_BYTES: Final = 16 << 20
@@ -199,7 +201,7 @@ class SegmentedLog:
             return None
         loop = running_loop()
         if loop is None:
-            self._write([pending])
+            self._write_with_journal(pending)
             if level is Acknowledge.SYNCED:
                 self._sync_inline()
             return None
@@ -354,7 +356,10 @@ class SegmentedLog:
         """Take the log as it lies on the medium, repaired."""
         self._reset()
         medium, directory = self.medium, self.directory
-        self._dirty_directories = [*medium.make_directory(directory)]
+        medium.make_directory(directory)
+        # Whoever made them, and whatever happened since: the first sync takes the names on the
+        # way to this log along.
+        self._dirty_directories = [directory, *directory.parents][:DIRECTORIES_ON_THE_WAY]
         intent = truncation.pending(medium, directory)
         if intent is not None:
             truncation.carry_out(medium, directory, intent)
@@ -392,28 +397,35 @@ class SegmentedLog:
     def _settle_point(self, point: RecoveryPoint | None) -> None:
         """Make the recovery point say what is true from now on."""
         tail, boot_id = self._segments.tail, self.medium.boot_id
+        known = point.segment_start if point is not None else tail.start_offset
+        for segment in self._segments:
+            if known <= segment.start_offset < tail.start_offset and segment.log_path_is_plain:
+                self._unsynced += [
+                    self._descriptors.file(segment.log_path),
+                    self._descriptors.file(segment.index.path),
+                ]
+        self._written_since_sync = True
         if self._level is Acknowledge.SYNCED:
-            known = point.segment_start if point is not None else 0
-            for segment in self._segments:
-                if segment.start_offset >= known and isinstance(segment.body, PlainBody | None):
-                    self.medium.open(segment.log_path).fdatasync()
-                    segment.index.sync()
-            wanted = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
-            if point != wanted:
-                self._point_keeper.settle(wanted)
+            # What a crash left in the page cache is readable from now on, so it must be safe.
+            self._sync_inline()
+            settled = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
+            if point != settled:
+                self._point_keeper.settle(settled)
+            self._point_is_durable = True
         elif point is None:
             # Not synced: if a power cut takes it, the one segment there is will be read.
-            wanted = RecoveryPoint(tail.start_offset, 0, False, boot_id)
-            self._point_keeper.note(wanted)
+            settled = RecoveryPoint(tail.start_offset, 0, False, boot_id)
+            self._point_keeper.note(settled)
         elif point.proven_by_index:
-            wanted = RecoveryPoint(tail.start_offset, 0, False, boot_id)
-            self._point_keeper.settle(wanted)
+            settled = RecoveryPoint(known, 0, False, boot_id)
+            self._point_keeper.settle(settled)
+            self._point_is_durable = True
         else:
-            wanted = point._replace(boot_id=boot_id)
-            if wanted != point:
-                self._point_keeper.settle(wanted)
-        self._point = wanted
-        self._point_is_durable = point is not None or self._level is Acknowledge.SYNCED
+            settled = point._replace(boot_id=boot_id)
+            if settled != point:
+                self._point_keeper.settle(settled)
+                self._point_is_durable = True
+        self._point = settled
 
     # Inside: writing. ----------------------------------------------------------------------------
 
@@ -520,8 +532,7 @@ class SegmentedLog:
                 journal.clear()
                 self.next_offset = self._segments.tail.next_offset
                 for _, waiter in waiters:
-                    if not waiter.done():
-                        waiter.set_exception(failure)
+                    answer(waiter, failure)
             raise
         journal.clear()
         if self._level is Acknowledge.SYNCED:
@@ -530,8 +541,7 @@ class SegmentedLog:
             self._commits.request()
             return
         for _, waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            answer(waiter)
 
     def _write(self, pending: list[Pending]) -> None:
         """Put batches at the end of the open segment: all of them, or none."""
@@ -674,8 +684,7 @@ class SegmentedLog:
         self._segments.forget_descriptors()
         waiters, self._waiters = self._waiters, []
         for _, waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)  # appended, then forgotten: both succeeded
+            answer(waiter)  # appended, then forgotten: both succeeded
         self._commits.abandon(None)
         try:
             self._load()

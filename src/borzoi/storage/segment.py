@@ -85,6 +85,11 @@ class Segment:
     def sealed(self) -> bool:
         return self.file is None
 
+    @property
+    def log_path_is_plain(self) -> bool:
+        """Whether there is a file at `log_path`: not for a compressed segment."""
+        return self.body is None or isinstance(self.body, PlainBody)
+
     def part(self, first: int, count: int) -> FileRange | memoryview:
         """The bytes of `count` messages from number `first` on."""
         position = self.index.end_position(first - 1)
