@@ -75,6 +75,10 @@ class TruncateJournal(NamedTuple):
     below: int
 
 
+class RewriteJournal(NamedTuple):
+    """Copy the valid records into fresh files, fsync those, then drop the damaged ones."""
+
+
 class WriteCheckpoint(NamedTuple):
     """Make the checkpoint durable under the name of ``op``, then ``on_checkpoint_written(token)``.
 
@@ -188,6 +192,7 @@ Effect: TypeAlias = (
     | WriteSuperblock
     | ReadJournal
     | TruncateJournal
+    | RewriteJournal
     | WriteCheckpoint
     | DropCheckpoints
     | ReadCheckpoint

@@ -131,7 +131,7 @@ def recover(superblock: Superblock, found: JournalScan, pipeline_max: int) -> Re
         (readable if good else faulty)[header.checksum] = header
     for identity in readable:
         faulty.pop(identity, None)
-    lost, broken = _identify_gaps(found, readable | faulty)
+    lost, broken = _identify_gaps(found, readable | faulty, superblock.checkpoint_op)
     canon = {header.op: header for header in superblock.suffix}
     _extend_downwards(canon, superblock, readable | faulty)
     op = _extend_upwards(canon, superblock, readable | faulty, lost)
@@ -144,7 +144,9 @@ def recover(superblock: Superblock, found: JournalScan, pipeline_max: int) -> Re
     return RecoveredLog(op, commit_max, canon, readable, faulty, lost, broken)
 
 
-def _identify_gaps(found: JournalScan, known: dict[U128, Prepare]) -> tuple[dict[U128, int], bool]:
+def _identify_gaps(
+    found: JournalScan, known: dict[U128, Prepare], checkpoint_op: int
+) -> tuple[dict[U128, int], bool]:
     """Name the record a gap swallowed by the parent its successor states; else the log is broken.
 
     Only a single record missing from a run of consecutive ops can be named. Anything else might
@@ -155,7 +157,11 @@ def _identify_gaps(found: JournalScan, known: dict[U128, Prepare]) -> tuple[dict
     broken = False
     for gap in found.gaps:
         after = found.records[gap.after].header
-        consecutive = gap.after > 0 and found.records[gap.after - 1].header.op + 2 == after.op
+        if gap.after == 0 and after.op <= checkpoint_op + 1:
+            # What came before was recycled; the checkpoint speaks for it.
+            continue
+        before_op = found.records[gap.after - 1].header.op if gap.after > 0 else 0
+        consecutive = before_op + 2 == after.op
         if consecutive and after.parent not in known:
             lost[after.parent] = after.op - 1
         else:

@@ -268,12 +268,6 @@ def on_prepare_timer(r: ReplicaState) -> None:
     r.timers.back_off(Timer.PREPARE)
 
 
-def on_abdicate_timer(r: ReplicaState) -> None:
-    """N10: nobody acknowledges; fall silent so that those who hear each other elect."""
-    if r.is_primary and r.pipeline.entries:
-        r.abdicating = True
-
-
 def monotonic_stamp(r: ReplicaState) -> int:
     """Strictly increasing within a process, so that a replayed heartbeat is recognised (N8)."""
     r.ping_monotonic = max(r.monotonic_us, r.ping_monotonic + 1)

@@ -5,7 +5,7 @@ from typing import Final
 
 from borzoi.consensus import checkpointing, normal, repair, view_change
 from borzoi.consensus.checkpoint import Checkpoint, manifest_checksum
-from borzoi.consensus.effects import Abdicate, Fatal, Leadership
+from borzoi.consensus.effects import Abdicate, Fatal, Leadership, RewriteJournal
 from borzoi.consensus.frames import EMPTY_BODY
 from borzoi.consensus.journal import JournalScan, RecoveredLog, recover
 from borzoi.consensus.messages import HEADER_BYTES, U128, UNSEALED, ZERO, Command, Handshake
@@ -47,6 +47,7 @@ def restart(r: ReplicaState, restored: Restored) -> None:
         return refuse(r, f"checkpoint {found.checkpoint_op} is damaged: wipe and rejoin")
     log = recover(found, restored.journal, r.config.pipeline_max)
     _restore_log(r, found, log)
+    r.is_damaged = bool(restored.journal.gaps)
     # A restart forgets when the primary was last answered; assume a moment ago (4.12).
     normal.promise(r)
     if found.wiped or log.broken:
@@ -149,11 +150,21 @@ def finish_rejoin(r: ReplicaState) -> None:
     if r.commit_min < r.barrier or r.durable_prefix < r.barrier:
         return
     r.wiped = False
-    r.lost.clear()
     r.status = Status.NORMAL
     r.timers.stop(Timer.REQUEST_START_VIEW)
     normal.hear_primary(r)
     r.persist()
+
+
+def rewrite_when_whole(r: ReplicaState) -> None:
+    """Once every canonical op is durable here again, the damaged stretch of journal says nothing.
+
+    Left in place it would cost this replica its voice at every later restart.
+    """
+    if r.status == Status.NORMAL and not r.durable_wiped and r.durable_prefix == r.op:
+        r.is_damaged = False
+        r.lost.clear()
+        r.effects.append(RewriteJournal())
 
 
 # -- genesis ------------------------------------------------------------------------------------

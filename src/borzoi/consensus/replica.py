@@ -113,7 +113,9 @@ class Replica(ReplicaState):
             entry = writes.popleft()[1]
             if entry.held == Held.WRITING:
                 entry.held = Held.DURABLE
-        if self.status == Status.NORMAL and self.view % self.replica_count == self.replica_id:
+        if self.is_damaged:
+            recovery.rewrite_when_whole(self)
+        if self.status == Status.NORMAL and self.leads_view():
             normal.own_acks(self)
         elif self.advance_durable_prefix():
             normal.acknowledge(self)
@@ -175,6 +177,9 @@ class Replica(ReplicaState):
             view_change.try_start_view(self)
         elif self.wiped:
             recovery.finish_rejoin(self)
+        elif self.is_primary:
+            normal.drain_queue(self)
+            heartbeat.grant_reads(self)
 
     # -- between the groups of a node (6.2) -----------------------------------------------------
 
@@ -263,6 +268,8 @@ def _on_headers(r: Replica, header: Headers, body: bytes) -> None:
 
 def _on_repair_timer(r: Replica) -> None:
     stuck = repair.on_timer(r)
+    if r.is_damaged:
+        recovery.rewrite_when_whole(r)
     normal.apply_committed(r)
     state_transfer.consider(r, repair_is_stuck=stuck)
     r._progress()
@@ -319,6 +326,6 @@ _TIMER_HANDLERS: Final[dict[int, Callable[[Replica], None]]] = {
     Timer.DO_VIEW_CHANGE: view_change.on_do_view_change_timer,
     Timer.REQUEST_START_VIEW: view_change.on_request_start_view_timer,
     Timer.REPAIR: _on_repair_timer,
-    Timer.PRIMARY_ABDICATE: normal.on_abdicate_timer,
+    Timer.PRIMARY_ABDICATE: view_change.on_abdicate_timer,
     Timer.STATE_TRANSFER_STALL: state_transfer.on_stall_timer,
 }

@@ -119,6 +119,7 @@ class ReplicaState:
         "incarnation",
         "inherited_op",
         "installed_op",
+        "is_damaged",
         "is_empty",
         "journal_writes",
         "last_timestamp",
@@ -226,6 +227,7 @@ class ReplicaState:
         self.leadership = Leadership.NONE
         self.wiped = False
         self.is_empty = False
+        self.is_damaged = False
         self.empties = 0
         self.genesis_incarnations: dict[int, U128] = {}
         self.barrier: int | None = None

@@ -104,6 +104,21 @@ def on_view_change_timer(r: ReplicaState) -> None:
         r.timers.start(Timer.VIEW_CHANGE_STATUS)
 
 
+def on_abdicate_timer(r: ReplicaState) -> None:
+    """N10: nobody acknowledges; fall silent so that those who hear each other elect.
+
+    The silent primary also votes: where the others alone are no quorum, its wish to leave counts.
+    """
+    if not r.is_primary or not r.pipeline.entries:
+        return
+    r.abdicating = True
+    if r.elects:
+        vote(r)
+    else:
+        r.effects.append(Abdicate(f"group {r.group} gets no acknowledgements in view {r.view}"))
+        r.timers.start(Timer.PRIMARY_ABDICATE)
+
+
 def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> None:
     """V5: nothing stamped with the new view leaves before the superblock holds it."""
     invariant(view > r.view, "views only go up")

@@ -198,6 +198,8 @@ class ScriptedCluster:
                         del disk.checkpoints[op]
                 case out.TruncateJournal(below):
                     disk.records = [record for record in disk.records if record[0].op >= below]
+                case out.RewriteJournal():
+                    disk.gaps.clear()
                 case out.ReadJournal() | out.ReadCheckpoint():
                     self._read(replica, effect)
                 case out.Applied(op, header):
