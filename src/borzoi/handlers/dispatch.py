@@ -12,6 +12,7 @@ from typing import Any
 
 from borzoi.handlers.call import Call, Services
 from borzoi.handlers.replies import DONE, RangesReply, Reply, failed, ok
+from borzoi.handlers.routes import Route, Routes
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
@@ -25,14 +26,17 @@ from borzoi.model.errors import (
     Unauthorized,
 )
 from borzoi.protocol.buffers import Reader
+from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
+from borzoi.records.batch import Batch
 from borzoi.security.permissions import FREE, Rule, allows
 
 log = logging.getLogger(__name__)
 
 #: The status of a fault of ours; the log has the story.
 INTERNAL_ERROR = 1
+SEND_MESSAGES = int(Code.SEND_MESSAGES)
 EMPTY = DONE
 
 
@@ -43,6 +47,7 @@ class Dispatcher:
         self._services = services
         self._rows: Mapping[int, Row] = {int(row.request.CODE): row for row in COMMANDS}
         self._tasks: set[Task[Reply]] = set()
+        self._routes = Routes()
 
     def is_public(self, code: int) -> bool:
         """Whether the command is one that needs no login."""
@@ -53,6 +58,10 @@ class Dispatcher:
         """The reply to a frame, or the promise of one."""
         row = self._rows.get(code)
         try:
+            if code == SEND_MESSAGES and session.user_id is not None and not session.stale:
+                again = self._routes.find(session, payload, self._services.metadata.revision)
+                if again is not None:
+                    return self._send_again(*again, session)
             if row is None:
                 raise InvalidCommand(f"no command has the code {code}")
             request = row.request.decode(Reader(payload))
@@ -64,6 +73,8 @@ class Dispatcher:
             answer = row.run(request, call)
         except Exception as fault:
             return _refusal(row, session, fault)
+        if code == SEND_MESSAGES:
+            self._routes.remember(session, payload, call)
         if answer is None:
             return DONE
         if isinstance(answer, Coroutine):
@@ -71,6 +82,12 @@ class Dispatcher:
         if isinstance(answer, Future):
             return _promised(row, session, answer)
         return _encoded(answer)
+
+    def _send_again(self, route: Route, batch: Batch, session: Session) -> "Reply | Future[Reply]":
+        """A send like one that was allowed before, since when nothing changed."""
+        call = Call(session, self._services)
+        waiter = self._services.partitions.append(route.target(call), batch, now=call.now())
+        return DONE if waiter is None else _promised(self._rows[SEND_MESSAGES], session, waiter)
 
     def _admit(self, row: Row, session: Session) -> None:
         if row.rule is Rule.ANYONE:

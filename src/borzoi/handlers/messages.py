@@ -49,12 +49,13 @@ def batch_received(request: SendMessages) -> Append:
 def send(request: Append, call: Call) -> "Future[None] | None":
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
-    partition_id = _chosen_partition(request.partitioning, stream.id, topic, call)
+    partition_id = chosen_partition(request.partitioning, stream.id, topic, call)
     namespace = Namespace(stream.id, topic.id, partition_id)
     return call.partitions.append(namespace, request.batch, now=call.now())
 
 
-def _chosen_partition(partitioning: Partitioning, stream_id: int, topic: Topic, call: Call) -> int:
+def chosen_partition(partitioning: Partitioning, stream_id: int, topic: Topic, call: Call) -> int:
+    """Where a batch goes: whose turn it is, the one named, or the one its key hashes to."""
     count = len(topic.partitions)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
         partition_id = partitioning.partition_id

@@ -56,6 +56,8 @@ class MetadataPlane:
         sync_each: bool,
     ) -> None:
         self.state = state
+        #: Grows with every change, so that what was derived from the state can be kept until then.
+        self.revision = 0
         self.defaults = defaults
         self._log = state_log
         self._clock = clock
@@ -81,13 +83,14 @@ class MetadataPlane:
             # change what a topic was created with.
             if isinstance(command, CreateTopic):
                 command = resolved(command, self.defaults)
-            elif isinstance(command, UpdateTopic):
+            if isinstance(command, UpdateTopic):
                 command = resolved(command, self.defaults)
             entry = Entry(self._clock(), user_id, command)
             verify(self.state, entry)
             if is_logged(command):
                 await self._write(entry)
             outcome = apply(self.state, entry)
+            self.revision += 1
             if self._log.wants_snapshot:
                 self._log.take_snapshot(snapshot.encode(self.state), timestamp=entry.at)
             await self._carry_out_all(outcome.effects, user_id)
