@@ -1,0 +1,45 @@
+"""What an inspection has to say, as values.
+
+NOTE      as it should be, or what the next start of the server deals with anyway
+WARNING   something may be missing at the end of a log, or a file tells nothing
+DAMAGE    bytes that were acknowledged are not what they were
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+
+class Severity(IntEnum):
+    NOTE = 0
+    WARNING = 1
+    DAMAGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about one file; `position` is a byte of it, `offset` a message or an entry."""
+
+    severity: Severity
+    path: Path
+    what: str
+    position: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        place = str(self.path)
+        if self.position is not None:
+            place += f", byte {self.position}"
+        if self.offset is not None:
+            place += f", message {self.offset}"
+        return f"{place}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """So many more bytes, messages or metadata entries were looked at."""
+
+    path: Path
+    read_bytes: int
+    messages: int = 0
+    entries: int = 0
