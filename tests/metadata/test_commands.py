@@ -218,3 +218,19 @@ def test_a_torn_body_is_damage(pinned, data):
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(StateCorrupted):
         decode_command(code, body[:cut])
+
+
+@given(st.sampled_from(WRITTEN), st.data())
+def test_a_changed_byte_makes_another_command_or_damage(pinned, data):
+    code, command, _ = pinned
+    body = bytearray(encode_command(command)[1])
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        assert type(decode_command(code, bytes(body))) is type(command)
+    except StateCorrupted:
+        pass
+
+
+def test_a_name_that_is_no_text_is_damage():
+    with pytest.raises(StateCorrupted):
+        decode_command(202, b"\x92\x01\x81\xa4name\xa1\xff")

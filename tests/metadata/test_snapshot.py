@@ -4,12 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.metadata import snapshot
+from borzoi.metadata.commands import Command
 from borzoi.metadata.groups import JoinGroup, LeaveGroup
+from borzoi.metadata.machine import Entry, apply
 from borzoi.metadata.sealed import SealedCreatePersonalAccessToken, SealedCreateUser
 from borzoi.metadata.state import Metadata
+from borzoi.metadata.users import root_creation
 from borzoi.model.errors import StateCorrupted
+from borzoi.model.topics import Compression
 from borzoi.model.users import Permissions, StreamPermissions, TopicPermissions
+from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
+from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import DeleteUser
 
 A, B, C = 101, 102, 103
@@ -37,6 +43,24 @@ def lived(control):
     control.do(LeaveGroup(0, 0, 0, B))
     control.do(JoinGroup(0, 0, 0, A))
     return control
+
+
+@pytest.fixture(scope="module")
+def lived_once():
+    """The bytes of a small state with members and a promise, the same for every example."""
+    commands: list[Command] = [
+        root_creation("root", "hash"),
+        CreateStream("s"),
+        CreateTopic(0, "t", 2, Compression.NONE, 1, 1, 1),
+        CreateConsumerGroup(0, 0, "g"),
+        SealedCreatePersonalAccessToken("token", "abc", 7),
+        JoinGroup(0, 0, 0, A),
+        JoinGroup(0, 0, 0, B),
+    ]
+    state = Metadata()
+    for at, command in enumerate(commands):
+        apply(state, Entry(at, 0, command))
+    return snapshot.encode(state, members=True)
 
 
 def test_a_snapshot_with_members_is_the_whole_state(lived):
@@ -148,3 +172,19 @@ def test_a_readable_snapshot_of_an_impossible_state_is_damage(lived):
     lived.state.streams[2].name = "s"
     with pytest.raises(StateCorrupted, match="twice"):
         snapshot.decode(snapshot.encode(lived.state))
+
+
+def test_a_name_that_is_no_text_is_damage(control):
+    control.do(CreateStream("stream"))
+    with pytest.raises(StateCorrupted):
+        snapshot.decode(snapshot.encode(control.state).replace(b"stream\xaa", b"str\xffam\xaa"))
+
+
+@given(st.data())
+def test_a_changed_byte_makes_another_sound_state_or_damage(lived_once, data):
+    body = bytearray(lived_once)
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        snapshot.decode(bytes(body)).check()
+    except StateCorrupted:
+        pass

@@ -145,5 +145,5 @@ def decode_command(code: int, body: bytes | memoryview) -> Command:
         if version != VERSION:
             raise StateCorrupted(f"command {code} was written in version {version} of its format")
         return decoder.decode(fields)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StateCorrupted(f"command {code} cannot be read: {error}") from error

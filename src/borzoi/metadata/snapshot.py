@@ -124,7 +124,7 @@ def decode(data: bytes | memoryview) -> Metadata:
         if version != VERSION:
             raise StateCorrupted(f"the snapshot was written in version {version} of its format")
         record = _DECODER.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StateCorrupted(f"the snapshot cannot be read: {error}") from error
     state = Metadata()
     for stream in record.streams:
