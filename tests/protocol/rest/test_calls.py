@@ -13,17 +13,29 @@ from borzoi.model.errors import (
     FeatureUnavailable,
     InvalidFormat,
     InvalidIdentifier,
+    ResourceNotFound,
+    StreamNotFound,
     TooManyPartitions,
+    Unauthenticated,
 )
+from borzoi.model.system import SnapshotCompression, SnapshotKind
 from borzoi.protocol.commands.groups import GetConsumerGroup
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
 from borzoi.protocol.commands.offsets import DeleteConsumerOffset, GetConsumerOffset
 from borzoi.protocol.commands.segments import DeleteSegments
-from borzoi.protocol.commands.streams import CreateStream, GetStream, UpdateStream
-from borzoi.protocol.commands.system import GetClient, Ping
+from borzoi.protocol.commands.streams import (
+    CreateStream,
+    GetStream,
+    StreamDetails,
+    UpdateStream,
+)
+from borzoi.protocol.commands.system import GetClient, GetSnapshot, Ping
 from borzoi.protocol.commands.tokens import DeletePersonalAccessToken
+from borzoi.protocol.commands.topics import GetTopics
 from borzoi.protocol.commands.users import LoginUser
-from borzoi.protocol.rest.calls import Call, allowed_methods, call_of, match
+from borzoi.protocol.rest.calls import Call, allowed_methods, answer_of, call_of, match
+from borzoi.protocol.rest.documents import encode_document
+from borzoi.protocol.rest.errors import error_answer, missing_answer
 from borzoi.protocol.rest.faults import HttpFault
 from borzoi.protocol.rest.routes import ROUTES, GetMetrics, RefreshToken, Welcome
 from borzoi.testing.wire_strategies import REQUESTS, names
@@ -204,6 +216,32 @@ def test_digits_in_a_path_are_a_number() -> None:
     assert match("GET", "/clients/7").request(now=NOW) == GetClient(7)
     group = match("GET", "/streams/1/topics/t/consumer-groups/2").request(now=NOW)
     assert group == GetConsumerGroup(1, "t", 2)
+
+
+def test_an_answer_is_a_response_a_text_an_archive_or_nothing() -> None:
+    stream = StreamDetails(1, 2, 3, 4, "s", ())
+    assert answer_of(GetStream(1), 200, encode_document(stream)) == stream
+    assert answer_of(Ping(), 200, b"pong") == "pong"
+    snapshot = GetSnapshot(SnapshotCompression.STORED, (SnapshotKind.TEST,))
+    assert answer_of(snapshot, 200, b"PK") == b"PK"
+    assert answer_of(UpdateStream(1, "s"), 204, b"") is None
+
+
+def test_a_read_that_found_nothing_answers_with_nothing() -> None:
+    for request in (GetStream(1), GetConsumerGroup(1, 2, 3)):
+        missing = missing_answer(request)
+        assert answer_of(request, missing.status, missing.body) is None
+
+
+def test_every_other_failure_is_raised() -> None:
+    missing = missing_answer(GetStream(1))
+    with pytest.raises(ResourceNotFound):
+        answer_of(GetTopics(1), missing.status, missing.body)
+    refused = error_answer(StreamNotFound(), GetConsumerGroup("s", 2, 3))
+    with pytest.raises(StreamNotFound, match="Stream with ID: s"):
+        answer_of(GetConsumerGroup("s", 2, 3), refused.status, refused.body)
+    with pytest.raises(Unauthenticated):
+        answer_of(GetStream(1), 401, b"")
 
 
 def test_a_request_that_cannot_be_said_is_refused() -> None:

@@ -13,12 +13,8 @@ from borzoi.protocol.commands.streams import StreamDetails, StreamInfo, Streams
 from borzoi.protocol.commands.system import ClientInfo, Clients, Stats
 from borzoi.protocol.commands.tokens import TokenInfo, Tokens
 from borzoi.protocol.commands.topics import TopicDetails, TopicInfo, Topics
-from borzoi.protocol.rest.documents import (
-    DOCUMENTS,
-    AccessIdentity,
-    decode_document,
-    encode_document,
-)
+from borzoi.protocol.rest.accounts import AccessIdentity
+from borzoi.protocol.rest.documents import DOCUMENTS, decode_document, encode_document
 from borzoi.testing.wire_strategies import RESPONSES, names, u32, u64
 
 identities = st.builds(AccessIdentity, u32, names, u64)

@@ -4,7 +4,7 @@
 
     server                                        client
     match(method, path) -> Match                  call_of(request) -> Call(method, target, body)
-    Match.request(query, content_type, body, now)
+    Match.request(query, content_type, body, now) answer_of(request, status, body) -> response
 
 The faults of a call are looked for in the order of the published servers: path, method, numbers in
 the path, query, body, names.
@@ -16,9 +16,18 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
 import msgspec
 
+from borzoi.model.errors import GroupNotFound, ResourceNotFound
 from borzoi.model.identifiers import identifier_of
 from borzoi.model.limits import U32_MAX
+from borzoi.protocol.commands.groups import GetConsumerGroup
+from borzoi.protocol.commands.offsets import GetConsumerOffset
+from borzoi.protocol.commands.streams import GetStream
+from borzoi.protocol.commands.system import GetClient
+from borzoi.protocol.commands.topics import GetTopic
+from borzoi.protocol.commands.users import GetUser
 from borzoi.protocol.rest import faults, inputs
+from borzoi.protocol.rest.documents import decode_document
+from borzoi.protocol.rest.errors import error_from
 from borzoi.protocol.rest.routes import ROUTES, Route, route_of
 
 
@@ -222,3 +231,34 @@ def call_of(request: object) -> Call:
         query = urlencode({name: text for name, text in parameters.items() if text is not None})
     body = msgspec.json.encode(route.body.of(request)) if route.body else None
     return Call(route.method, f"/{path}" + (f"?{query}" if query else ""), body)
+
+
+#: A read of these that finds nothing is no error.
+_OPTIONAL: Final = (
+    GetStream,
+    GetTopic,
+    GetUser,
+    GetClient,
+    GetConsumerGroup,
+    GetConsumerOffset,
+)
+
+
+def answer_of(request: object, status: int, body: bytes) -> Any:
+    """What the server answered: a response, a text, an archive, or None for nothing.
+
+    A read that found nothing is None as well; every other failure is raised.
+    """
+    route = route_of(request)
+    if status != route.status:
+        error = error_from(status, body)
+        if isinstance(error, ResourceNotFound | GroupNotFound) and isinstance(request, _OPTIONAL):
+            return None
+        raise error
+    if route.answer is None:
+        return None
+    if route.answer is bytes:
+        return body
+    if route.answer is str:
+        return body.decode("utf-8", "replace")
+    return decode_document(route.answer, body)

@@ -66,7 +66,7 @@ from borzoi.protocol.commands.users import (
     UpdateUser,
 )
 from borzoi.protocol.rest import inputs
-from borzoi.protocol.rest.documents import AccessIdentity
+from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.protocol.rest.messages import SendInput
 
 #: Whoever asks for these need not say who they are.
