@@ -10,8 +10,8 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from borzoi.model.errors import FeatureUnavailable
 from borzoi.model.system import SnapshotCompression, SnapshotKind
+from borzoi.shard.archive import COMPRESSORS, XZ, ZSTANDARD, archive
 
 EVERYTHING = (
     SnapshotKind.FILESYSTEM_OVERVIEW,
@@ -30,7 +30,9 @@ METHODS: Mapping[SnapshotCompression, int] = {
     SnapshotCompression.STORED: zipfile.ZIP_STORED,
     SnapshotCompression.DEFLATED: zipfile.ZIP_DEFLATED,
     SnapshotCompression.BZIP2: zipfile.ZIP_BZIP2,
+    SnapshotCompression.ZSTD: ZSTANDARD,
     SnapshotCompression.LZMA: zipfile.ZIP_LZMA,
+    SnapshotCompression.XZ: XZ,
 }
 
 
@@ -43,12 +45,7 @@ class Snapshots:
         self._config = config_file
 
     async def taken(self, compression: SnapshotCompression, kinds: Sequence[SnapshotKind]) -> bytes:
-        method = METHODS.get(compression)
-        if method is None:
-            raise FeatureUnavailable(
-                f"snapshots can be {', '.join(known.name.lower() for known in METHODS)},"
-                f" not {compression.name.lower()}"
-            )
+        method = METHODS[compression]
         wanted = EVERYTHING if SnapshotKind.ALL in kinds else tuple(kinds)
         return await asyncio.to_thread(self._archive, method, wanted)
 
@@ -61,10 +58,13 @@ class Snapshots:
             SnapshotKind.SERVER_LOGS: self._log_lines,
             SnapshotKind.SERVER_CONFIG: self._settings,
         }
+        members = [(f"{kind.name.lower()}.txt", writers[kind]().encode()) for kind in kinds]
+        if method in COMPRESSORS:
+            return archive(members, method)
         buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", method) as archive:
-            for kind in kinds:
-                archive.writestr(f"{kind.name.lower()}.txt", writers[kind]())
+        with zipfile.ZipFile(buffer, "w", method) as standard:
+            for name, content in members:
+                standard.writestr(name, content)
         return buffer.getvalue()
 
     def _files(self) -> str:

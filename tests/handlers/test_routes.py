@@ -1,0 +1,67 @@
+from borzoi.handlers.call import Call
+from borzoi.handlers.routes import Routes
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.contract import encode_payload
+from borzoi.records.message import Message, encode_messages
+from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
+
+
+def payload(partitioning: Partitioning, count: int = 1) -> memoryview:
+    indexes, body = encode_messages([Message(b"m")] * count)
+    request = SendMessages("s", "t", partitioning, count, memoryview(indexes), memoryview(body))
+    return memoryview(bytearray(encode_payload(request)))
+
+
+async def test_a_route_is_found_for_the_same_user_and_bytes_until_metadata_changes(
+    root: EmbeddedClient, server: EmbeddedServer
+) -> None:
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 2))
+    routes, call = Routes(), Call(root.session, server.services)
+    sent = payload(Partitioning.partition(1))
+    assert routes.find(root.session, sent, 1) is None
+    routes.remember(root.session, sent, call)
+    found = routes.find(root.session, payload(Partitioning.partition(1), 3), 1)
+    assert found is not None
+    route, batch = found
+    assert (route.target(call), len(batch)) == ((0, 0, 1), 3)
+    assert routes.find(server.connect(user_id=7).session, sent, 1) is None
+    assert routes.find(root.session, payload(Partitioning.balanced()), 1) is None
+    assert routes.find(root.session, sent[:6], 1) is None
+    assert routes.find(root.session, sent, 2) is None
+
+
+async def test_a_balanced_route_still_takes_turns(
+    root: EmbeddedClient, server: EmbeddedServer
+) -> None:
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 2))
+    routes, call = Routes(), Call(root.session, server.services)
+    sent = payload(Partitioning.balanced())
+    routes.find(root.session, sent, 1)
+    routes.remember(root.session, sent, call)
+    found = routes.find(root.session, sent, 1)
+    assert found is not None
+    assert [found[0].target(call).partition_id for _ in range(3)] == [0, 1, 0]
+
+
+async def test_metadata_with_bytes_behind_its_count_takes_the_long_way(
+    root: EmbeddedClient, server: EmbeddedServer
+) -> None:
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 1))
+    plain = bytes(payload(Partitioning.partition(0)))
+    length = int.from_bytes(plain[:4], "little")
+    padded = (
+        (length + 4).to_bytes(4, "little")
+        + plain[4 : 4 + length]
+        + b"\1\0\0\0"
+        + plain[4 + length :]
+    )
+    routes, call = Routes(), Call(root.session, server.services)
+    routes.find(root.session, memoryview(bytearray(padded)), 1)
+    routes.remember(root.session, memoryview(bytearray(padded)), call)
+    assert routes.find(root.session, memoryview(bytearray(padded)), 1) is None

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+
+from borzoi.model.errors import PartitionNotFound
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.segments import DeleteSegments
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic, GetTopic
+from borzoi.records.message import Message, encode_messages
+from borzoi.testing.embedded import embedded_server
+
+
+async def test_the_oldest_sealed_segments_go_and_the_open_one_stays(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "512 B"}) as server:
+        root = server.root()
+        await root.call(CreateStream("s"))
+        await root.call(CreateTopic("s", "t", 1))
+        indexes, body = encode_messages([Message(b"x" * 500)])
+        for _ in range(4):
+            await root.call(
+                SendMessages(
+                    "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(body)
+                )
+            )
+        await root.call(DeleteSegments("s", "t", 0, 100))
+        (partition,) = (await root.call(GetTopic("s", "t"))).partitions
+        assert (partition.segments_count, partition.messages_count) == (1, 1)
+        assert partition.current_offset == 3
+        with pytest.raises(PartitionNotFound):
+            await root.call(DeleteSegments("s", "t", 7, 1))

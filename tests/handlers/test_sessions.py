@@ -1,0 +1,35 @@
+from borzoi.handlers.sessions import Session, Sessions
+from borzoi.model.system import Transport
+
+
+def session(client_id: int, **known) -> Session:
+    return Session(client_id, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, **known)
+
+
+def test_a_session_is_found_until_it_is_removed() -> None:
+    sessions = Sessions()
+    one, namesake = session(1), session(1)
+    sessions.add(one)
+    assert sessions.get(1) is one
+    assert not sessions.remove(namesake)
+    assert sessions.remove(one)
+    assert not sessions.remove(one)
+    assert len(sessions) == 0
+
+
+def test_sessions_are_found_by_user_and_token() -> None:
+    sessions = Sessions()
+    mine, other = session(1, user_id=5, token_hash="t"), session(2, user_id=6)
+    sessions.add(mine)
+    sessions.add(other)
+    assert sessions.of_user(5) == [mine]
+    assert sessions.of_token("t") == [mine]
+
+
+def test_the_silent_are_those_who_have_not_pinged_since_and_are_not_stale_yet() -> None:
+    sessions = Sessions()
+    quiet, stale, lively = session(1), session(2, stale=True), session(3)
+    lively.pinged_at = 10.0
+    for one in (quiet, stale, lively):
+        sessions.add(one)
+    assert sessions.silent_since(5.0) == [quiet]
