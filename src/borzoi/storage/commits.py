@@ -6,12 +6,14 @@ appenders.
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from borzoi.model.errors import StorageFailure
-from borzoi.storage.syncing import InlineSyncer, Job, Syncer
+from borzoi.storage.syncing import InlineSyncer, Job, Syncer, outcome
 
 
 class SyncPlan(NamedTuple):
@@ -26,6 +28,26 @@ class SyncPlan(NamedTuple):
 Waiter: TypeAlias = asyncio.Future[None]
 
 
+class _Once:
+    """A plan that is carried out once, by whichever thread comes first; the other one waits."""
+
+    __slots__ = ("_ended", "_failure", "_lock", "plan")
+
+    def __init__(self, plan: SyncPlan) -> None:
+        self.plan = plan
+        self._lock = threading.Lock()
+        self._ended = False
+        self._failure: StorageFailure | None = None
+
+    def run(self) -> None:
+        with self._lock:
+            if not self._ended:
+                self._failure = outcome(self.plan.job)
+                self._ended = True
+        if self._failure is not None:
+            raise self._failure
+
+
 class GroupCommit:
     """Who waits for which offset, and the sync that is under way.
 
@@ -33,7 +55,7 @@ class GroupCommit:
     `failed` is told once; a sync that failed is never tried again.
     """
 
-    __slots__ = ("_again", "_failed", "_generation", "_plan", "_running", "_syncer", "_waiting")
+    __slots__ = ("_again", "_failed", "_plan", "_running", "_syncer", "_waiting")
 
     def __init__(
         self,
@@ -45,13 +67,8 @@ class GroupCommit:
         self._plan = plan
         self._failed = failed
         self._waiting: deque[tuple[int, Waiter]] = deque()
-        self._running = False
+        self._running: _Once | None = None
         self._again = False
-        self._generation = 0
-
-    @property
-    def running(self) -> bool:
-        return self._running
 
     def wait(self, offset: int, waiter: Waiter) -> None:
         """Resolve `waiter` when everything below `offset` is on the disk; needs a `request`."""
@@ -59,10 +76,19 @@ class GroupCommit:
 
     def request(self) -> None:
         """Begin a sync, or have one begun when the one under way has ended."""
-        if self._running:
+        if self._running is not None:
             self._again = True
         else:
             self._begin()
+
+    def settle(self) -> None:
+        """Finish the sync that is under way before this returns.
+
+        A second sync of the same file beside it would not see the failure of the first.
+        """
+        running = self._running
+        if running is not None:
+            self._ended(running, outcome(running.run))
 
     def release(self, offset: int) -> None:
         """Everything below `offset` is on the disk: answer who waits for it."""
@@ -71,32 +97,29 @@ class GroupCommit:
 
     def abandon(self, failure: StorageFailure | None) -> None:
         """Answer everybody, and take no notice of how the sync under way ends."""
-        self._generation += 1
-        self._running = self._again = False
+        self._running = None
+        self._again = False
         waiting, self._waiting = self._waiting, deque()
         for _, waiter in waiting:
             answer(waiter, failure)
 
     def _begin(self) -> None:
-        self._running = True
         self._again = False
-        plan = self._plan(bool(self._waiting))
-        generation = self._generation
+        once = self._running = _Once(self._plan(bool(self._waiting)))
+        _syncer_here(self._syncer).submit(once.run, partial(self._ended, once))
 
-        def done(failure: StorageFailure | None) -> None:
-            if generation != self._generation:
-                return  # purged, fenced or closed meanwhile
-            self._running = False
-            if failure is not None:
-                self.abandon(failure)
-                self._failed(failure)
-                return
-            plan.succeeded()
-            self.release(plan.offset)
-            if self._again or self._waiting:
-                self._begin()
-
-        _syncer_here(self._syncer).submit(plan.job, done)
+    def _ended(self, once: _Once, failure: StorageFailure | None) -> None:
+        if once is not self._running:
+            return  # purged, fenced, closed or settled meanwhile
+        self._running = None
+        if failure is not None:
+            self.abandon(failure)
+            self._failed(failure)
+            return
+        once.plan.succeeded()
+        self.release(once.plan.offset)
+        if self._again or self._waiting:
+            self._begin()
 
 
 def _syncer_here(syncer: Syncer) -> Syncer:

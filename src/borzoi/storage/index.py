@@ -26,8 +26,8 @@ INDEX_ENTRY: Final = struct.Struct("<IIQ")
 INDEX_DTYPE: Final = np.dtype([("offset", "<u4"), ("position", "<u4"), ("timestamp", "<u8")])
 assert INDEX_ENTRY.size == INDEX_DTYPE.itemsize == INDEX_ENTRY_BYTES
 
-#: How many of a segment's latest entries stay in memory when its index is cached (1 MiB).
-WINDOW_ENTRIES: Final = 65_536
+#: How many of a segment's latest entries stay in memory when its index is cached (128 KiB).
+WINDOW_ENTRIES: Final = 8192
 #: Entries read at once at the end of a search in the file (4 KiB).
 BLOCK_ENTRIES: Final = 256
 
@@ -125,6 +125,9 @@ class SegmentIndex:
         kept = max(count - self._window_start, 0)
         del self._window[kept * INDEX_ENTRY_BYTES :]
         self._window_start = min(self._window_start, count)
+
+    def file(self) -> File:
+        return self._open()
 
     def sync(self) -> None:
         self._open().fdatasync()

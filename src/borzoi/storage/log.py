@@ -14,16 +14,17 @@ from typing import Final
 from borzoi.model.errors import CannotSync, InvalidOffset, StorageFailure
 from borzoi.model.limits import SEGMENT_BYTES_MAX, U32_MAX
 from borzoi.records.batch import Batch, index_entries
-from borzoi.storage import layout, recovery_point, truncation
+from borzoi.storage import layout, truncation
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, answer, running_loop
 from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.durability import Durability, SyncJob
 from borzoi.storage.index import WINDOW_ENTRIES, entries_of
 from borzoi.storage.journal import Journal, Pending
 from borzoi.storage.media import File, Medium, write_all
 from borzoi.storage.reading import Reading
 from borzoi.storage.recovery import Inspection, OpenTwin, recover
 from borzoi.storage.recovery_point import RecoveryPoint
-from borzoi.storage.segment import Body, PlainBody, SegmentFacts
+from borzoi.storage.segment import Body, Segment, SegmentFacts
 from borzoi.storage.segments import Removed, Segments
 from borzoi.storage.settings import (
     DEFAULT_PARTITION,
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 #: A batch of this size is written at once: sharing a system call would save nothing.
 LARGE_BYTES: Final = 64 << 10
-#: A partition lies this deep below the data directory, both counted.
-DIRECTORIES_ON_THE_WAY: Final = 7
 #: How far the index may lag: what recovery reads after a crash, and what it costs in memory.
 LAG_ENTRIES: Final = 4096
 LAG_BYTES: Final = 16 << 20
@@ -84,24 +83,21 @@ class SegmentedLog:
         "_commits",
         "_damage",
         "_descriptors",
-        "_dirty_directories",
+        "_durability",
         "_fence",
         "_indexed_size",
         "_journal",
+        "_lagging",
         "_level",
+        "_must_load",
         "_open_twin",
-        "_point",
-        "_point_is_durable",
-        "_point_keeper",
         "_segment_settings",
         "_segments",
         "_settings",
         "_turn_is_open",
         "_unfinished",
-        "_unsynced",
         "_visible",
         "_waiters",
-        "_written_since_sync",
         "directory",
         "last_timestamp",
         "medium",
@@ -129,10 +125,13 @@ class SegmentedLog:
         self._commits = GroupCommit(syncer, self._sync_plan, self._fence_writes)
         self._waiters: list[tuple[int, Waiter]] = []
         self._turn_is_open = False
-        self._point_keeper = recovery_point.PointKeeper(medium, directory)
+        self._durability = Durability(
+            medium, directory, proven_by_index=self._level is Acknowledge.SYNCED
+        )
         self._fence: StorageFailure | None = None
         self._damage: StorageFailure | None = None
         self._unfinished: truncation.Intent | None = None
+        self._must_load = False
         self._closed = False
         self._reset()
         try:
@@ -237,13 +236,16 @@ class SegmentedLog:
         """
         self.ensure_writable()
         self._save_journal()
+        self._refuse_if_fenced()
         tail = self._segments.tail
+        # Nothing new since the last flush: an idle partition keeps nothing in memory.
+        keep = self._window if tail.index.unsaved else 0
         if self._level is not Acknowledge.SYNCED:
-            tail.index.save(keep=self._window)
+            tail.index.save(keep=keep)
             self._indexed_size = tail.size
         else:
-            tail.index.save(up_to=self._synced_entries(), keep=self._window)
-        if not sync or not self._written_since_sync:
+            tail.index.save(up_to=self._synced_entries(), keep=keep)
+        if not sync or self._durability.synced_offset == tail.next_offset:
             return None
         loop = running_loop()
         if loop is None:
@@ -294,8 +296,7 @@ class SegmentedLog:
 
         Also the way out for a log that was found damaged.
         """
-        if self._fence is not None:
-            raise self._fence
+        self._refuse_if_fenced()
         self._cut(truncation.PURGE)
 
     def truncate(self, offset: int) -> None:
@@ -309,8 +310,10 @@ class SegmentedLog:
         self._save_journal()
         segment = self._segments.holding(offset)
         kept = offset - segment.start_offset
-        if kept and segment.sealed and not isinstance(segment.body, PlainBody):
+        if kept and not segment.log_path_is_plain:
             self._segments.inflate(segment)
+        if self._level is Acknowledge.SYNCED:
+            self._sync_inline()
         segment.index.save()
         position = segment.index.end_position(kept - 1)
         self._cut(truncation.Intent(segment.start_offset, position, kept))
@@ -335,6 +338,7 @@ class SegmentedLog:
         finally:
             self._commits.abandon(failure)
             self._reset()
+            self._damage = StorageFailure(f"the log of {self.directory} is closed")
 
     # Inside: the state. --------------------------------------------------------------------------
 
@@ -343,11 +347,8 @@ class SegmentedLog:
         self._segments = Segments(self.directory, self.medium, self._descriptors)
         self._journal.clear()
         self._indexed_size = 0
-        self._unsynced: list[File] = []
-        self._dirty_directories: list[Path] = []
-        self._written_since_sync = False
-        self._point: RecoveryPoint | None = None
-        self._point_is_durable = False
+        self._durability.reset()
+        self._lagging: list[Segment] = []
         self._visible = 0
         self.next_offset = 0
         self.last_timestamp = 0
@@ -357,14 +358,11 @@ class SegmentedLog:
         self._reset()
         medium, directory = self.medium, self.directory
         medium.make_directory(directory)
-        # Whoever made them, and whatever happened since: the first sync takes the names on the
-        # way to this log along.
-        self._dirty_directories = [directory, *directory.parents][:DIRECTORIES_ON_THE_WAY]
         intent = truncation.pending(medium, directory)
         if intent is not None:
             truncation.carry_out(medium, directory, intent)
-        point = recovery_point.load(medium, directory)
-        proven = self._level is Acknowledge.SYNCED
+        point = self._durability.load_point()
+        proven = self._durability.proven_by_index
         recovered = recover(
             Inspection(
                 medium, directory, point, self._settings.validate_checksum, self._open_twin, proven
@@ -382,50 +380,26 @@ class SegmentedLog:
         self._visible = self.next_offset = tail.next_offset
         self._indexed_size = tail.size
         self.last_timestamp = self._segments.end_timestamp
-        self._settle_point(point)
+        self._settle(point)
 
     def _begin_segment(self) -> None:
         """Append to a new segment from now on; the old one is sealed."""
         self._segments.begin(self._segments.tail.next_offset)
         self._indexed_size = 0
-        self._dirty_directories = [*{*self._dirty_directories, self.directory}]
-        if self._level is Acknowledge.SYNCED:
-            for directory in self._dirty_directories:
-                self.medium.fsync_directory(directory)
-            self._dirty_directories = []
+        self._durability.name_added()
 
-    def _settle_point(self, point: RecoveryPoint | None) -> None:
-        """Make the recovery point say what is true from now on."""
-        tail, boot_id = self._segments.tail, self.medium.boot_id
+    def _settle(self, point: RecoveryPoint | None) -> None:
+        """What recovery found is readable from now on: note what of it is not on the disk."""
+        tail = self._segments.tail
         known = point.segment_start if point is not None else tail.start_offset
         for segment in self._segments:
             if known <= segment.start_offset < tail.start_offset and segment.log_path_is_plain:
-                self._unsynced += [
-                    self._descriptors.file(segment.log_path),
-                    self._descriptors.file(segment.index.path),
-                ]
-        self._written_since_sync = True
+                self._durability.sealed(
+                    self._descriptors.file(segment.log_path), segment.index.file()
+                )
         if self._level is Acknowledge.SYNCED:
-            # What a crash left in the page cache is readable from now on, so it must be safe.
             self._sync_inline()
-            settled = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
-            if point != settled:
-                self._point_keeper.settle(settled)
-            self._point_is_durable = True
-        elif point is None:
-            # Not synced: if a power cut takes it, the one segment there is will be read.
-            settled = RecoveryPoint(tail.start_offset, 0, False, boot_id)
-            self._point_keeper.note(settled)
-        elif point.proven_by_index:
-            settled = RecoveryPoint(known, 0, False, boot_id)
-            self._point_keeper.settle(settled)
-            self._point_is_durable = True
-        else:
-            settled = point._replace(boot_id=boot_id)
-            if settled != point:
-                self._point_keeper.settle(settled)
-                self._point_is_durable = True
-        self._point = settled
+        self._durability.begin(point, tail)
 
     # Inside: writing. ----------------------------------------------------------------------------
 
@@ -434,12 +408,17 @@ class SegmentedLog:
             raise StorageFailure(str(self._damage))
         if self._unfinished is not None:
             self._finish_cut(self._unfinished)
+        elif self._must_load:
+            self._reload()
 
     def ensure_writable(self) -> None:
         """Raise what an append would raise; call it before numbering a batch."""
+        self._refuse_if_fenced()
+        self._ensure_readable()
+
+    def _refuse_if_fenced(self) -> None:
         if self._fence is not None:
             raise type(self._fence)(str(self._fence))
-        self._ensure_readable()
 
     def _fence_writes(self, failure: StorageFailure) -> None:
         """Refuse appends until the log is opened again.
@@ -447,9 +426,17 @@ class SegmentedLog:
         After a failed sync the kernel may have dropped the bytes and marked them clean, so a second
         sync of the same file would succeed and prove nothing.
         """
-        if self._fence is None:
-            self._fence = failure
-            logger.error("partition %s takes no more messages: %s", self.directory, failure)
+        if self._fence is not None:
+            return
+        self._fence = failure
+        logger.error("partition %s takes no more messages: %s", self.directory, failure)
+        waiters, self._waiters = self._waiters, []
+        for _, waiter in waiters:
+            answer(waiter, failure)
+        self._commits.abandon(failure)
+        if self._level is not Acknowledge.BUFFERED:
+            self._journal.clear()
+        self.next_offset = self._segments.tail.next_offset + self._journal.count
 
     @property
     def _window(self) -> int:
@@ -482,6 +469,7 @@ class SegmentedLog:
             or self.next_offset + count - tail.start_offset > U32_MAX
         ):
             self._save_journal()
+            self._refuse_if_fenced()
             self._roll()
 
     def _append_to_journal(self, pending: Pending) -> None:
@@ -554,7 +542,6 @@ class SegmentedLog:
             raise
         for batch, entries, _, first_timestamp, last_timestamp in pending:
             tail.extend(entries, batch.size, first_timestamp, last_timestamp)
-        self._written_since_sync = True
         if self._level is Acknowledge.WRITTEN:
             self._visible = tail.next_offset
         if self._level is not Acknowledge.SYNCED and (
@@ -578,89 +565,78 @@ class SegmentedLog:
         except StorageFailure as failure:
             logger.warning("the index of %s lags: %s", self.directory, failure)
 
+    def _save_sealed_indexes(self) -> None:
+        """Complete the indexes of segments that were sealed before their last sync."""
+        while self._lagging and self._lagging[0].next_offset <= self._durability.synced_offset:
+            segment = self._lagging[0]
+            keep = self._window if self._segment_settings.cache_indexes is CacheIndexes.ALL else 0
+            try:
+                segment.index.save(keep=keep)
+            except StorageFailure as failure:
+                logger.warning("the index of %s lags: %s", segment.log_path, failure)
+                return
+            self._segments.rest_index(segment)
+            del self._lagging[0]
+
     def _roll(self) -> None:
-        """Seal the open segment and begin the next one."""
+        """Seal the open segment and begin the next one; the disk catches up on another thread."""
         full = self._segments.tail
         assert full.file is not None
+        file, index_file = full.file, full.index.file()
+        if self._level is not Acknowledge.SYNCED:
+            full.index.save(keep=self._window)
         try:
-            if self._level is Acknowledge.SYNCED:
-                self._sync_inline()
-            else:
-                full.index.save(keep=self._window)
-                if not self._point_is_durable and self._point is not None:
-                    # With a second segment recovery has to know which one to read.
-                    self._point_keeper.settle(self._point)
-                    self._point_is_durable = True
-            file, index = full.file, full.index
-            self._begin_segment()
+            self._durability.before_second_segment()
         except CannotSync as failure:
             self._fence_writes(failure)
             raise
+        self._begin_segment()
+        self._durability.sealed(file)
+        if self._level is Acknowledge.SYNCED:
+            # Its index is saved when the sync of the log has proven it.
+            self._lagging.append(full)
+            return
+        self._durability.sealed(index_file)
         if self._segment_settings.cache_indexes is not CacheIndexes.ALL:
-            index.save(keep=0)
-        if self._level is not Acknowledge.SYNCED:
-            self._unsynced += [file, self._descriptors.file(index.path)]
-            self._commits.request()
+            full.index.save(keep=0)
+        self._commits.request()
 
     # Inside: syncing. ----------------------------------------------------------------------------
 
     def _synced_entries(self) -> int:
         """How many entries of the open segment name messages that are on the disk."""
-        return max(self._visible - self._segments.tail.start_offset, 0)
+        return max(self._durability.synced_offset - self._segments.tail.start_offset, 0)
+
+    def _sync_plan(self, with_tail: bool) -> SyncPlan:
+        """What the next sync has to do; the job runs on another thread, the rest on the loop."""
+        job = self._durability.job(self._segments.tail, with_tail=with_tail)
+        return SyncPlan(job.run, job.offset, partial(self._sync_succeeded, job))
+
+    def _sync_succeeded(self, job: SyncJob) -> None:
+        self._durability.done(job)
+        if self._level is Acknowledge.SYNCED:
+            self._visible = max(self._visible, job.offset)
+            if self._synced_entries() - self._segments.tail.index.saved >= LAG_ENTRIES:
+                self._save_lagging_index(self._synced_entries())
+            if self._lagging:
+                self._save_sealed_indexes()
 
     def _sync_inline(self) -> None:
         """Sync on the calling thread: at a roll, at the end, and for tools without a loop."""
-        if self._written_since_sync:
-            plan = self._sync_plan(True)
+        self._commits.settle()
+        self._refuse_if_fenced()
+        tail = self._segments.tail
+        if self._durability.synced_offset < tail.next_offset or not tail.next_offset:
+            job = self._durability.job(tail, with_tail=True)
             try:
-                plan.job()
+                job.run()
             except StorageFailure as failure:
                 self._fence_writes(failure)
-                self._commits.abandon(failure)
                 raise
-            plan.succeeded()
-            self._commits.release(plan.offset)
-        index = self._segments.tail.index
-        if index.unsaved:
-            index.save(keep=self._window)
-        index.sync()
-
-    def _sync_plan(self, with_open: bool) -> SyncPlan:
-        """What the next sync has to do; called on the loop, run on another thread."""
-        tail = self._segments.tail
-        assert tail.file is not None
-        sealed, directories = tuple(self._unsynced), tuple(self._dirty_directories)
-        files = (*sealed, tail.file) if with_open else sealed
-        size = tail.size if with_open else 0
-        offset = tail.next_offset if with_open else tail.start_offset
-        point = None
-        if self._level is not Acknowledge.SYNCED:
-            point = RecoveryPoint(tail.start_offset, size, False, self.medium.boot_id)
-        job = partial(
-            _sync,
-            self.medium,
-            files,
-            directories,
-            self._point_keeper,
-            self._point_keeper.version,
-            point,
-        )
-
-        def succeeded() -> None:
-            del self._unsynced[: len(sealed)]
-            self._dirty_directories = [
-                path for path in self._dirty_directories if path not in directories
-            ]
-            if point is not None:
-                self._point, self._point_is_durable = point, True
-            if self._level is Acknowledge.SYNCED:
-                self._visible = max(self._visible, offset)
-                if self._synced_entries() - self._segments.tail.index.saved >= LAG_ENTRIES:
-                    self._save_lagging_index(self._synced_entries())
-            if with_open and tail is self._segments.tail and tail.next_offset == offset:
-                self._written_since_sync = False
-
-        return SyncPlan(job, offset, succeeded)
+            self._sync_succeeded(job)
+            self._commits.release(job.offset)
+        tail.index.save(keep=self._window)
+        tail.index.sync()
 
     # Inside: cutting. ----------------------------------------------------------------------------
 
@@ -677,7 +653,7 @@ class SegmentedLog:
 
     def _finish_cut(self, intent: truncation.Intent) -> None:
         self._unfinished = intent
-        with self._point_keeper.cutting():
+        with self._durability.keeper.cutting():
             truncation.carry_out(self.medium, self.directory, intent)
         self._unfinished = None
         self._damage = None
@@ -686,26 +662,14 @@ class SegmentedLog:
         for _, waiter in waiters:
             answer(waiter)  # appended, then forgotten: both succeeded
         self._commits.abandon(None)
+        self._must_load = True
+        self._reload()
+
+    def _reload(self) -> None:
+        """Load what a cut has left; when that fails, the next call tries again."""
         try:
             self._load()
-        except StorageFailure as damage:
+        except StorageFailure:
             self._reset()
-            self._damage = damage
             raise
-
-
-def _sync(
-    medium: Medium,
-    files: tuple[File, ...],
-    directories: tuple[Path, ...],
-    keeper: recovery_point.PointKeeper,
-    version: int,
-    point: RecoveryPoint | None,
-) -> None:
-    """The job of a sync: runs on another thread and touches nothing but its arguments."""
-    for file in files:
-        file.fdatasync()
-    for directory in directories:
-        medium.fsync_directory(directory)
-    if point is not None:
-        keeper.advance(point, version)
+        self._must_load = False

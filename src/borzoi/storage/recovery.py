@@ -8,8 +8,8 @@ The rules, for each segment in the order of offsets:
   `recovery_point.py`), is read message by message. Sound messages get their entries.
 - What follows the last sound message of the last segment is cut off: a torn write, zeros, garbage.
 - The same in a sealed segment is damage: the partition is fenced and nothing is changed. The one
-  exception is a power cut while that segment was still on its way to the disk, which promised
-  nothing: there the log is cut, with all segments behind.
+  exception is a power cut while that segment was still on its way to the disk: nothing behind the
+  hole was promised then, so the log is cut there, with all segments behind.
 """
 
 from collections.abc import Callable
@@ -74,21 +74,18 @@ class Inspection:
         return self.point is not None and self.point.boot_id != self.medium.boot_id
 
     def may_be_cut(self, start_offset: int) -> bool:
-        """Whether a power cut may have taken acknowledged-as-written bytes of this segment."""
+        """Whether a power cut may have taken bytes of this segment that nobody was promised."""
         return (
             self.point is not None
             and self.power_was_cut
-            and not self.point.proven_by_index
             and start_offset >= self.point.segment_start
         )
 
     def trusted_bytes(self, start_offset: int, *, is_last: bool) -> int | None:
         """Up to where the index is believed without reading the log; None is everywhere."""
-        if self.validate_checksum:
-            return 0
         if self.point is None:
             return 0 if is_last else None
-        if self.may_be_cut(start_offset):
+        if self.may_be_cut(start_offset) and not self.point.proven_by_index:
             return self.point.position if start_offset == self.point.segment_start else 0
         return None
 
@@ -181,10 +178,14 @@ def _recover_segment(
     index = medium.open(directory / layout.index_name(start), create=True)
     size = log.size()
     trusted = inspection.trusted_bytes(start, is_last=is_last)
-    if not is_last and trusted is None and (whole := _whole_index(index, size)) is not None:
-        return _found(start, index, whole, size, None)
+    validate = inspection.validate_checksum
+    if not (is_last or validate) and trusted is None:
+        whole = _whole_index(index, size)
+        if whole is not None:
+            return _found(start, index, whole, size, None)
     indexed = _valid_entries(index, size)
-    kept = indexed if trusted is None else _entries_within(index, indexed, trusted)
+    promised = indexed if trusted is None else _entries_within(index, indexed, trusted)
+    kept = 0 if validate else promised
     position = _end_of(index, kept)
     added = []
     count, end = kept, position
@@ -197,7 +198,7 @@ def _recover_segment(
             f"{log.path} is damaged at byte {end}, message {start + count}: the segment is sealed,"
             " so it is left as it is"
         )
-    if inspection.validate_checksum and count < indexed and not inspection.may_be_cut(start):
+    if count < promised:
         raise StorageFailure(f"{log.path} is damaged at byte {end}, message {start + count}")
     _repair_log(log, end, size, recovered)
     if added and inspection.sync_before_indexing:

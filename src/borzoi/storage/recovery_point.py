@@ -12,6 +12,7 @@ still there.
     25..     boot_id            text, which boot wrote this file
 """
 
+import logging
 import struct
 import threading
 from collections.abc import Iterator
@@ -21,8 +22,11 @@ from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
+from borzoi.model.errors import StorageFailure
 from borzoi.storage.layout import RECOVERY_POINT
 from borzoi.storage.media import Medium, replace_file, write_all
+
+logger = logging.getLogger(__name__)
 
 CHECKSUM: Final = struct.Struct("<Q")
 FIELDS: Final = struct.Struct("<QQB")
@@ -73,13 +77,15 @@ class PointKeeper:
     must not bring back a point behind the cut.
     """
 
-    __slots__ = ("_directory", "_lock", "_medium", "_version")
+    __slots__ = ("_directory", "_lock", "_medium", "_version", "is_durable")
 
     def __init__(self, medium: Medium, directory: Path) -> None:
         self._medium = medium
         self._directory = directory
         self._lock = threading.Lock()
         self._version = 0
+        #: Whether the file is known to survive a power cut, in this form or a later one.
+        self.is_durable = False
 
     @property
     def version(self) -> int:
@@ -87,10 +93,19 @@ class PointKeeper:
         return self._version
 
     def advance(self, point: RecoveryPoint, version: int) -> None:
-        """Store the point, unless the log was cut since `version` was read."""
+        """Store the point, unless the log was cut since `version` was read.
+
+        A failure is no harm: the point before is still true, recovery only reads more.
+        """
         with self._lock:
-            if version == self._version:
+            if version != self._version:
+                return
+            try:
                 store(self._medium, self._directory, point)
+            except StorageFailure as failure:
+                logger.warning("the recovery point of %s lags: %s", self._directory, failure)
+            else:
+                self.is_durable = True
 
     def note(self, point: RecoveryPoint) -> None:
         """Store the point of a new log without a sync: a power cut may take it, and nothing else.
@@ -106,10 +121,12 @@ class PointKeeper:
         with self._lock:
             store(self._medium, self._directory, point)
         self._medium.fsync_directory(self._directory)
+        self.is_durable = True
 
     @contextmanager
     def cutting(self) -> Iterator[None]:
         """While the log is cut nobody moves the point, and nobody with older knowledge later."""
         with self._lock:
             self._version += 1
+            self.is_durable = False
             yield

@@ -140,11 +140,16 @@ class Segments:
             self.end_timestamp = old.end_timestamp
             old.file = None
             old.body = PlainBody(old.log_path, old.size, self._descriptors)
-            old.index.use(partial(self._descriptors.file, old.index.path))
+            if not old.index.unsaved:
+                self.rest_index(old)
         segment = Segment(start_offset, log_path, SegmentIndex(index_path, lambda: index_file))
         segment.file = log_file
         segment.end_timestamp = self.end_timestamp
         self._add(segment)
+
+    def rest_index(self, segment: Segment) -> None:
+        """The index of a sealed segment is complete: from now on it is opened when it is read."""
+        segment.index.use(partial(self._descriptors.file, segment.index.path))
 
     def adopt_twin(self, start_offset: int, body: Body) -> None:
         """Read a sealed segment from its compressed twin from now on; the plain log is removed."""
@@ -152,6 +157,8 @@ class Segments:
         assert segment.start_offset == start_offset
         assert segment.sealed
         assert segment.size == body.size
+        # The twin has no other way to its index: no log to rebuild it from.
+        segment.index.sync()
         segment.body = body
         self.medium.unlink(segment.log_path)
         self._descriptors.forget(segment.log_path)

@@ -1,0 +1,142 @@
+"""What of a log is on the disk, and what a sync has to do so that all of it is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from borzoi.storage import recovery_point
+from borzoi.storage.media import File, Medium
+from borzoi.storage.recovery_point import PointKeeper, RecoveryPoint
+from borzoi.storage.segment import Segment
+
+#: A partition lies this deep below the data directory, both counted.
+DIRECTORIES_ON_THE_WAY: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """A sync about to begin. `run` blocks, on any thread, and touches nothing but its fields."""
+
+    medium: Medium
+    files: tuple[File, ...]
+    directories: dict[Path, int]
+    keeper: PointKeeper
+    version: int
+    #: What recovery may rely on afterwards; none when the index says it.
+    point: RecoveryPoint | None
+    #: All messages below this offset are on the disk then.
+    offset: int
+
+    def run(self) -> None:
+        for file in self.files:
+            file.fdatasync()
+        for directory in self.directories:
+            self.medium.fsync_directory(directory)
+        if self.point is not None:
+            self.keeper.advance(self.point, self.version)
+
+
+class Durability:
+    """The unsynced part of a log: sealed files, names in directories, the recovery point.
+
+    `proven_by_index` is the way of `synced`: the index is written only for synced messages, so it
+    is itself the recovery point. Otherwise the file `recovery.point` is moved now and then.
+    """
+
+    __slots__ = (
+        "_directories",
+        "_keeper",
+        "_marks",
+        "_point",
+        "_unsynced",
+        "directory",
+        "medium",
+        "proven_by_index",
+        "synced_offset",
+    )
+
+    def __init__(self, medium: Medium, directory: Path, *, proven_by_index: bool) -> None:
+        self.medium = medium
+        self.directory = directory
+        self.proven_by_index = proven_by_index
+        self._keeper = PointKeeper(medium, directory)
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing is known to be on the disk."""
+        self.synced_offset = 0
+        self._unsynced: list[File] = []
+        self._point: RecoveryPoint | None = None
+        self._marks = 0
+        # Whoever made them, and whatever happened since: the first sync takes along the names on
+        # the way to this log.
+        on_the_way = [self.directory, *self.directory.parents][:DIRECTORIES_ON_THE_WAY]
+        self._directories = dict.fromkeys(on_the_way, 0)
+
+    @property
+    def keeper(self) -> PointKeeper:
+        return self._keeper
+
+    def load_point(self) -> RecoveryPoint | None:
+        return recovery_point.load(self.medium, self.directory)
+
+    def name_added(self) -> None:
+        """The directory of the log has a name that may not be on the disk."""
+        self._marks += 1
+        self._directories[self.directory] = self._marks
+
+    def sealed(self, *files: File) -> None:
+        """These are written completely and wait for a sync."""
+        self._unsynced += files
+
+    def job(self, tail: Segment, *, with_tail: bool) -> SyncJob:
+        """What has to be synced now: all that is sealed, and the tail as far as it is written."""
+        size = tail.size if with_tail else 0
+        point = None
+        if not self.proven_by_index:
+            point = RecoveryPoint(tail.start_offset, size, False, self.medium.boot_id)
+        files = tuple(self._unsynced)
+        if with_tail and tail.file is not None:
+            files = (*files, tail.file)
+        offset = tail.next_offset if with_tail else tail.start_offset
+        return SyncJob(
+            self.medium,
+            files,
+            dict(self._directories),
+            self._keeper,
+            self._keeper.version,
+            point,
+            offset,
+        )
+
+    def done(self, job: SyncJob) -> None:
+        """The job succeeded; what was added while it ran stays unsynced."""
+        self._unsynced = [file for file in self._unsynced if file not in job.files]
+        for directory, mark in job.directories.items():
+            if self._directories.get(directory) == mark:
+                del self._directories[directory]
+        self.synced_offset = max(self.synced_offset, job.offset)
+
+    def begin(self, point: RecoveryPoint | None, tail: Segment) -> None:
+        """Make the recovery point of a loaded log say what is true from now on."""
+        boot_id = self.medium.boot_id
+        if self.proven_by_index:
+            settled = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
+        elif point is None:
+            # Not synced: if a power cut takes it, the one segment there is will be read.
+            settled = RecoveryPoint(tail.start_offset, 0, False, boot_id)
+            self._keeper.note(settled)
+            self._point = settled
+            return
+        elif point.proven_by_index:
+            settled = RecoveryPoint(point.segment_start, 0, False, boot_id)
+        else:
+            settled = point._replace(boot_id=boot_id)
+        if settled != point:
+            self._keeper.settle(settled)
+        self._point = settled
+
+    def before_second_segment(self) -> None:
+        """With more than one segment recovery has to know which one to read."""
+        if not self.proven_by_index and not self._keeper.is_durable and self._point is not None:
+            self._keeper.settle(self._point)
