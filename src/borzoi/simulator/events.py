@@ -24,11 +24,13 @@ class MessageStorm(Exception):
 class EventQueue:
     """The agenda of one run. `now` is the tick being executed."""
 
-    __slots__ = ("_buckets", "_ticks", "executed", "now")
+    __slots__ = ("_buckets", "_done", "_ticks", "executed", "now")
 
     def __init__(self) -> None:
         self.now = 0
         self.executed = 0
+        # The last tick whose events have all run: "now" can only mean the next one after that.
+        self._done = -1
         self._buckets: dict[int, list[tuple[Action, Any]]] = {}
         self._ticks: list[int] = []
 
@@ -39,6 +41,9 @@ class EventQueue:
             return
         if tick < self.now:
             raise ValueError(f"tick {tick} has passed; it is {self.now}")
+        if tick <= self._done:
+            self.at(self._done + 1, action, argument)
+            return
         self._buckets[tick] = [(action, argument)]
         heappush(self._ticks, tick)
 
@@ -53,6 +58,7 @@ class EventQueue:
         self.now = tick
         bucket = self._buckets.get(tick)
         if bucket is None:
+            self._done = tick
             return 0
         if self._ticks[0] != tick:
             raise ValueError(f"tick {self._ticks[0]} comes before {tick}")
@@ -61,6 +67,7 @@ class EventQueue:
             action(argument)
             if len(bucket) > EVENTS_PER_TICK_MAX:
                 raise MessageStorm(f"more than {EVENTS_PER_TICK_MAX} events in tick {tick}")
+        self._done = tick
         del self._buckets[tick]
         heappop(self._ticks)
         self.executed += len(bucket)

@@ -38,21 +38,9 @@ class ControlShadow:
             or len(arguments) != len(shape)
             or not all(type(got) is want for got, want in zip(arguments, shape, strict=True))
         ):
-            # A malformed change of a topic is noticed only once the topic is found.
-            return self._malformed(operation, arguments)
+            return reply(Status.INVALID)
         status, value = self._execute(op, operation, arguments)
         return reply(status, value)
-
-    def _malformed(self, operation: int, arguments: Any) -> bytes:
-        if (
-            operation not in WHOLE_STREAM
-            and isinstance(arguments, list)
-            and len(arguments) >= 2
-            and all(isinstance(name, str) for name in arguments[:2])
-            and self._topic(arguments[0], arguments[1]) is None
-        ):
-            return reply(Status.NOT_FOUND)
-        return reply(Status.INVALID)
 
     def _topic(self, stream: str, topic: str) -> tuple[int, int] | None:
         stream_id = self.streams.get(stream)
@@ -159,7 +147,6 @@ class ControlShadow:
         return Status.OK, None
 
 
-WHOLE_STREAM = (ops.CREATE_STREAM, ops.DELETE_STREAM, ops.PURGE_STREAM)
 SHAPES: dict[int, tuple[type, ...]] = {
     ops.CREATE_STREAM: (str,),
     ops.DELETE_STREAM: (str,),

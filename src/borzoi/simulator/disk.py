@@ -1,0 +1,354 @@
+"""The disk of one node: journal, superblock and checkpoints per group, and what a power cut leaves.
+
+A write is first in the page cache and then, one fsync later, on the disk. The journal writer takes
+everything queued, syncs once and reports the batch; superblock and checkpoints sync on their own.
+A crash cuts the unsynced journal at a random record (that one may be torn at any byte) and decides
+for a pending superblock whether it was lost, torn or applied.
+
+Records are kept as values at both fidelities; the full level also keeps their bytes and reads only
+those after a restart.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from borzoi.consensus.checkpoint import Checkpoint
+from borzoi.consensus.messages import Prepare
+from borzoi.consensus.superblock import Superblock
+from borzoi.simulator.events import EventQueue
+from borzoi.simulator.randomness import happens
+
+SLOW_SYNC_TICKS: Final = 500
+SUPERBLOCK_COPIES: Final = 2
+
+
+class Record:
+    """One journal record as it lies on the disk; `image` only at full fidelity."""
+
+    __slots__ = ("body", "body_bad", "header", "header_bad", "image")
+
+    def __init__(self, header: Prepare, body: bytes, image: bytes | None) -> None:
+        self.header = header
+        self.body = body
+        self.image = image
+        self.header_bad = False
+        self.body_bad = False
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.header_bad or self.body_bad)
+
+
+class Generation:
+    """One superblock generation: two copies, each good or bad."""
+
+    __slots__ = ("copies", "superblock")
+
+    def __init__(self, superblock: Superblock, copies: int) -> None:
+        self.superblock = superblock
+        self.copies = copies
+
+
+class Volume:
+    """What one group of one node has on its disk."""
+
+    __slots__ = (
+        "checkpoints", "found", "generations", "life", "pending_checkpoints", "pending_superblock",
+        "records", "syncing", "torn", "unsynced", "worst",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.found: dict[bytes, Record] = {}
+        self.unsynced: list[tuple[Record, int]] = []
+        self.syncing = 0
+        # Leftover bytes of a record cut in the middle; only the full level has them to show.
+        self.torn = b""
+        # Generation g lies in pair g mod 2, so that writing it never touches generation g - 1.
+        self.generations: list[Generation | None] = [None, None]
+        self.pending_superblock: Superblock | None = None
+        self.checkpoints: dict[int, Checkpoint] = {}
+        self.pending_checkpoints: dict[int, Checkpoint] = {}
+        # Grows with every crash and wipe.
+        self.life = 0
+        # The longest unsynced queue seen, for the resource check.
+        self.worst = 0
+
+    def newest(self) -> Superblock | None:
+        readable = [
+            pair.superblock for pair in self.generations if pair is not None and pair.copies
+        ]
+        return max(readable, key=lambda superblock: superblock.generation, default=None)
+
+    def is_synced(self, checksum: bytes) -> bool:
+        record = self.found.get(checksum)
+        return record is not None
+
+    def format(self, superblock: Superblock) -> None:
+        self._apply_superblock(superblock, (1 << SUPERBLOCK_COPIES) - 1)
+
+    def reset(self) -> None:
+        self.records, self.found, self.torn = [], {}, b""
+        self.generations = [None, None]
+        self.checkpoints = {}
+
+    def _store(self, record: Record) -> None:
+        self.records.append(record)
+        self.found[record.header.checksum] = record
+
+    def _apply_superblock(self, superblock: Superblock, copies: int) -> None:
+        self.generations[superblock.generation % 2] = Generation(superblock, copies)
+
+    def synced_journal(self, count: int) -> int:
+        """The first `count` queued records are on the disk now; returns the last token."""
+        batch, self.unsynced = self.unsynced[:count], self.unsynced[count:]
+        for record, _ in batch:
+            self._store(record)
+        self.syncing = 0
+        return batch[-1][1]
+
+    def synced_superblock(self) -> None:
+        if self.pending_superblock is not None:
+            self._apply_superblock(self.pending_superblock, (1 << SUPERBLOCK_COPIES) - 1)
+            self.pending_superblock = None
+
+    def truncate(self, below: int) -> None:
+        """Files are recycled whole, from the oldest on: stop at the first record still needed."""
+        dropped = 0
+        for record in self.records[:-1]:
+            if record.header.op >= below:
+                break
+            if self.found.get(record.header.checksum) is record:
+                del self.found[record.header.checksum]
+            dropped += 1
+        if dropped:
+            del self.records[:dropped]
+
+    def rewrite(self) -> None:
+        """Copies what is valid into fresh files; damaged records are gone for good."""
+        self.records = [record for record in self.records if record.is_good]
+        self.found = {record.header.checksum: record for record in self.records}
+
+    def power_cut(self, random: Random) -> list[Record]:
+        """Keeps a prefix of the unsynced journal, which it returns; the next may be torn."""
+        self.life += 1
+        self.torn = b""
+        kept: list[Record] = []
+        if self.unsynced:
+            cut = random.randint(0, len(self.unsynced))
+            share = random.random()
+            kept = [record for record, _ in self.unsynced[:cut]]
+            for record in kept:
+                self._store(record)
+            if cut < len(self.unsynced):
+                record, _ = self.unsynced[cut]
+                if record.image is not None:
+                    self.torn = record.image[: int((256 + len(record.body)) * share)]
+            self.unsynced = []
+        self.syncing = 0
+        if self.pending_superblock is not None:
+            # Lost; torn in the first or in both copies of its pair; or complete.
+            copies = random.choice((None, 0, 2, 3))
+            if copies is not None:
+                self._apply_superblock(self.pending_superblock, copies)
+            self.pending_superblock = None
+        for op, checkpoint in sorted(self.pending_checkpoints.items()):
+            if happens(random, 0.5):
+                self.checkpoints[op] = checkpoint
+        self.pending_checkpoints = {}
+        return kept
+
+    def rot_candidates(self, replica: int, replicas: int) -> list[Record]:
+        """The fault atlas: op o may rot on replica o mod n only, so one good copy always remains.
+
+        Never the newest record: at its place a rotten record cannot be told from a torn one (S5).
+        """
+        return [
+            record
+            for record in self.records[:-1]
+            if record.header.op % replicas == replica and record.is_good
+        ]
+
+
+class Disk:
+    """All volumes of one node, with the latency and the failures of one device."""
+
+    def __init__(
+        self,
+        number: int,
+        replicas: int,
+        groups: int,
+        events: EventQueue,
+        random: Random,
+        completed: Callable[[int, str, int], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        self.number = number
+        self.replicas = replicas
+        self.volumes = [Volume() for _ in range(groups)]
+        self.sync_min = 1
+        self.sync_max = 1
+        self.sync_slow = 0.0
+        self.slowness = 1
+        self.counts: Counter[str] = Counter()
+        self._events = events
+        self._random = random
+        self._completed = completed
+        self._failed = failed
+        # Told about every record that reaches the disk, for the auditor.
+        self.synced: Callable[[int, bytes], None] = lambda group, digest: None
+        self._life = 0
+        self._failure: str | None = None
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def _latency(self) -> int:
+        if happens(self._random, self.sync_slow):
+            self.counts["slow fsync"] += 1
+            return SLOW_SYNC_TICKS
+        span = self.sync_max - self.sync_min
+        ticks = self.sync_min + (int(self._random.random() * (span + 1)) if span else 0)
+        return ticks * self.slowness
+
+    def write_journal(
+        self, group: int, header: Prepare, body: bytes, token: int, image: bytes | None
+    ) -> None:
+        volume = self.volumes[group]
+        volume.unsynced.append((Record(header, body, image), token))
+        if len(volume.unsynced) > volume.worst:
+            volume.worst = len(volume.unsynced)
+        if not volume.syncing:
+            self._start_sync(group, volume)
+
+    def _start_sync(self, group: int, volume: Volume) -> None:
+        volume.syncing = len(volume.unsynced)
+        self._events.after(
+            self._latency(), self._journal_synced, (self._life, group, volume.syncing)
+        )
+
+    def _journal_synced(self, what: tuple[int, int, int]) -> None:
+        life, group, count = what
+        if life != self._life or self._fails():
+            return
+        volume = self.volumes[group]
+        for record, _ in volume.unsynced[:count]:
+            self.synced(group, record.header.checksum)
+        token = volume.synced_journal(count)
+        if volume.unsynced:
+            self._start_sync(group, volume)
+        self._completed(group, "journal", token)
+
+    def write_superblock(self, group: int, superblock: Superblock, token: int) -> None:
+        volume = self.volumes[group]
+        volume.pending_superblock = superblock
+        self._events.after(self._latency(), self._superblock_synced, (self._life, group, token))
+
+    def _superblock_synced(self, what: tuple[int, int, int]) -> None:
+        life, group, token = what
+        if life != self._life or self._fails():
+            return
+        self.volumes[group].synced_superblock()
+        self._completed(group, "superblock", token)
+
+    def write_checkpoint(self, group: int, op: int, checkpoint: Checkpoint, token: int) -> None:
+        self.volumes[group].pending_checkpoints[op] = checkpoint
+        self._events.after(self._latency(), self._checkpoint_synced, (self._life, group, op, token))
+
+    def _checkpoint_synced(self, what: tuple[int, int, int, int]) -> None:
+        life, group, op, token = what
+        if life != self._life or self._fails():
+            return
+        volume = self.volumes[group]
+        volume.checkpoints[op] = volume.pending_checkpoints.pop(op)
+        self._completed(group, "checkpoint", token)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read_journal(self, group: int, checksum: bytes) -> bytes | None:
+        volume = self.volumes[group]
+        record = volume.found.get(checksum)
+        if record is None:
+            for unsynced, _ in volume.unsynced:
+                if unsynced.header.checksum == checksum:
+                    return unsynced.body
+            return None
+        return record.body if record.is_good else None
+
+    def read_later(self, group: int, action: Callable[[Any], None], argument: object) -> None:
+        life = self._life
+        delay = 1 if self._random.random() < 0.5 else 0
+
+        def arrive(_: object) -> None:
+            if life == self._life:
+                action(argument)
+
+        self._events.after(delay * self.slowness, arrive, None)
+
+    # -- failing -----------------------------------------------------------------------------------
+
+    def fail_next_sync(self, reason: str) -> None:
+        self._failure = reason
+
+    def _fails(self) -> bool:
+        reason, self._failure = self._failure, None
+        if reason is None:
+            return False
+        self.counts[reason] += 1
+        self._failed(reason)
+        return True
+
+    def heal(self) -> None:
+        """A sound device from now on; what has rotted stays rotten."""
+        self._failure = None
+        self.sync_max, self.sync_slow, self.slowness = self.sync_min, 0.0, 1
+
+    def crash(self) -> None:
+        self._life += 1
+        self._failure = None
+        for group, volume in enumerate(self.volumes):
+            for record in volume.power_cut(self._random):
+                self.synced(group, record.header.checksum)
+
+    def wipe(self) -> None:
+        self._life += 1
+        self._failure = None
+        lives = [volume.life for volume in self.volumes]
+        self.volumes = [Volume() for _ in lives]
+        for volume, life in zip(self.volumes, lives, strict=True):
+            volume.life = life + 1
+
+    def rot(self, random: Random) -> str | None:
+        """Spoils something that a good copy elsewhere makes up for; None when there is nothing."""
+        volume = random.choice(self.volumes)
+        if happens(random, 0.15):
+            return self._rot_superblock(volume, random)
+        candidates = volume.rot_candidates(self.number, self.replicas)
+        if not candidates or self.replicas < 2:
+            return None
+        record = random.choice(candidates)
+        spot = random.random()
+        if happens(random, 0.4):
+            record.header_bad = True
+            position = 16 + int(spot * 240)
+            what = "journal header"
+        elif record.body:
+            record.body_bad = True
+            position = 256 + int(spot * len(record.body))
+            what = "journal body"
+        else:
+            return None
+        if record.image is not None:
+            image = bytearray(record.image)
+            image[position] ^= 0x40
+            record.image = bytes(image)
+        return what
+
+    def _rot_superblock(self, volume: Volume, random: Random) -> str | None:
+        newest = volume.newest()
+        pair = volume.generations[newest.generation % 2] if newest is not None else None
+        if pair is None or pair.copies != 3:
+            return None
+        pair.copies = random.choice((1, 2))
+        return "superblock copy"

@@ -1,0 +1,84 @@
+"""From what a disk kept to what a replica is started with, at both fidelities."""
+
+from borzoi.consensus import journal as journals
+from borzoi.consensus import superblock as superblocks
+from borzoi.consensus.checkpoint import Checkpoint
+from borzoi.consensus.config import Config
+from borzoi.consensus.journal import Gap, JournalRecord, JournalScan
+from borzoi.consensus.messages import Prepare
+from borzoi.consensus.recovery import Restored
+from borzoi.consensus.superblock import Empty, Superblock
+from borzoi.simulator.auditor import Violation
+from borzoi.simulator.disk import Volume
+
+
+def record_image(header: Prepare, body: bytes) -> bytes:
+    return journals.encode_record(header, body)
+
+
+def restored(
+    volume: Volume, config: Config, incarnation: bytes, *, full: bool
+) -> tuple[Restored, bool]:
+    """What the replica starts from, and whether it starts as one whose disk was replaced.
+
+    A disk without any readable superblock is new: every disk is formatted before the first start,
+    so it was wiped, or the very first write after a wipe was torn and the operator wiped again.
+    """
+    superblock = volume.newest()
+    if superblock is None:
+        volume.reset()
+        return Restored(Empty(), incarnation=incarnation, wiped=True), True
+    scan = scan_of(volume)
+    if full:
+        superblock = read_superblock(volume)
+        scan = read_journal(volume, config, scan)
+    checkpoint: Checkpoint | None = None
+    if superblock.checkpoint_op:
+        checkpoint = volume.checkpoints[superblock.checkpoint_op]
+    volume.torn = b""
+    return Restored(superblock, scan, checkpoint, incarnation), superblock.wiped
+
+
+def scan_of(volume: Volume) -> JournalScan:
+    """The classification of the records without their bytes: what `journal.scan` would say."""
+    records: list[JournalRecord] = []
+    gaps: list[Gap] = []
+    in_gap = False
+    for record in volume.records:
+        if record.header_bad:
+            if not in_gap:
+                gaps.append(Gap(len(records)))
+            in_gap = True
+        else:
+            records.append(JournalRecord(record.header, not record.body_bad))
+            in_gap = False
+    return JournalScan(tuple(records), tuple(gaps))
+
+
+def read_journal(volume: Volume, config: Config, expected: JournalScan) -> JournalScan:
+    """Scans the bytes; they must tell the same story as the values."""
+    image = b"".join(record.image or b"" for record in volume.records) + volume.torn
+    scan = journals.scan(image, config.cluster)
+    if [(header, readable) for header, readable, _ in scan.records] != [
+        (header, readable) for header, readable, _ in expected.records
+    ] or scan.gaps != expected.gaps:
+        raise Violation("fidelity", f"a scan of the journal of group {config.group} differs")
+    return scan
+
+
+def read_superblock(volume: Volume) -> Superblock:
+    slots = bytearray(superblocks.SLOTS * superblocks.SLOT_BYTES)
+    for generation in volume.generations:
+        if generation is None:
+            continue
+        image = superblocks.encode(generation.superblock)
+        start = superblocks.slot_position(generation.superblock.generation)
+        for copy in range(2):
+            position = start + copy * superblocks.SLOT_BYTES
+            slots[position : position + len(image)] = image
+            if not generation.copies >> copy & 1:
+                slots[position + 40] ^= 0x10
+    found = superblocks.decode(bytes(slots))
+    if found != volume.newest() or not isinstance(found, Superblock):
+        raise Violation("fidelity", f"the superblock reads as {found!r}")
+    return found

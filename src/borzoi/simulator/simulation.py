@@ -1,0 +1,306 @@
+"""One run: a cluster, its clients and its troubles, from a draw to an outcome.
+
+First *safety*: faults strike for the drawn time and nothing wrong may be seen, however little gets
+done. Then *liveness*: a core of replicas is healed, everything outside it stays broken, and within
+a minute of virtual time requests must commit and the core must converge.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final
+
+from borzoi.consensus import superblock as superblocks
+from borzoi.consensus.config import Config, PlantedBugs, Timeouts
+from borzoi.consensus.effects import Leadership
+from borzoi.consensus.messages import Command
+from borzoi.consensus.quorum import quorums
+from borzoi.simulator import convergence
+from borzoi.simulator.auditor import Auditor, Violation
+from borzoi.simulator.disk import Disk
+from borzoi.simulator.draws import Draw
+from borzoi.simulator.events import EventQueue, MessageStorm
+from borzoi.simulator.nemesis import Nemesis
+from borzoi.simulator.network import QUIET, Network
+from borzoi.simulator.node import Node, Surroundings
+from borzoi.simulator.outcome import Failure, Outcome
+from borzoi.simulator.randomness import happens, stream
+from borzoi.simulator.trace import Trace
+from borzoi.simulator.workload import Workload
+
+CLUSTER: Final = bytes(range(16))
+# What the nemesis may filter on a link between replicas.
+FILTERED: Final = (
+    Command.PREPARE, Command.PREPARE_OK, Command.COMMIT, Command.START_VIEW_CHANGE,
+    Command.DO_VIEW_CHANGE, Command.START_VIEW, Command.REQUEST_START_VIEW,
+    Command.REQUEST_HEADERS, Command.HEADERS, Command.REQUEST_PREPARE, Command.PING, Command.PONG,
+    Command.STATE_CHUNK,
+)  # fmt: skip
+REPAIRS: Final = (Command.REQUEST_PREPARE, Command.REQUEST_HEADERS)
+CHECK_EVERY: Final = 50
+# Acknowledged requests that show a healed core alive, and how often convergence is looked for.
+PROGRESS_REPLIES: Final = 5
+MIX: Final = 0x9E3779B97F4A7C15
+MASK: Final = (1 << 64) - 1
+
+
+def command_of(frame: Any) -> int:
+    """The command of a frame between replicas; 0 for what clients and nodes exchange."""
+    if type(frame) is tuple:
+        return int(frame[0].command)
+    return frame[60] if type(frame) is bytes else 0
+
+
+def configs_for(draw: Draw, number: int, bugs: PlantedBugs) -> list[Config]:
+    return [
+        Config(
+            cluster=CLUSTER,
+            replica_id=number,
+            replica_count=draw.replicas,
+            group=group,
+            pipeline_max=draw.pipeline_max,
+            checkpoint_interval=draw.checkpoint_ops,
+            retain_ops=draw.retained_ops,
+            client_table_max=draw.client_table_max,
+            data_groups=draw.data_groups,
+            timeouts=Timeouts.fast() if draw.fast_timeouts else Timeouts(),
+            bugs=bugs,
+        )
+        for group in range(draw.data_groups + 1)
+    ]
+
+
+class Simulation:
+    """Everything of one run. Tests script their own trouble on it; `run` follows the draw."""
+
+    def __init__(
+        self,
+        draw: Draw,
+        *,
+        bugs: tuple[str, ...] = (),
+        trace: Callable[[str], None] | None = None,
+        keep_trace: bool = False,
+    ) -> None:
+        self.draw = draw
+        self.events = EventQueue()
+        self.trace = Trace(trace, keep=keep_trace)
+        self.quorums = quorums(draw.replicas)
+        self.auditor = Auditor(draw.replicas, draw.data_groups + 1, self.quorums)
+        self.delivered = [0] * 256
+        self.digest = draw.seed & MASK
+        self.inputs = 0
+        self.core = list(range(draw.replicas))
+        self.network = Network(
+            self.events,
+            stream(draw.seed, "network"),
+            draw.network(),
+            draw.replicas + draw.clients,
+            self._deliver,
+            command_of,
+        )
+        around = Surroundings(
+            self.events,
+            self.network,
+            self.auditor,
+            self.trace,
+            bool(draw.full),
+            draw.seed,
+            self._stopped,
+            self._crashed_inside,
+        )
+        planted = PlantedBugs(**dict.fromkeys(bugs, True))
+        self.nodes = [self._node(number, planted, around) for number in range(draw.replicas)]
+        self.workload = Workload(draw, self.events, self.network, self.auditor)
+        self.nemesis = Nemesis(
+            draw, self.events, self.network, self.nodes, self.primary, FILTERED, self._log
+        )
+
+    def _node(self, number: int, planted: PlantedBugs, around: Surroundings) -> Node:
+        draw = self.draw
+        configs = configs_for(draw, number, planted)
+        disk = Disk(
+            number,
+            draw.replicas,
+            len(configs),
+            self.events,
+            stream(draw.seed, f"storage/{number}"),
+            lambda group, what, token: self.nodes[number].completed(group, what, token),
+            lambda reason: self.nodes[number].stop(reason),
+        )
+        disk.synced = lambda group, digest: self.auditor.synced(number, group, digest)
+        disk.sync_min, disk.sync_max = draw.sync_min, max(draw.sync_min, draw.sync_max)
+        disk.sync_slow = draw.sync_slow
+        for config, volume in zip(configs, disk.volumes, strict=True):
+            volume.format(superblocks.genesis(config))
+        return Node(number, configs, disk, around)
+
+    # -- plumbing ----------------------------------------------------------------------------------
+
+    def _deliver(self, source: int, target: int, frame: Any) -> None:
+        command = command_of(frame)
+        self.delivered[command] += 1
+        self.digest = (
+            (self.digest ^ (self.events.now << 24 | source << 16 | target << 8 | command)) * MIX
+        ) & MASK
+        if target < self.draw.replicas:
+            self.nodes[target].receive(source, frame)
+        else:
+            self.workload.clients[target - self.draw.replicas].receive(source, frame)
+
+    def _log(self, text: str) -> None:
+        if self.trace.enabled:
+            self.trace.line(f"{self.events.now:>7} {text}")
+
+    def _stopped(self, node: Node, reason: str) -> None:
+        self.nemesis.stopped(node, reason)
+
+    def _crashed_inside(self, node: Node) -> None:
+        self.nemesis.crashed_inside(node)
+
+    def primary(self) -> int | None:
+        """The node that leads the control group in the highest view, if one does."""
+        leading = [
+            (node.replicas[0].view, node.number)
+            for node in self.nodes
+            if node.is_up and node.leadership[0] is Leadership.LEADER
+        ]
+        return max(leading)[1] if leading else None
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+        self.workload.begin()
+
+    def step(self) -> None:
+        """One tick of virtual time: every node's own clock, then what is due."""
+        tick = self.events.now = self.events.now + 1
+        for node in self.nodes:
+            node.tick()
+        self.events.run_tick(tick)
+        if tick % CHECK_EVERY == 0:
+            convergence.check_resources(self.nodes, self.draw)
+
+    def advance(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.step()
+
+    def run(self) -> Failure | None:
+        try:
+            self.start()
+            self.nemesis.begin()
+            self.advance(self.draw.safety_ticks)
+            self.nemesis.rest()
+            self.liveness()
+        except Violation as violation:
+            return Failure(violation.kind, violation.message, self.events.now, self.trace.last())
+        except MessageStorm as storm:
+            return Failure("resources", str(storm), self.events.now, self.trace.last())
+        return None
+
+    def liveness(self) -> None:
+        """Heals a core and waits for it to serve and to agree."""
+        self.heal()
+        before = list(self.workload.acknowledged)
+        self.workload.wake()
+        deadline = self.events.now + self.draw.liveness_ticks
+        while self.events.now < deadline:
+            self.step()
+            if self.events.now % 10:
+                continue
+            if not self.workload.quiet:
+                self.workload.quiet = self._progressed(before)
+            elif convergence.converged(self.nodes, self.core, self.auditor):
+                convergence.check_final(self.nodes, self.core, self.auditor)
+                return
+        if convergence.is_undecidable(self.nodes, self.core):
+            self.auditor.counters["undecidable"] += 1
+            return
+        raise Violation("liveness", convergence.stuck(self.nodes, self.core, self.workload))
+
+    def _progressed(self, before: list[int]) -> bool:
+        done = sum(self.workload.acknowledged) - sum(before)
+        return done >= PROGRESS_REPLIES
+
+    def heal(self) -> None:
+        random = stream(self.draw.seed, "liveness")
+        self.core = self._choose_core(random.sample(range(self.draw.replicas), self.draw.replicas))
+        outside = [number for number in range(self.draw.replicas) if number not in self.core]
+        self.network.faults = QUIET
+        self.network.heal()
+        self.network.unclog()
+        self._log(f"liveness: core {self.core}, broken {outside}")
+        for node in self.nodes:
+            node.arm_crash(-1)
+            node.clock.heal(self.events.now)
+            node.disk.heal()
+        for number in outside:
+            if self.nodes[number].is_up and happens(random, 0.5):
+                self.nodes[number].crash()
+            everyone = [other for other in range(self.network.endpoints) if other != number]
+            self.network.split([number], everyone)
+        for number in self.core:
+            node = self.nodes[number]
+            if not node.is_up:
+                node.start()
+
+    def _choose_core(self, shuffled: list[int]) -> list[int]:
+        """At least a view-change quorum of replicas that may vote; all of them in half of the runs.
+
+        Where records rotted, the good copy may lie outside a smaller core, so there it is all.
+        """
+        rotten = any(
+            not record.is_good
+            for node in self.nodes
+            for volume in node.disk.volumes
+            for record in volume.records
+        )
+        if self.draw.core_all or rotten:
+            return sorted(shuffled)
+        voters = [number for number in shuffled if not self.nodes[number].is_rejoining]
+        core = voters[: self.quorums.view_change]
+        return sorted(core) if len(core) == self.quorums.view_change else sorted(shuffled)
+
+
+def simulate(
+    draw: Draw, *, bugs: tuple[str, ...] = (), trace: Callable[[str], None] | None = None
+) -> Outcome:
+    """Runs one draw. A failure is run again with the trace kept, since tracing costs time."""
+    began = perf_counter()
+    simulation = Simulation(draw, bugs=bugs, trace=trace, keep_trace=trace is not None)
+    failure = simulation.run()
+    if failure is not None and trace is None:
+        simulation = Simulation(draw, bugs=bugs, keep_trace=True)
+        failure = simulation.run() or failure
+    return outcome_of(simulation, failure, perf_counter() - began)
+
+
+def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) -> Outcome:
+    auditor, network = simulation.auditor, simulation.network.counters
+    for node in simulation.nodes:
+        node.count_transfers()
+    counters = dict(auditor.counters)
+    counters.update(simulation.workload.counts)
+    counters["repairs"] = sum(simulation.delivered[command] for command in REPAIRS)
+    for command in Command:
+        if simulation.delivered[command]:
+            counters[f"frames: {command.name}"] = simulation.delivered[command]
+    faults = dict(simulation.nemesis.counts)
+    for node in simulation.nodes:
+        for name, count in node.disk.counts.items():
+            faults[name] = faults.get(name, 0) + count
+    for name in ("lost", "duplicated", "evicted", "blocked", "filtered", "stale"):
+        if getattr(network, name):
+            faults[f"frames {name}"] = getattr(network, name)
+    return Outcome(
+        seed=simulation.draw.seed,
+        draw=simulation.draw.line(),
+        digest=f"{simulation.digest:016x}",
+        state_digest=convergence.state_digest(auditor),
+        ticks=simulation.events.now,
+        events=simulation.events.executed + sum(node.ticks for node in simulation.nodes),
+        wall_seconds=seconds,
+        failure=failure,
+        counters=counters,
+        faults=faults,
+    )

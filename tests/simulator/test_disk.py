@@ -1,0 +1,174 @@
+"""What reaches the disk, what a power cut leaves, and what may rot."""
+
+import dataclasses
+from random import Random
+
+from borzoi.consensus.checkpoint import Checkpoint, Manifest
+from borzoi.consensus.config import Config
+from borzoi.consensus.frames import ZERO, root, seal_prepare
+from borzoi.consensus.superblock import genesis
+from borzoi.simulator.disk import Disk, Record, Volume
+from borzoi.simulator.events import EventQueue
+
+CONFIG = Config(cluster=bytes(range(16)), replica_id=0, replica_count=3)
+
+
+def prepare(op: int):
+    first = root(CONFIG.cluster, 0)
+    return seal_prepare(first._replace(op=op, client=ZERO, timestamp=op, view=1))
+
+
+class Bench:
+    """A disk with one volume, and what it reported."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.events = EventQueue()
+        self.done: list[tuple[str, int]] = []
+        self.failures: list[str] = []
+        self.disk = Disk(0, 3, 1, self.events, Random(seed), self._completed, self.failures.append)
+
+    def _completed(self, group, what, token):
+        self.done.append((what, token))
+
+    def write(self, *ops_written):
+        for op in ops_written:
+            self.disk.write_journal(0, prepare(op), b"body", op, None)
+
+    def run(self):
+        while (tick := self.events.next_tick()) is not None:
+            self.events.run_tick(tick)
+
+    @property
+    def volume(self) -> Volume:
+        return self.disk.volumes[0]
+
+    def ops(self):
+        return [record.header.op for record in self.volume.records]
+
+
+def test_everything_queued_shares_the_next_sync():
+    bench = Bench()
+    bench.write(1, 2, 3)
+    bench.run()
+    assert bench.done == [("journal", 1), ("journal", 3)]
+    assert bench.ops() == [1, 2, 3]
+
+
+def test_a_record_counts_as_synced_only_after_its_sync():
+    bench = Bench()
+    bench.write(1)
+    digest = prepare(1).checksum
+    assert not bench.volume.is_synced(digest)
+    assert bench.disk.read_journal(0, digest) == b"body"
+    bench.run()
+    assert bench.volume.is_synced(digest)
+    assert bench.disk.read_journal(0, prepare(2).checksum) is None
+
+
+def test_a_power_cut_keeps_a_prefix_of_what_was_not_synced():
+    kept = set()
+    for seed in range(40):
+        bench = Bench(seed)
+        bench.write(1)
+        bench.run()
+        bench.write(2, 3, 4)
+        bench.disk.crash()
+        bench.run()
+        assert bench.ops() == [1, 2, 3, 4][: len(bench.ops())]
+        assert bench.done == [("journal", 1)]
+        kept.add(len(bench.ops()))
+    assert kept == {1, 2, 3, 4}
+
+
+def test_a_torn_superblock_never_takes_the_generation_before_it():
+    outcomes = set()
+    for seed in range(40):
+        bench = Bench(seed)
+        first = genesis(CONFIG)
+        bench.volume.format(first)
+        second = dataclasses.replace(first, generation=2, view=1)
+        bench.disk.write_superblock(0, second, 7)
+        bench.disk.crash()
+        newest = bench.volume.newest()
+        assert newest is not None
+        outcomes.add(newest.view)
+    assert outcomes == {0, 1}
+
+
+def test_a_failed_sync_stops_the_process_and_reports_nothing():
+    bench = Bench()
+    bench.write(1)
+    bench.disk.fail_next_sync("disk full")
+    bench.run()
+    assert bench.failures == ["disk full"]
+    assert bench.done == []
+
+
+def test_the_journal_is_recycled_from_its_oldest_end():
+    bench = Bench()
+    bench.write(1, 2, 9, 3, 4)
+    bench.run()
+    bench.volume.truncate(5)
+    assert bench.ops() == [9, 3, 4]
+    bench.volume.truncate(100)
+    assert bench.ops() == [4]
+
+
+def test_rot_stays_within_the_atlas():
+    bench = Bench()
+    bench.write(*range(1, 10))
+    bench.run()
+    random = Random(1)
+    for _ in range(200):
+        bench.disk.rot(random)
+    bad = [record.header.op for record in bench.volume.records if not record.is_good]
+    assert bad == [3, 6]
+    assert bench.disk.read_journal(0, prepare(3).checksum) is None
+
+
+def test_one_copy_of_the_superblock_may_rot():
+    bench = Bench()
+    bench.volume.format(genesis(CONFIG))
+    random = Random(2)
+    assert "superblock copy" in {bench.disk.rot(random) for _ in range(60)}
+    assert bench.volume.newest() == genesis(CONFIG)
+
+
+def test_a_wiped_disk_is_empty():
+    bench = Bench()
+    bench.write(1)
+    bench.run()
+    life = bench.volume.life
+    bench.disk.wipe()
+    assert bench.ops() == []
+    assert bench.volume.newest() is None
+    assert bench.volume.life > life
+
+
+def test_checkpoints_become_readable_after_their_sync():
+    bench = Bench()
+    checkpoint = Checkpoint(Manifest(prepare(5), ()), ())
+    bench.disk.write_checkpoint(0, 5, checkpoint, 3)
+    assert bench.volume.checkpoints == {}
+    bench.run()
+    assert bench.volume.checkpoints == {5: checkpoint}
+    assert bench.done == [("checkpoint", 3)]
+
+
+def test_a_slow_replica_takes_its_time():
+    bench = Bench()
+    bench.disk.slowness = 50
+    bench.write(1)
+    bench.run()
+    assert bench.events.now == 50
+    bench.disk.heal()
+    bench.write(2)
+    bench.run()
+    assert bench.events.now == 51
+
+
+def test_a_rotten_record_is_not_good():
+    record = Record(prepare(1), b"", None)
+    assert record.is_good
+    record.header_bad = True
+    assert not record.is_good
