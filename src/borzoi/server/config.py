@@ -198,12 +198,12 @@ def parts_not_there(configuration: Configuration) -> Iterator[str]:
     settings = configuration.settings
     asked: dict[str, list[str]] = {}
     for key in KEYS:
-        if key.declaration.later is None or "[]" in key.path:
+        declaration = key.declaration
+        if declaration.later is None or "[]" in key.path:
             continue
         section, value = None, settings
         for part in key.path.split("."):
             section, value = value, getattr(value, part)
-        declaration = key.declaration
         default = declaration.kind.parse(declaration.default)
         if getattr(section, "enabled", True) and value != default:
             asked.setdefault(declaration.later, []).append(key.path)
