@@ -8,6 +8,7 @@ they must not be ahead of the log.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from borzoi.metadata.state import Metadata
 from borzoi.model.namespace import Namespace
@@ -20,6 +21,9 @@ from borzoi.storage.metadata_inspection import inspect_metadata
 from borzoi.storage.offsets import OFFSETS_DIRECTORY
 from borzoi.storage.partition_inspection import inspect_partition
 from borzoi.storage.state_log import STATE_LOG_NAME
+
+#: Archived segments, and what repairs replaced: not part of the data.
+BACKUP_DIRECTORY: Final = "backup"
 
 
 def verify(
@@ -44,7 +48,8 @@ def partition_directories(directory: Path) -> list[Path]:
     """Every directory that holds a partition: it has segments, or offsets of consumers."""
     found = []
     for place in (directory, *sorted(path for path in directory.rglob("*") if path.is_dir())):
-        if place.name == OFFSETS_DIRECTORY or place.parent.name == OFFSETS_DIRECTORY:
+        within = place.relative_to(directory).parts
+        if OFFSETS_DIRECTORY in within or BACKUP_DIRECTORY in within:
             continue
         names = [path.name for path in place.iterdir()]
         if OFFSETS_DIRECTORY in names or any(

@@ -69,6 +69,14 @@ def reader_of(medium: Medium, segment: SegmentFiles) -> tuple[ReadBytes, int]:
     return file.read, file.size()
 
 
+def salvaging_reader(medium: Medium, segment: SegmentFiles) -> tuple[ReadBytes, int]:
+    """As `reader_of`, with zeros in the place of compressed frames that cannot be inflated."""
+    if not segment.is_twin:
+        return reader_of(medium, segment)
+    body = open_twin(medium, segment.messages)
+    return body.salvage, body.size
+
+
 def read_index(medium: Medium, segment: SegmentFiles) -> bytes | None:
     if not medium.exists(segment.index):
         return None
@@ -90,7 +98,7 @@ def inspect_partition(medium: Medium, directory: Path) -> Iterator[Finding | Pro
                 between if segment.start_offset > expected else overlap,
                 offset=segment.start_offset,
             )
-        expected = yield from _inspect_segment(medium, segment)
+        expected = yield from inspect_segment(medium, segment)
     yield from _inspect_offsets(medium, directory, 0 if expected is None else expected)
 
 
@@ -180,7 +188,7 @@ class _IndexCheck:
                 yield Finding(Severity.WARNING, path, lag + "the next start adds them")
 
 
-def _inspect_segment(
+def inspect_segment(
     medium: Medium, segment: SegmentFiles
 ) -> Generator[Finding | Progress, None, int | None]:
     """Findings of one segment; returns the offset its messages end before, if that is known."""
