@@ -35,8 +35,9 @@ def checksum(hashed: bytes | bytearray | memoryview) -> int:
 
 
 def checksums_of_equal(messages: memoryview, size: int) -> NDArray[np.uint64]:
-    """Of messages that all have the same size."""
+    """Of two or more messages that all have the same size."""
     count = len(messages) // size
+    assert count > 1  # a getter of one item gives the item, not a tuple of it
     if size <= COPIED_BYTES_MAX:
         hashed = np.ndarray((count,), f"V{size - ID_AT}", messages, ID_AT, (size,)).tolist()
         digests = b"".join(map(xxh3_64_digest, hashed))
@@ -62,7 +63,7 @@ Cutter = Callable[[memoryview], tuple[memoryview, ...]]
 def _cutters(size: int, count: int) -> list[Cutter]:
     """Each cuts a run of messages out of the buffer: what is hashed of each, as a view."""
     cuts = [slice(end - size + ID_AT, end) for end in range(size, (count + 1) * size, size)]
-    # A getter of one item would give it without the tuple, so the last run is made longer instead.
+    # No run may have only one (see above), so the last takes what is left over.
     last = max(count // CUTS_AT_ONCE, 1)
     runs = [cuts[run * CUTS_AT_ONCE : (run + 1) * CUTS_AT_ONCE] for run in range(last - 1)]
     return [itemgetter(*run) for run in [*runs, cuts[(last - 1) * CUTS_AT_ONCE :]]]

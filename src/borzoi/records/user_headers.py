@@ -191,6 +191,7 @@ def _to_bytes(value: PlainValue, kind: HeaderKind) -> bytes:
             return value.to_bytes(SIGNED[kind], "little", signed=True)
         if kind in UNSIGNED and isinstance(value, int):
             return value.to_bytes(UNSIGNED[kind], "little")
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidHeaderValue(f"{value!r} does not fit {kind.name.lower()}") from error
+    except (OverflowError, UnicodeEncodeError, struct.error) as error:
+        # Without the value itself: a number can have too many digits to be printed.
+        raise InvalidHeaderValue(f"the value does not fit {kind.name.lower()}") from error
     raise InvalidHeaderValue(f"a {type(value).__name__} is no {kind.name.lower()}")

@@ -1,0 +1,43 @@
+"""Ids for messages that came without one."""
+
+import uuid
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.records.fresh_ids import BLOCK, FreshIds, as_uuids
+
+
+def split(ids: bytes) -> list[bytes]:
+    return [ids[at : at + 16] for at in range(0, len(ids), 16)]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=2))
+def test_any_two_words_make_a_uuid_of_version_4(words: list[int]) -> None:
+    made = uuid.UUID(bytes=as_uuids(np.array(words, np.uint64)))
+    assert made.version == 4
+    assert made.variant == uuid.RFC_4122
+
+
+def test_all_but_the_six_fixed_bits_are_random() -> None:
+    ones = as_uuids(np.full(2, 2**64 - 1, np.uint64))
+    zeros = as_uuids(np.zeros(2, np.uint64))
+    differing = int.from_bytes(ones, "big") ^ int.from_bytes(zeros, "big")
+    assert differing.bit_count() == 122
+
+
+@given(st.lists(st.sampled_from([0, 1, 3, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])))
+def test_no_id_is_given_twice_however_they_are_asked_for(counts: list[int]) -> None:
+    fresh = FreshIds(np.random.SFC64(7).random_raw)
+    ids: list[bytes] = []
+    for count in counts:
+        given_now = split(fresh(count))
+        assert len(given_now) == count
+        ids += given_now
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_same_seed_gives_the_same_ids() -> None:
+    first, second = (FreshIds(np.random.SFC64(3).random_raw) for _ in range(2))
+    assert first(5) == second(5)
