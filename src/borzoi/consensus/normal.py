@@ -48,21 +48,18 @@ _REFUSED_BY: Final = {
 # -- requests at the primary --------------------------------------------------------------------
 
 
-def on_request(r: ReplicaState, queued: Queued, epoch: int) -> None:
+def on_request(r: ReplicaState, queued: Queued) -> None:
     """Accept a request into the queue, or answer it now; an accepted one is never dropped."""
     if not r.is_primary:
         return answer(r, queued, Refusal.NOT_PRIMARY, b"")
     if queued.operation not in _KNOWN:
         return answer(r, queued, Refusal.UNKNOWN_OPERATION, b"")
-    if queued.client != ZERO:
-        session = r.client_table.session(queued.client)
-        if epoch and session is not None and accepts_requests(r) and session.epoch != epoch:
-            return answer(r, queued, Refusal.FENCED, b"")
-        if (
-            r.pipeline.holds(queued.client, queued.request)
-            and not r.bugs.duplicate_request_executed
-        ):
-            return None
+    if (
+        queued.client != ZERO
+        and r.pipeline.holds(queued.client, queued.request)
+        and not r.bugs.duplicate_request_executed
+    ):
+        return None
     if not r.pipeline.enqueue(queued):
         return answer(r, queued, Refusal.BUSY, b"")
     return drain_queue(r)
@@ -77,9 +74,10 @@ def on_request_frame(r: ReplicaState, header: Request, body: bytes) -> None:
         body,
         header.request_checksum,
         header.user_id,
+        header.epoch,
         header.replica,
     )
-    on_request(r, queued, header.epoch)
+    on_request(r, queued)
 
 
 def on_reply_frame(r: ReplicaState, header: Reply, body: bytes) -> None:
@@ -130,9 +128,15 @@ def drain_queue(r: ReplicaState) -> None:
 def _propose(r: ReplicaState, queued: Queued) -> bool:
     """Preflight, stamping, prepare (N2); false when the request was answered without an op."""
     client, operation = queued.client, queued.operation
-    if client != ZERO and operation != _REGISTER and not r.bugs.duplicate_request_executed:
+    if operation == _REGISTER:
+        r.pipeline.registering.add(client)
+    elif client != ZERO and not r.bugs.duplicate_request_executed:
+        if client in r.pipeline.registering:
+            # Its epoch ends with an op that is already on its way; judge it after that op.
+            answer(r, queued, Refusal.BUSY, b"")
+            return False
         verdict, reply = r.client_table.preflight(
-            client, queued.request, queued.request_checksum, 0
+            client, queued.request, queued.request_checksum, queued.epoch
         )
         if verdict is not Verdict.NEW:
             if reply is not None:
@@ -517,6 +521,7 @@ def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
     outcome = _NO_PAYLOAD
     if operation == _REGISTER:
         outcome = Outcome(STATUS_OK, r.client_table.register(client, op, header.user_id))
+        r.pipeline.registering.discard(client)
     elif operation == _UNREGISTER:
         r.client_table.unregister(client)
     elif operation != _NOOP:

@@ -14,6 +14,7 @@ class Queued:
 
     __slots__ = (
         "client",
+        "epoch",
         "operation",
         "origin",
         "payload",
@@ -30,9 +31,11 @@ class Queued:
         payload: bytes,
         request_checksum: U128,
         user_id: int,
+        epoch: int,
         origin: int,
     ) -> None:
         self.client = client
+        self.epoch = epoch
         self.request = request
         self.operation = operation
         self.payload = payload
@@ -60,7 +63,15 @@ class InFlight:
 class Pipeline:
     """Commit is strictly in op order; the partition queues only count and limit (6.1)."""
 
-    __slots__ = ("_highest", "depth_max", "entries", "partitions", "queue", "queue_max")
+    __slots__ = (
+        "_highest",
+        "depth_max",
+        "entries",
+        "partitions",
+        "queue",
+        "queue_max",
+        "registering",
+    )
 
     def __init__(self, depth_max: int, queue_max: int) -> None:
         self.depth_max = depth_max
@@ -68,6 +79,8 @@ class Pipeline:
         self.entries: deque[InFlight] = deque()
         self.queue: deque[Queued] = deque()
         self.partitions: dict[int, deque[int]] = {}
+        # Clients with a Register that is not applied yet: their older epoch must not act after it.
+        self.registering: set[U128] = set()
         # Highest request of each client that is queued or in flight, and how many there are.
         self._highest: dict[U128, tuple[int, int]] = {}
 
@@ -153,3 +166,4 @@ class Pipeline:
         self.queue.clear()
         self.partitions.clear()
         self._highest.clear()
+        self.registering.clear()

@@ -100,8 +100,9 @@ class Replica(ReplicaState):
         epoch: int = 0,
     ) -> None:
         """A client of this node asks; answered by a Reply, now or later, or by FailWaiters."""
-        queued = Queued(client, request, operation, payload, checksum(payload), user_id, LOCAL)
-        normal.on_request(self, queued, epoch)
+        identity = checksum(payload)
+        queued = Queued(client, request, operation, payload, identity, user_id, epoch, LOCAL)
+        normal.on_request(self, queued)
         self.check()
 
     # -- completions ----------------------------------------------------------------------------

@@ -1,0 +1,105 @@
+"""One partition as values: segments of messages, consumer offsets, generations (6.3-6.6).
+
+The semantics of the segmented log on disk, in memory: a segment rolls by its size before an append,
+truncation removes whole sealed segments, and ``next_offset`` never goes back, whatever is removed.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from borzoi.consensus.invariants import invariant
+from borzoi.consensus.partition_ops import BatchDescriptor
+from borzoi.records.batch import index_entries, walk
+
+INDEX_ENTRY_BYTES: Final = 16
+
+NewIds = Callable[[int], bytes]
+
+
+class Segment:
+    """Bytes of one ``.log`` and its ``.index`` file."""
+
+    __slots__ = ("base_offset", "end_offset", "index", "log")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.log = bytearray()
+        self.index = bytearray()
+
+
+class ConsumerKey(NamedTuple):
+    kind: int
+    consumer: int
+
+
+class PartitionLog:
+    __slots__ = (
+        "first_offset",
+        "generation",
+        "next_offset",
+        "offsets",
+        "segment_bytes",
+        "segments",
+    )
+
+    def __init__(self, segment_bytes: int) -> None:
+        self.segment_bytes = segment_bytes
+        self.first_offset = 0
+        self.next_offset = 0
+        self.generation = 0
+        self.segments: list[Segment] = []
+        self.offsets: dict[ConsumerKey, int] = {}
+
+    def append(self, descriptor: BatchDescriptor, run: memoryview) -> None:
+        """Exactly the bytes every replica journaled, at exactly the offset they name (D3)."""
+        invariant(
+            descriptor.base_offset == self.next_offset,
+            f"a batch at offset {descriptor.base_offset} does not continue {self.next_offset}"
+            f" in partition {descriptor.namespace:#x}/{descriptor.incarnation}",
+        )
+        # Rolled from replicated facts only, so file boundaries are the same everywhere (6.4).
+        if not self.segments or len(self.segments[-1].log) >= self.segment_bytes:
+            self.segments.append(Segment(self.next_offset))
+        segment = self.segments[-1]
+        segment.index += index_entries(
+            walk(run),
+            relative_offset=self.next_offset - segment.base_offset,
+            position=len(segment.log),
+            timestamp=descriptor.base_timestamp,
+        )
+        segment.log += run
+        self.next_offset += descriptor.messages_count
+        segment.end_offset = self.next_offset
+
+    def truncate(self, offset: int) -> int:
+        """Remove sealed segments that end at or below ``offset``; returns how many (X3)."""
+        removed = 0
+        while len(self.segments) > 1 and self.segments[0].end_offset <= offset:
+            del self.segments[0]
+            removed += 1
+        if removed:
+            self.first_offset = self.segments[0].base_offset
+        return removed
+
+    def purge(self, generation: int) -> bool:
+        """Remove every message and offset, once per generation (X2)."""
+        if generation <= self.generation:
+            return False
+        self.generation = generation
+        self.segments.clear()
+        self.offsets.clear()
+        self.first_offset = self.next_offset
+        return True
+
+    def read(self, offset: int, count: int) -> list[memoryview]:
+        """Messages from ``offset`` on; only what was applied is here to be read."""
+        found: list[memoryview] = []
+        for segment in self.segments:
+            if segment.end_offset <= offset:
+                continue
+            batch = walk(memoryview(bytes(segment.log)))
+            for number, (start, end) in enumerate(batch.bounds()):
+                if segment.base_offset + number >= offset and len(found) < count:
+                    found.append(batch.messages[start:end])
+        return found
