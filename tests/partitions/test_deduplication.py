@@ -120,7 +120,8 @@ def test_columns_of_numpy_and_views_are_read_alike():
 def test_it_agrees_with_a_list_of_what_was_accepted(seed, max_entries, expiry):
     """The model: (id, accepted at) in order of acceptance; nothing clever."""
     draws = random.Random(seed)
-    seen, model, now = Deduplicator(max_entries, expiry), [], 0
+    seen, now = Deduplicator(max_entries, expiry), 0
+    model: list[tuple[int, int]] = []
     for _ in range(30):
         now += draws.randrange(3)
         model = [(key, at) for key, at in model if not expiry or at + expiry > now]

@@ -26,7 +26,7 @@ def test_the_day_of_creation_outlives_upgrades(tmp_path, caplog):
     assert open_info(MEDIUM, tmp_path, version="0.1.0", now=6).created_at == 5
     assert (tmp_path / "info.json").stat().st_mtime_ns == written
     assert open_info(MEDIUM, tmp_path, version="0.2.0", now=7) == Info("0.2.0", 5, DATA_FORMAT)
-    assert read_info(MEDIUM, tmp_path).version == "0.2.0"
+    assert read_info(MEDIUM, tmp_path) == Info("0.2.0", 5, DATA_FORMAT)
     assert "was last used by borzoi 0.1.0, now by 0.2.0" in caplog.text
 
 

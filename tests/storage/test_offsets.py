@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
 
 class WatchedFile(LocalFile):
     __slots__ = ("medium",)
+    medium: Any
 
     def write(self, buffers, position):
         self.medium.writes.append(self.path.name)
@@ -37,8 +39,11 @@ class WatchedMedium(LocalMedium):
 
     def __init__(self):
         super().__init__()
-        self.writes, self.syncs, self.directory_syncs = [], [], []
-        self.unwritable, self.unsyncable = set(), set()
+        self.writes: list[str] = []
+        self.syncs: list[str] = []
+        self.directory_syncs: list[str] = []
+        self.unwritable: set[str] = set()
+        self.unsyncable: set[str] = set()
 
     def open(self, path, *, create=False, writable=True):
         opened = super().open(path, create=create, writable=writable)
@@ -61,7 +66,7 @@ def looped(medium, acknowledge=Acknowledge.WRITTEN):
     return OffsetWriter(medium, acknowledge, loop=asyncio.get_running_loop())
 
 
-async def stored(*answers):
+async def stored(*answers: Any) -> None:
     for answer in answers:
         if answer is not None:
             await answer
@@ -135,13 +140,13 @@ async def test_synced_commits_share_their_sync_and_are_answered_after_it(tmp_pat
     answers = [offsets.store(CONSUMER, 1, offset) for offset in range(100)]
     answers += [offsets.store(GROUP, 7, offset) for offset in range(100)]
     assert medium.syncs == []
-    await answers[0]
+    await stored(answers[0])
     assert sorted(medium.syncs) == ["1", "7"]
     assert sorted(medium.directory_syncs) == ["consumers", "groups"]
     await stored(*answers[1:])
     assert (on_disk(tmp_path, CONSUMER, 1), on_disk(tmp_path, GROUP, 7)) == (99, 99)
     # The names are on the disk now; only the bytes need another sync.
-    await offsets.store(CONSUMER, 1, 100)
+    await stored(offsets.store(CONSUMER, 1, 100))
     assert len(medium.syncs) == 3
     assert len(medium.directory_syncs) == 2
 
@@ -151,18 +156,17 @@ async def test_commits_during_a_sync_wait_for_the_next_one(tmp_path, medium):
     first = offsets.store(CONSUMER, 1, 1)
     await asyncio.sleep(0)
     second = offsets.store(CONSUMER, 1, 2)
-    await first
-    await second
+    await stored(first, second)
     assert medium.syncs == ["1", "1"]
     assert on_disk(tmp_path, CONSUMER, 1) == 2
 
 
 async def test_one_cancelled_request_does_not_fail_its_neighbours(tmp_path, medium):
     offsets = open_offsets(tmp_path, looped(medium, Acknowledge.SYNCED))
-    given_up = asyncio.ensure_future(offsets.store(CONSUMER, 1, 1))
+    given_up = asyncio.ensure_future(stored(offsets.store(CONSUMER, 1, 1)))
     waiting = offsets.store(CONSUMER, 1, 2)
     given_up.cancel()
-    await waiting
+    await stored(waiting)
     assert on_disk(tmp_path, CONSUMER, 1) == 2
 
 
@@ -173,7 +177,7 @@ async def test_a_commit_that_cannot_be_written_fails_alone_and_changes_nothing(t
     later = offsets.store(CONSUMER, 1, 6)
     neighbours = [offsets.store(CONSUMER, 2, 7), offsets.store(CONSUMER, 2, 8)]
     with pytest.raises(StorageFailure, match="disk is full"):
-        await later
+        await stored(later)
     await stored(*neighbours)
     assert offsets.load(CONSUMER, 1) == 5
     assert offsets.load(CONSUMER, 2) == 8
@@ -198,8 +202,8 @@ async def test_a_sync_that_fails_fails_its_own_consumer(tmp_path, medium):
     offsets = open_offsets(tmp_path, looped(medium, Acknowledge.SYNCED))
     bad, good = offsets.store(CONSUMER, 1, 5), offsets.store(CONSUMER, 2, 6)
     with pytest.raises(CannotSync):
-        await bad
-    await good
+        await stored(bad)
+    await stored(good)
 
 
 async def test_a_buffered_commit_that_fails_is_told_in_the_log(tmp_path, medium, caplog):
@@ -264,7 +268,7 @@ async def test_a_commit_pending_when_its_offset_is_deleted_does_not_bring_it_bac
     offsets.store(CONSUMER, 1, 5)
     pending = offsets.store(CONSUMER, 1, 6)
     offsets.delete(CONSUMER, 1)
-    await pending
+    await stored(pending)
     await asyncio.sleep(0)
     assert not (tmp_path / "offsets/consumers/1").exists()
 

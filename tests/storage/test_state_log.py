@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ class Crash(BaseException):
 
 class FaultyFile(LocalFile):
     __slots__ = ("medium",)
+    medium: Any
 
     def write(self, buffers, position):
         if self.medium.write_at_most is not None:
@@ -231,6 +233,7 @@ def test_a_snapshot_replaces_the_entries_it_includes(tmp_path):
     append(log, 5, term=4)
     again, recovered = open_state_log(LocalMedium(), tmp_path)
     snapshot = recovered.snapshot
+    assert snapshot is not None
     assert (snapshot.index, snapshot.term, snapshot.timestamp) == (4, 4, 77)
     assert snapshot.body == b"everything so far"
     assert [entry.index for entry in recovered.entries] == [5]
@@ -240,12 +243,13 @@ def test_a_snapshot_replaces_the_entries_it_includes(tmp_path):
 
 def test_a_snapshot_is_wanted_after_enough_entries_or_bytes(tmp_path):
     log, _ = open_state_log(LocalMedium(), tmp_path, StateSettings(snapshot_entries=3))
+    wanted = []
     for number in range(3):
-        assert not log.wants_snapshot
+        wanted.append(log.wants_snapshot)
         append(log, number)
-    assert log.wants_snapshot
+    assert [*wanted, log.wants_snapshot] == [False, False, False, True]
     log.take_snapshot(b"", timestamp=0)
-    assert not log.wants_snapshot
+    assert log.wants_snapshot is False
     log, _ = open_state_log(LocalMedium(), tmp_path, StateSettings(snapshot_bytes=100))
     append(log, 0)
     append(log, 1)
@@ -320,4 +324,6 @@ def test_a_snapshot_without_its_key_is_refused(tmp_path):
     assert b"secret" not in (tmp_path / SNAPSHOT_NAME).read_bytes()
     with pytest.raises(CannotDecrypt, match="no encryption key"):
         open_state_log(LocalMedium(), tmp_path)
-    assert read_snapshot(LocalMedium(), tmp_path, Cipher(KEY)).body == b"secret"
+    taken = read_snapshot(LocalMedium(), tmp_path, Cipher(KEY))
+    assert taken is not None
+    assert taken.body == b"secret"

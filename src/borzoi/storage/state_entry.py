@@ -74,7 +74,7 @@ def encode_entry(entry: StateEntry, cipher: Cipher | None = None) -> bytes:
 
 
 def read_entries(
-    data: bytes | memoryview, *, first_index: int | None = None, cipher: Cipher | None = None
+    data: bytes | bytearray | memoryview, *, first_index: int | None = None, cipher: Cipher | None = None
 ) -> Iterator[StateEntry | TornTail]:
     """Every entry in order, then a `TornTail` if bytes are left over.
 
