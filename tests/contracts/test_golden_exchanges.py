@@ -12,7 +12,7 @@ from borzoi.model.errors import BorzoiError
 from borzoi.protocol.catalog import REQUESTS, Request, decode_request, decode_response
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import encode_payload
-from borzoi.protocol.errors import code_of, row_of
+from borzoi.protocol.errors import ERRORS, code_of
 from borzoi.protocol.framing import (
     RequestDecoder,
     ResponseDecoder,
@@ -26,6 +26,9 @@ LINES = 2306
 
 #: Statuses that say "malformed": what decoding answers before anyone asks who is asking.
 MALFORMED = {3, 4, 6}
+
+
+STATUSES = {row.code for row in ERRORS}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +110,7 @@ def test_every_answer_is_written_as_it_was_read(exchanges):
         assert frame is not None
         assert (frame.status, frame.payload) == (exchange.status, exchange.payload)
         while pushed := decoder.next_response():
-            assert row_of(pushed.status) is not None
+            assert pushed.status in STATUSES
         if exchange.status:
             continue
         answer = decode_response(REQUESTS[exchange.code], frame.payload)

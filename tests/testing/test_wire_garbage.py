@@ -66,6 +66,12 @@ def test_a_value_that_changes_when_rewritten_is_noticed():
     assert "changes when rewritten" in tally.foreign[0]
 
 
+def test_a_value_that_cannot_be_written_or_read_again_is_noticed():
+    tally = storm(1, 100, [Sample("unwritable", lambda _: Identity(-1), b"abcdef")])
+    assert (tally.accepted, tally.refused) == (0, 0)
+    assert "changes when rewritten" in tally.foreign[0]
+
+
 def test_a_frame_decoder_that_breaks_is_noticed(monkeypatch):
     class Broken(RequestDecoder):
         def next_request(self):
