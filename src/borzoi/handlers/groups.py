@@ -2,8 +2,9 @@
 
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
-from borzoi.metadata.groups import JoinGroup, LeaveGroup
+from borzoi.metadata.groups import ClientGone, JoinGroup, LeaveGroup
 from borzoi.metadata.state import Group, Topic
+from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -50,9 +51,13 @@ async def join_group(request: JoinConsumerGroup, call: Call) -> None:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     group = queries.group_of(topic, request.group_id)
+    client_id = call.session.client_id
     await call.metadata.submit(
-        JoinGroup(stream.id, topic.id, group.id, call.session.client_id), user_id=call.user_id
+        JoinGroup(stream.id, topic.id, group.id, client_id), user_id=call.user_id
     )
+    if call.services.sessions.get(client_id) is not call.session:
+        # It hung up while its join waited for its turn; nobody else would take it out again.
+        await call.metadata.submit(ClientGone(client_id), user_id=ROOT_USER_ID)
 
 
 async def leave_group(request: LeaveConsumerGroup, call: Call) -> None:

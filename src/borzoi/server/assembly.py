@@ -10,6 +10,7 @@ from borzoi import __version__
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session, Sessions
+from borzoi.metadata import snapshot
 from borzoi.metadata.commands import encode_command
 from borzoi.metadata.effects import DroppedToken, DroppedUser, Effect
 from borzoi.metadata.groups import VolatileCommand
@@ -22,6 +23,7 @@ from borzoi.security.encryption import Cipher
 from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle
 from borzoi.server.opening import opener_of
+from borzoi.server.recreating import recreate
 from borzoi.server.root_user import RootCredentials, root_credentials
 from borzoi.server.settings import Settings
 from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
@@ -87,6 +89,9 @@ def open_data(
         medium, directory, StateSettings(enforce_fsync=system.state.enforce_fsync), cipher=cipher
     )
     state = recovered_state(recovered)
+    recreated = not state.users and recreate(
+        state, directory, system, topic_defaults(settings), at=clock()
+    )
     if ROOT_USER_ID in state.users:
         root = Root(state.users[ROOT_USER_ID].username, STORED_ROOT)
     else:
@@ -95,6 +100,9 @@ def open_data(
             state_log,
             root_credentials(environment, default_credentials=default_credentials),
         )
+    if recreated:
+        log.warning("the metadata log was missing; %d streams are named anew", len(state.streams))
+        state_log.take_snapshot(snapshot.encode(state), timestamp=clock())
     pooling = system.memory_pool
     if pooling.enabled:
         pool = MemoryPool(pooling.size, bucket_capacity=pooling.bucket_capacity)
@@ -108,6 +116,15 @@ def open_data(
         pool=pool,
         root=root,
         acknowledge=acknowledge_of(settings),
+    )
+
+
+def topic_defaults(settings: Settings) -> TopicDefaults:
+    system = settings.system
+    return TopicDefaults(
+        segment_size=system.segment.size,
+        message_expiry=system.topic.message_expiry,
+        max_topic_size=system.topic.max_size,
     )
 
 
@@ -133,17 +150,14 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
     partitions = PartitionPlane(
         opener.open_partition,
         opener.folders,
+        opener.twins,
         keep_unread=settings.data_maintenance.messages.consumer_barrier,
     )
     partitions.open_all(opened.state)
     metadata = MetadataPlane(
         opened.state,
         opened.state_log,
-        defaults=TopicDefaults(
-            segment_size=system.segment.size,
-            message_expiry=system.topic.message_expiry,
-            max_topic_size=system.topic.max_size,
-        ),
+        defaults=topic_defaults(settings),
         clock=clock,
         sync_each=system.state.enforce_fsync,
     )

@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from borzoi.handlers.call import Services
 from borzoi.metadata import queries
 from borzoi.metadata.groups import ClientGone, ExpireRevocations
+from borzoi.metadata.state import Topic
 from borzoi.metadata.tokens import ExpireTokens
 from borzoi.model.identifiers import ROOT_USER_ID
-from borzoi.server.settings import Settings
+from borzoi.model.topics import Compression
+from borzoi.server.settings import Settings, SystemSection
 
 log = logging.getLogger(__name__)
 
 SECOND_US = 1_000_000
 #: A session may miss its ping by a fifth of the interval.
 HEARTBEAT_TOLERANCE = 1.2
+#: How often sealed segments of compressed topics are looked for.
+COMPRESSION_INTERVAL = 5 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ def chores(settings: Settings, services: Services) -> list[Chore]:
             ),
         )
     ]
+    rows.append(
+        Chore("compression", COMPRESSION_INTERVAL, lambda: compress(services, settings.system))
+    )
     if settings.message_saver.enabled:
         sync = settings.message_saver.enforce_fsync
         rows.append(
@@ -106,6 +113,22 @@ async def save(services: Services, *, sync: bool) -> None:
 
 async def clean(services: Services) -> None:
     await services.partitions.clean(services.metadata.state, now=services.clock())
+
+
+async def compress(services: Services, system: SystemSection) -> None:
+    default = Compression[system.compression.default_algorithm.upper()]
+    override = system.compression.allow_override
+    await services.partitions.compress(
+        services.metadata.state,
+        lambda topic: algorithm_of(topic, default, allow_override=override),
+    )
+
+
+def algorithm_of(topic: Topic, default: Compression, *, allow_override: bool) -> Compression:
+    """A topic's own algorithm; the server's where it asks for none, unless that is its right."""
+    if topic.compression is not Compression.NONE or allow_override:
+        return topic.compression
+    return default
 
 
 async def drop_silent(services: Services, *, interval: int) -> None:

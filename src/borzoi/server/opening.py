@@ -1,6 +1,7 @@
 """Partitions from their settings: where they lie, and everything that is opened for one."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,12 @@ import numpy as np
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Partition
+from borzoi.partitions.warming import warm
 from borzoi.records.batch import NewIds
 from borzoi.security.encryption import Cipher
 from borzoi.server.settings import Settings
 from borzoi.shard.partition_plane import Folders
+from borzoi.storage.compressed import TwinOpener
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.layout import partition_directory
 from borzoi.storage.log import open_log
@@ -45,6 +48,8 @@ class Opener:
 
     folders: Folders
     open_partition: Callable[[Namespace], Partition]
+    #: Opens compressed segments; whoever compresses them shares its cache.
+    twins: TwinOpener
 
 
 def opener_of(
@@ -65,6 +70,7 @@ def opener_of(
         system.partition.validate_checksum,
     )
     syncer, descriptors = ThreadSyncer(), Descriptors(medium)
+    twins = TwinOpener(descriptors)
     writer = OffsetWriter(medium, acknowledge, loop=asyncio.get_running_loop())
     new_ids = random_ids()
     deduplication = system.message_deduplication
@@ -78,10 +84,12 @@ def opener_of(
             partition=partition,
             syncer=syncer,
             descriptors=descriptors,
+            open_twin=twins,
         )
         deduplicator = None
         if deduplication.enabled:
             deduplicator = Deduplicator(deduplication.max_entries, deduplication.expiry)
+            warm(deduplicator, log, now=time.time_ns() // 1000)
         return Partition(
             namespace,
             log,
@@ -91,7 +99,7 @@ def opener_of(
             cipher=cipher,
         )
 
-    return Opener(folders, open_partition)
+    return Opener(folders, open_partition, twins)
 
 
 def folders_of(settings: Settings, directory: Path) -> Folders:

@@ -26,13 +26,20 @@ from borzoi.metadata.effects import (
 from borzoi.metadata.groups import CompleteRevocation, VolatileCommand
 from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
-from borzoi.model.errors import BorzoiError, ConsumerOffsetNotFound, PartitionNotFound
+from borzoi.model.errors import (
+    BorzoiError,
+    ConsumerOffsetNotFound,
+    FeatureUnavailable,
+    PartitionNotFound,
+)
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.model.namespace import Namespace
+from borzoi.model.topics import Compression
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.records.batch import Batch
+from borzoi.storage.compressed import TwinOpener, compress_sealed
 from borzoi.storage.retention import PartitionFacts, oversized
 
 log = logging.getLogger(__name__)
@@ -68,11 +75,14 @@ class PartitionPlane:
         self,
         open_partition: Callable[[Namespace], Partition],
         folders: Folders,
+        twins: TwinOpener,
         *,
         keep_unread: bool,
     ) -> None:
         self._open = open_partition
         self._folders = folders
+        self._twins = twins
+        self._cannot_compress: set[Compression] = set()
         #: Whether retention waits for the slowest stored offset.
         self._keep_unread = keep_unread
         self._partitions: dict[Namespace, Partition] = {}
@@ -179,6 +189,23 @@ class PartitionPlane:
                 if topic.max_topic_size != UNLIMITED:
                     self._shrink(stream.id, topic)
                 await asyncio.sleep(0)
+
+    async def compress(self, state: Metadata, algorithm_of: Callable[[Topic], Compression]) -> None:
+        """Rewrite sealed segments of compressed topics, one after another, off the loop."""
+        for stream in list(state.streams.values()):
+            for topic in list(stream.topics.values()):
+                algorithm = algorithm_of(topic)
+                if algorithm is Compression.NONE or algorithm in self._cannot_compress:
+                    continue
+                for namespace, partition in list(self._of_topic(stream.id, topic)):
+                    try:
+                        await compress_sealed(partition.log, algorithm, self._twins)
+                    except FeatureUnavailable as missing:
+                        self._cannot_compress.add(algorithm)
+                        log.warning("segments stay uncompressed: %s", missing)
+                        break
+                    except BorzoiError as fault:
+                        log.warning("partition %s was not compressed: %s", namespace, fault)
 
     def _shrink(self, stream_id: int, topic: Topic) -> None:
         partitions = [partition for _, partition in self._of_topic(stream_id, topic)]

@@ -1,0 +1,44 @@
+from pathlib import Path
+
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic, GetTopic
+from borzoi.records.message import Message, encode_messages
+from borzoi.testing.embedded import EmbeddedServer, embedded_server
+
+SETTINGS = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
+
+
+async def sent(server: EmbeddedServer, *ids: int) -> int:
+    """Send messages with these ids; how many the partition holds then."""
+    root = server.root()
+    indexes, body = encode_messages([Message(b"m", id=number) for number in ids])
+    request = SendMessages(
+        "s", "t", Partitioning.partition(0), len(ids), memoryview(indexes), memoryview(body)
+    )
+    await root.call(request)
+    topic = await root.call(GetTopic("s", "t"))
+    count: int = topic.messages_count
+    return count
+
+
+async def test_ids_sent_before_a_restart_are_still_duplicates(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, SETTINGS) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 1))
+        assert await sent(server, 1, 2) == 2
+        assert await sent(server, 2, 1) == 2
+    async with embedded_server(tmp_path, SETTINGS) as server:
+        assert await sent(server, 2, 3, 3) == 3
+
+
+async def test_only_as_many_ids_are_remembered_as_configured(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, SETTINGS) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 1))
+        assert await sent(server, *range(1, 11)) == 10
+    few = {**SETTINGS, "SYSTEM_MESSAGE_DEDUPLICATION_MAX_ENTRIES": "3"}
+    async with embedded_server(tmp_path, few) as server:
+        assert await sent(server, 10) == 10
+        assert await sent(server, 1) == 11

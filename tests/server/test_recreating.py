@@ -1,0 +1,35 @@
+from pathlib import Path
+
+import pytest
+
+from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.streams import CreateStream, DeleteStream
+from borzoi.protocol.commands.topics import CreateTopic, GetTopic
+from borzoi.records.message import Message, encode_messages
+from borzoi.testing.embedded import embedded_server
+
+
+async def test_messages_outlive_the_metadata_log_when_asked(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as server:
+        root = server.root()
+        for name in ("one", "two"):
+            await root.call(CreateStream(name))
+            await root.call(CreateTopic(name, "t", 2))
+        indexes, body = encode_messages([Message(b"kept")])
+        await root.call(
+            SendMessages(
+                "two", "t", Partitioning.partition(1), 1, memoryview(indexes), memoryview(body)
+            )
+        )
+        await root.call(DeleteStream("one"))
+    (tmp_path / "state.messages").unlink()
+    with pytest.raises(InvalidConfiguration, match="recreate_missing_state"):
+        async with embedded_server(tmp_path):
+            pass
+    settings = {"SYSTEM_RECOVERY_RECREATE_MISSING_STATE": "true"}
+    for _ in range(2):
+        async with embedded_server(tmp_path, settings) as server:
+            topic = await server.root().call(GetTopic("stream-1", "topic-0"))
+            assert [one.messages_count for one in topic.partitions] == [0, 1]
