@@ -102,11 +102,17 @@ def contacts_since(r: ReplicaState, since_us: int) -> int:
     return 1 + sum(r.contact_us[other] >= since_us for other in r.others)
 
 
+def is_current(r: ReplicaState) -> bool:
+    """A primary that has applied everything it inherited and committed."""
+    return r.is_primary and normal.accepts_requests(r) and r.commit_min == r.commit_max
+
+
 def may_read(r: ReplicaState, monotonic_us: int) -> bool:
-    """Level lease of 4.12: no other primary can exist yet, and everything committed is applied."""
-    if not r.is_primary or r.abdicating or not normal.accepts_requests(r):
-        return False
-    if r.commit_min != r.commit_max:
+    """Level lease of 4.12: no other primary can exist yet, and everything committed is applied.
+
+    Only the control group holds leases: contact is between nodes (D2).
+    """
+    if not r.elects or r.abdicating or not is_current(r):
         return False
     if r.bugs.lease_never_lapses:
         return True
@@ -116,7 +122,7 @@ def may_read(r: ReplicaState, monotonic_us: int) -> bool:
 
 def on_linearizable_read(r: ReplicaState, token: int) -> bool:
     """Broadcast a ping after the read arrived and wait for a quorum; false when not primary."""
-    if not r.is_primary:
+    if not r.is_primary or not r.elects:
         return False
     r.reads.append((token, ping(r)))
     grant_reads(r)
@@ -129,7 +135,7 @@ def grant_reads(r: ReplicaState) -> None:
         token, stamp = r.reads[0]
         if contacts_since(r, stamp) < r.quorums.replication:
             return
-        if r.commit_min != r.commit_max or not normal.accepts_requests(r):
+        if not is_current(r):
             return
         r.reads.popleft()
         r.effects.append(ReadReady(token))

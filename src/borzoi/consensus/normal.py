@@ -280,7 +280,7 @@ def monotonic_stamp(r: ReplicaState) -> int:
 
 def broadcast_commit(r: ReplicaState) -> None:
     """N8: the commit position, for the control group that of every group."""
-    if not r.is_primary or r.abdicating:
+    if not r.is_primary or r.abdicating or not r.others:
         return
     body = b""
     if r.elects:

@@ -232,6 +232,14 @@ class Replica(ReplicaState):
         """False: not the primary. True: ReadReady(token) follows, or FailWaiters."""
         return heartbeat.on_linearizable_read(self, token)
 
+    def serves_reads(self, control_view: int) -> bool:
+        """Data groups: whether a read that this node's control group granted may run here.
+
+        A data group never works in a view its control group has not reached (D2), so contact with
+        a quorum in the control view proves that no other node leads this group.
+        """
+        return self.view == control_view and heartbeat.is_current(self)
+
     @property
     def checkpoint_checksum(self) -> U128:
         return self.checkpoint_checksums.get(self.checkpoint_op, bytes(16))

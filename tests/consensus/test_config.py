@@ -1,0 +1,37 @@
+import dataclasses
+
+import pytest
+
+from borzoi.consensus.config import Config, PlantedBugs, Timeouts
+from borzoi.consensus.invariants import InvariantError
+
+
+def test_no_bug_is_planted_by_default_and_there_are_at_least_twenty():
+    bugs = dataclasses.asdict(PlantedBugs())
+    assert len(bugs) >= 20
+    assert not any(bugs.values())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cluster": b"short"},
+        {"replica_id": 3},
+        {"pipeline_max": 128},
+        {"pipeline_max": 0},
+        {"checkpoint_interval": 0},
+        {"chunk_bytes": 64 * 1024 * 1024},
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(wrong):
+    good = {"cluster": bytes(16), "replica_id": 0, "replica_count": 3}
+    Config(**good)
+    with pytest.raises(InvariantError):
+        Config(**(good | wrong))
+
+
+def test_heartbeats_must_outlast_four_commit_broadcasts_and_two_leases():
+    for wrong in ({"commit_message": 126}, {"lease": 251}):
+        with pytest.raises(InvariantError):
+            Timeouts(**wrong)
+    assert Timeouts.fast().normal_heartbeat < Timeouts().normal_heartbeat

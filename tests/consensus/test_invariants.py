@@ -1,0 +1,18 @@
+import subprocess
+import sys
+
+import pytest
+
+from borzoi.consensus.invariants import InvariantError, invariant
+
+
+def test_a_broken_invariant_names_itself():
+    invariant(True, "fine")
+    with pytest.raises(InvariantError, match="commit above op"):
+        invariant(False, "commit above op")
+
+
+def test_invariants_survive_the_optimising_flag():
+    program = "from borzoi.consensus.invariants import invariant; invariant(False, 'kept')"
+    ran = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, check=False)
+    assert b"InvariantError: kept" in ran.stderr
