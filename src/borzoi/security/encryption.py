@@ -16,9 +16,6 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from borzoi.model.errors import CannotDecrypt, CannotEncrypt, InvalidEncryptionKey
 
 KEY_BYTES: Final = 32
@@ -35,10 +32,15 @@ class Cipher:
     used twice under one key gives both plaintexts away.
     """
 
-    __slots__ = ("_aes", "_draw")
+    __slots__ = ("_aes", "_draw", "_invalid_tag")
 
     def __init__(self, key_base64: str, *, draw: Callable[[int], bytes] = os.urandom) -> None:
+        # Imported here: most servers encrypt nothing, and the library weighs 6 MB and 50 ms.
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         self._aes = AESGCM(_decoded_key(key_base64))
+        self._invalid_tag = InvalidTag
         self._draw = draw
 
     def encrypt(self, plaintext: bytes | bytearray | memoryview) -> bytes:
@@ -59,7 +61,7 @@ class Cipher:
             )
         try:
             return self._aes.decrypt(ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], None)
-        except InvalidTag:
+        except self._invalid_tag:
             raise CannotDecrypt("the ciphertext was damaged or made with another key") from None
 
     def __repr__(self) -> str:

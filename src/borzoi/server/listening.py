@@ -11,7 +11,6 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
 from borzoi.model.errors import InvalidConfiguration
-from borzoi.security.certificates import self_signed_context, server_context
 from borzoi.server.settings import Settings, TcpSocketSection, TlsSection
 from borzoi.storage.memory_pool import MemoryPool
 
@@ -83,6 +82,9 @@ def socket_options(section: TcpSocketSection) -> SocketOptions:
 
 def tls_context(section: TlsSection, path: str) -> ssl.SSLContext:
     """The certificate of the files; without them, one of our own for localhost when allowed."""
+    # Imported here: without TLS nobody needs it, and it weighs 5 MB and a fifth of the start.
+    from borzoi.security.certificates import self_signed_context, server_context
+
     if Path(section.cert_file).is_file() and Path(section.key_file).is_file():
         return server_context(section.cert_file, section.key_file)
     if section.self_signed:

@@ -1,6 +1,7 @@
 """Partitions from their settings: where they lie, and everything that is opened for one."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,12 +127,12 @@ def random_ids() -> NewIds:
     They name messages and open nothing, so a fast generator seeded by the system is enough. They
     are drawn a block at a time: for a single message the call would cost more than the id.
     """
-    generator = np.random.Generator(np.random.SFC64())
+    generator = random.Random()
     block, position = b"", 0
 
     def drawn(count: int) -> bytes:
-        ids = np.frombuffer(generator.bytes(count * ID_BYTES), np.uint8).reshape(count, ID_BYTES)
-        ids = ids.copy()
+        ids = np.frombuffer(bytearray(generator.randbytes(count * ID_BYTES)), np.uint8)
+        ids = ids.reshape(count, ID_BYTES)
         ids[:, 6] = (ids[:, 6] & 0x0F) | 0x40
         ids[:, 8] = (ids[:, 8] & 0x3F) | 0x80
         return ids.tobytes()

@@ -7,6 +7,7 @@ save and sync, close.
 """
 
 import asyncio
+import ctypes
 import dataclasses
 import gc
 import logging
@@ -55,6 +56,10 @@ STALLED_SECONDS_MAX = 30.0
 FAREWELL = failed(8)
 CURRENT_CONFIG = "current_config.toml"
 
+#: The number of the setting in <malloc.h>.
+M_MMAP_THRESHOLD = -3
+LARGE_BLOCK_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -70,6 +75,7 @@ class Start:
 def run(start: Start) -> int:
     """Serve until told to stop; the exit code of the process."""
     settings = start.configuration.settings
+    give_back_large_memory()
     try:
         if settings.tcp.enabled:
             refuse_to_share("tcp.address", settings.tcp.address)
@@ -84,6 +90,17 @@ def run(start: Start) -> int:
     except OSError as fault:
         print(f"borzoi cannot start: {fault}", file=sys.stderr)
         return EXIT_CANNOT_START
+
+
+def give_back_large_memory() -> None:
+    """Let the C library return large blocks to the system as soon as they are freed.
+
+    It learns from the first freed block to keep later ones of that size: a few logins (19 MiB each
+    while a password is checked) would stay with the process for ever.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 async def _serve(start: Start, directory: Path) -> int:
