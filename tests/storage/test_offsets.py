@@ -1,5 +1,7 @@
 import asyncio
 import logging
+import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from borzoi.model.errors import CannotSync, ConsumerOffsetNotFound, StorageFailu
 from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.offsets import OPEN_FILES_MAX, ConsumerOffsets, OffsetWriter, open_offsets
 from borzoi.storage.settings import Acknowledge
+from borzoi.testing.disk import SimulatedDisk
 
 CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
 
@@ -142,13 +145,14 @@ async def test_synced_commits_share_their_sync_and_are_answered_after_it(tmp_pat
     assert medium.syncs == []
     await stored(answers[0])
     assert sorted(medium.syncs) == ["1", "7"]
-    assert sorted(medium.directory_syncs) == ["consumers", "groups"]
+    assert {"consumers", "groups", "offsets"} <= set(medium.directory_syncs)
+    names_synced = len(medium.directory_syncs)
     await stored(*answers[1:])
     assert (on_disk(tmp_path, CONSUMER, 1), on_disk(tmp_path, GROUP, 7)) == (99, 99)
     # The names are on the disk now; only the bytes need another sync.
     await stored(offsets.store(CONSUMER, 1, 100))
     assert len(medium.syncs) == 3
-    assert len(medium.directory_syncs) == 2
+    assert len(medium.directory_syncs) == names_synced
 
 
 async def test_commits_during_a_sync_wait_for_the_next_one(tmp_path, medium):
@@ -258,7 +262,7 @@ def test_deleting_removes_the_file_and_asking_twice_is_an_error(tmp_path, medium
     offsets.delete(CONSUMER, 1)
     assert offsets.load(CONSUMER, 1) is None
     assert not (tmp_path / "offsets/consumers/1").exists()
-    assert medium.directory_syncs == ["consumers", "consumers"]
+    assert medium.directory_syncs[-2:] == ["consumers", "consumers"]
     with pytest.raises(ConsumerOffsetNotFound, match="consumer 1 stored no offset"):
         offsets.delete(CONSUMER, 1)
 
@@ -326,3 +330,29 @@ def test_only_so_many_files_stay_open(tmp_path, medium):
     assert len(opened) == OPEN_FILES_MAX
     again = open_offsets(tmp_path, OffsetWriter(medium))
     assert set(dict(again.items(CONSUMER)).values()) == {1}
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_a_commit_that_was_answered_as_synced_survives_a_power_cut(seed):
+    draws = random.Random(seed)
+    disk, place = SimulatedDisk(), Path("/data/partition")
+    answered: dict[int, int] = {}
+    asked: dict[int, set[int | None]] = {}
+    for run in range(3):
+        offsets = open_offsets(place, looped(disk, Acknowledge.SYNCED))
+        for consumer_id in range(4):
+            found = offsets.load(CONSUMER, consumer_id)
+            assert found in asked.get(consumer_id, {None})
+            if found is not None:
+                answered[consumer_id] = found
+            asked[consumer_id] = {found}
+        for number in range(draws.randrange(8)):
+            consumer_id, offset = draws.randrange(4), 100 * run + number
+            asked[consumer_id].add(offset)
+            answer = offsets.store(CONSUMER, consumer_id, offset)
+            if draws.random() < 0.7:
+                await stored(answer)
+                # Whoever was answered must find this, or what was asked for later.
+                asked[consumer_id] = {offset}
+        await asyncio.sleep(draws.choice([0, 0.001]))
+        disk.power_cut(draws)

@@ -49,7 +49,9 @@ class _Slot:
         self.saved = offset
         self.file: File | None = None
         self.future: asyncio.Future[None] | None = None
-        self.directory_synced = offset is not None
+        #: Whether the name is known to be on the disk. An earlier run may have been killed between
+        #: creating the file and syncing its directory, so a file that was found does not count.
+        self.directory_synced = False
 
 
 class OffsetWriter:
@@ -211,7 +213,9 @@ class OffsetWriter:
                 directories.setdefault(slot.path.parent, []).append(slot)
         for directory, inside in directories.items():
             try:
-                self.medium.fsync_directory(directory)
+                # The partition's own directory holds the name of `offsets`, and so on down.
+                for place in (directory.parent.parent, directory.parent, directory):
+                    self.medium.fsync_directory(place)
             except BorzoiError as error:
                 failures.update(dict.fromkeys(inside, error))
             else:

@@ -190,9 +190,13 @@ def open_state_log(
     `StateCorrupted` names the entry and the byte when the log is damaged in a way no crash
     explains; nothing is changed on the disk then.
     """
-    medium.make_directory(directory)
+    changed = [directory, *medium.make_directory(directory)]
     snapshot = read_snapshot(medium, directory, cipher)
     file = medium.open(directory / STATE_LOG_NAME, create=True)
+    # Without its name on the disk, an entry that was synced would be lost all the same. Always,
+    # because the run that created the file may have been killed before it came to this.
+    for place in changed:
+        medium.fsync_directory(place)
     content = file.read(file.size(), 0)
     found = list(read_entries(content, cipher=cipher))
     entries = [entry for entry in found if isinstance(entry, StateEntry)]
