@@ -1,6 +1,8 @@
 import asyncio
 import gzip
+import itertools
 import random
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,7 @@ from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.log import open_log
 from borzoi.storage.settings import SegmentSettings
+from borzoi.testing.disk import SimulatedDisk
 
 ALGORITHMS = list(SUFFIXES)
 SEGMENT_BYTES = 600 * 1024
@@ -195,6 +198,67 @@ def test_a_crash_after_the_draft_leaves_the_plain_segment_in_charge(tmp_path):
     again = open_log(tmp_path, LocalMedium(), open_twin=TwinOpener())
     assert not twin.exists()
     assert again.read(0, 10_000).materialise() == before
+
+
+class Crash(BaseException):
+    """The power is gone."""
+
+
+class FailingDisk(SimulatedDisk):
+    """Loses its power before a chosen change of a directory."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps_left = 10**9
+
+    def step(self):
+        if self.steps_left == 0:
+            raise Crash
+        self.steps_left -= 1
+
+    def open(self, path, *, create=False, writable=True):
+        self.step()
+        return super().open(path, create=create, writable=writable)
+
+    def rename(self, source, target):
+        self.step()
+        super().rename(source, target)
+
+    def unlink(self, path):
+        self.step()
+        super().unlink(path)
+
+    def fsync_directory(self, directory):
+        self.step()
+        super().fsync_directory(directory)
+
+
+async def inline(function, *arguments):
+    return function(*arguments)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_power_cut_at_any_step_of_compression_loses_nothing(seed):
+    directory = Path("/partition")
+    for steps in itertools.count():
+        disk = FailingDisk()
+        opener = TwinOpener()
+        log = filled(directory, open_twin=opener, batches=8, medium=disk)
+        log.flush(sync=True)
+        before = log.read(0, 10_000).materialise()
+        disk.steps_left = steps
+        try:
+            finished = await compress_sealed(log, Compression.LZ4, opener, offload=inline) > 0
+        except Crash:
+            finished = False
+        disk.steps_left = 10**9
+        disk.power_cut(random.Random(seed * 1000 + steps))
+        again = open_log(directory, disk, open_twin=TwinOpener())
+        assert again.fenced is None
+        assert again.read(0, 10_000).materialise() == before
+        if finished:
+            assert steps > 5
+            return
 
 
 class FullFile(LocalFile):

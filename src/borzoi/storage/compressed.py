@@ -219,6 +219,9 @@ def write_draft(
         return None
     if not _shrinks(log, facts.size, algorithm):
         return None
+    # Both on the disk, although the log is to go: if a power cut leaves plain file and twin beside
+    # each other, the plain one counts, and it must not be the worse of the two.
+    log.fdatasync()
     index.fdatasync()
     path = directory / (twin_name(facts.start_offset, SUFFIXES[algorithm]) + DRAFT_SUFFIX)
     draft = medium.open(path, create=True)
