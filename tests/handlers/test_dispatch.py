@@ -2,8 +2,8 @@ import logging
 
 import pytest
 
-from borzoi.handlers import table
 from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.table import COMMANDS, Row
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.system import GetMe, Ping
@@ -38,8 +38,8 @@ async def test_a_fault_of_ours_is_a_status_and_a_line_in_the_log(
         raise ZeroDivisionError
 
     rows = (
-        Row(Ping, Rule.ANYONE, table.everywhere, broken),
-        Row(GetMe, Rule.LOGGED_IN, table.everywhere, broken_later),
+        Row(Ping, Rule.ANYONE, everywhere, broken),
+        Row(GetMe, Rule.LOGGED_IN, everywhere, broken_later),
     )
     monkeypatch.setattr("borzoi.handlers.dispatch.COMMANDS", rows)
     server.dispatcher = Dispatcher(server.services)

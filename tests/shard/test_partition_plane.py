@@ -13,6 +13,7 @@ from borzoi.metadata.effects import (
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import PartitionNotFound
+from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import SendMessages
@@ -34,9 +35,9 @@ async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None
     )
 
 
-async def with_topic(server: EmbeddedServer, **options: int) -> EmbeddedServer:
+async def with_topic(server: EmbeddedServer, *, message_expiry: int = NEVER) -> EmbeddedServer:
     await server.root().call(CreateStream("s"))
-    await server.root().call(CreateTopic("s", "t", 2, **options))
+    await server.root().call(CreateTopic("s", "t", 2, message_expiry=message_expiry))
     return server
 
 
