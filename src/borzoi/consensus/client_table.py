@@ -120,11 +120,6 @@ class ClientTable:
         if len(session.replies) > REPLIES_KEPT:
             del session.replies[0]
 
-    def was_applied(self, client: U128, request: int) -> bool:
-        """Whether a committed request is a repetition: the primary of an earlier view took it."""
-        session = self._sessions.get(client)
-        return session is not None and request <= session.watermark
-
     def encode(self) -> bytes:
         parts: list[bytes] = []
         for client, session in self._sessions.items():

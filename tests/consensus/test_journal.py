@@ -1,0 +1,200 @@
+"""Torn tails, rot and gaps, told apart over real bytes; the log a restart may claim (S4-S6)."""
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.consensus.config import Config
+from borzoi.consensus.frames import checksum, root, seal_prepare
+from borzoi.consensus.journal import (
+    Gap,
+    JournalRecord,
+    JournalScan,
+    encode_record,
+    record_bytes,
+    recover,
+    scan,
+)
+from borzoi.consensus.messages import UNSEALED, ZERO, Prepare
+from borzoi.consensus.superblock import Superblock, genesis
+
+CLUSTER = b"cluster-of-tests"
+CONFIG = Config(cluster=CLUSTER, replica_id=0, replica_count=3)
+ROOT = root(CLUSTER, 0)
+
+
+def body_of(op: int) -> bytes:
+    return b"body of op %d " % op * (1 + op % 5)
+
+
+def chain(count: int, *, parent: Prepare = ROOT, view: int = 0, commit: int = 0) -> list[Prepare]:
+    headers: list[Prepare] = []
+    for op in range(parent.op + 1, parent.op + count + 1):
+        body = body_of(op)
+        # fmt: off
+        parent = seal_prepare(Prepare(
+            UNSEALED, checksum(body), CLUSTER, 256 + len(body), view, 1, 6, 0, ZERO,
+            parent.checksum, ZERO, op, commit, 1000 + op, 0, 4, 0, 0,
+        ))
+        # fmt: on
+        headers.append(parent)
+    return headers
+
+
+def bytes_of(headers: list[Prepare]) -> bytes:
+    return b"".join(encode_record(header, body_of(header.op)) for header in headers)
+
+
+def found(*headers: Prepare, gaps: tuple[int, ...] = (), bad: tuple[int, ...] = ()) -> JournalScan:
+    records = tuple(JournalRecord(header, header.op not in bad) for header in headers)
+    return JournalScan(records, tuple(Gap(after) for after in gaps))
+
+
+def superblock(**changes: object) -> Superblock:
+    return dataclasses.replace(genesis(CONFIG), **changes)  # type: ignore[arg-type]
+
+
+def test_records_are_frames_padded_to_64_bytes():
+    header = chain(1)[0]
+    raw = encode_record(header, body_of(1))
+    assert len(raw) == record_bytes(header.size)
+    assert len(raw) % 64 == 0
+    assert raw[256 : header.size] == body_of(1)
+
+
+def test_a_whole_journal_reads_back_and_ends_where_the_next_record_goes():
+    headers = chain(5)
+    raw = bytes_of(headers)
+    result = scan(raw + bytes(4096), CLUSTER)
+    assert [record.header for record in result.records] == headers
+    assert all(record.readable for record in result.records)
+    assert result.end == len(raw)
+
+
+@given(st.integers(1, 5), st.data())
+def test_a_tail_torn_at_any_byte_is_cut(count, data):
+    headers = chain(count)
+    whole = bytes_of(headers[:-1])
+    last = encode_record(headers[-1], body_of(count))
+    cut = data.draw(st.integers(0, headers[-1].size - 1))
+    result = scan(whole + last[:cut] + bytes(1024), CLUSTER)
+    survived = [record.header for record in result.records]
+    assert survived == headers[: len(survived)]
+    assert len(survived) >= count - 1
+    assert result.gaps == ()
+    assert result.end == sum(record_bytes(header.size) for header in survived)
+
+
+def test_a_journal_that_ends_inside_a_body_is_torn():
+    headers = chain(2)
+    raw = bytes_of(headers)
+    assert len(scan(raw[: len(raw) - 70], CLUSTER).records) == 1
+
+
+def test_a_rotten_body_before_valid_records_keeps_its_header():
+    headers = chain(3)
+    raw = bytearray(bytes_of(headers))
+    raw[record_bytes(headers[0].size) + 260] ^= 1
+    result = scan(bytes(raw), CLUSTER)
+    assert [record.readable for record in result.records] == [True, False, True]
+
+
+def test_a_rotten_header_before_valid_records_is_a_gap():
+    headers = chain(4)
+    raw = bytearray(bytes_of(headers))
+    raw[record_bytes(headers[0].size) + 130] ^= 1
+    result = scan(bytes(raw), CLUSTER)
+    assert [record.header.op for record in result.records] == [1, 3, 4]
+    assert result.gaps == (Gap(1),)
+
+
+def test_garbage_that_mentions_the_cluster_is_no_record():
+    headers = chain(1)
+    noise = bytes(32) + CLUSTER + bytes(16) + CLUSTER + b"\xff" * 400
+    result = scan(bytes_of(headers) + noise + bytes(512), CLUSTER)
+    assert [record.header.op for record in result.records] == [1]
+    assert result.gaps == ()
+
+
+def test_a_header_with_an_impossible_size_is_no_record():
+    header = seal_prepare(chain(1)[0]._replace(size=255))
+    assert scan(encode_record(header, b"") + bytes(512), CLUSTER).records == ()
+
+
+@given(st.binary(max_size=2000))
+def test_garbage_never_raises(data):
+    scan(data, CLUSTER)
+
+
+def test_the_log_extends_the_suffix_with_records_of_its_view_that_chain():
+    headers = chain(6)
+    log = recover(superblock(), found(*headers), 32)
+    assert log.op == 6
+    assert log.canon[6] == headers[5]
+    assert not log.broken
+
+
+def test_records_of_older_views_above_the_suffix_are_dead():
+    headers = chain(4)
+    log = recover(superblock(view=3, log_view=3, suffix=(headers[1],)), found(*headers), 32)
+    assert log.op == 2
+    assert log.canon == {1: headers[0], 2: headers[1]}
+
+
+def test_the_chain_below_the_suffix_stops_at_a_hole_and_at_the_checkpoint():
+    headers = chain(6)
+    log = recover(superblock(suffix=(headers[5],)), found(*headers[3:5]), 32)
+    assert sorted(log.canon) == [4, 5, 6]
+    at_checkpoint = superblock(suffix=(headers[5],), checkpoint_op=4)
+    assert sorted(recover(at_checkpoint, found(*headers), 32).canon) == [4, 5, 6]
+
+
+def test_the_commit_is_bounded_from_below_by_everything_durable():
+    headers = chain(6, commit=2)
+    assert recover(superblock(), found(*headers), 32).commit_max == 2
+    assert recover(superblock(), found(*headers), 2).commit_max == 4
+    assert recover(superblock(commit=5), found(*headers), 32).commit_max == 5
+
+
+def test_a_faulty_record_is_forgiven_when_another_copy_reads():
+    headers = chain(3)
+    log = recover(superblock(), found(*headers, bad=(2,)), 32)
+    assert list(log.faulty) == [headers[1].checksum]
+    again = found(*headers, bad=(2,))
+    repaired = JournalScan((*again.records, JournalRecord(headers[1], True)))
+    assert recover(superblock(), repaired, 32).faulty == {}
+
+
+def test_a_single_lost_record_is_named_by_its_successor_and_stays_blank():
+    headers = chain(4)
+    log = recover(superblock(), found(headers[0], headers[2], headers[3], gaps=(1,)), 32)
+    assert log.lost == {headers[1].checksum: 2}
+    assert (log.op, log.broken) == (4, False)
+    assert 2 not in log.canon
+
+
+def test_a_lost_first_record_is_named_too():
+    headers = chain(3)
+    log = recover(superblock(), found(*headers[1:], gaps=(0,)), 32)
+    assert (log.lost, log.broken) == ({headers[0].checksum: 1}, False)
+
+
+def test_a_gap_that_cannot_be_named_breaks_the_log():
+    headers = chain(6)
+    assert recover(superblock(), found(headers[0], *headers[3:], gaps=(1,)), 32).broken
+    repeated = found(headers[0], headers[1], headers[0], headers[2], gaps=(3,))
+    assert recover(superblock(), repeated, 32).broken
+
+
+def test_a_gap_before_everything_the_checkpoint_covers_says_nothing():
+    headers = chain(6)
+    covered = superblock(suffix=(headers[4],), checkpoint_op=4, commit=4)
+    assert not recover(covered, found(*headers[4:], gaps=(0,)), 32).broken
+
+
+def test_a_lost_record_whose_successor_is_of_another_view_ends_the_log():
+    headers = chain(1)
+    elsewhere = chain(3, parent=headers[0], view=9)
+    log = recover(superblock(), found(headers[0], elsewhere[1], elsewhere[2], gaps=(1,)), 32)
+    assert log.op == 1
