@@ -1,0 +1,68 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.storage import local
+from borzoi.storage.local import LocalMedium
+
+
+def test_a_descriptor_is_closed_with_the_last_reference(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    descriptor = file.fileno()
+    os.fstat(descriptor)
+    del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_mapped_file_shares_its_bytes(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    file.preallocate(4096)
+    view = file.map(4096)
+    view[10:15] = b"hello"
+    assert file.read(5, 10) == b"hello"
+
+
+def test_every_failure_of_the_system_becomes_one_of_ours(tmp_path: Path) -> None:
+    medium = LocalMedium()
+    file = medium.open(tmp_path / "f", create=True)
+    os.close(file.fileno())
+    for fails in (
+        file.size,
+        lambda: file.read(1, 0),
+        lambda: file.write([b"x"], 0),
+        lambda: file.truncate(1),
+        lambda: file.preallocate(1),
+        lambda: file.map(1),
+        lambda: medium.open(tmp_path / "no" / "f"),
+        lambda: medium.list(tmp_path / "f"),
+        lambda: medium.make_directory(tmp_path / "f" / "g"),
+        lambda: medium.rename(tmp_path / "no", tmp_path / "f"),
+        lambda: medium.unlink(tmp_path),
+    ):
+        with pytest.raises(StorageFailure):
+            fails()
+    with pytest.raises(CannotSync):
+        file.fdatasync()
+    with pytest.raises(CannotSync):
+        medium.fsync_directory(tmp_path / "no")
+
+
+def test_a_long_read_is_put_together_from_short_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    file.write([b"0123456789"], 0)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, at: pread(fd, min(length, 3), at))
+    assert file.read(8, 1) == b"12345678"
+    assert file.read(100, 4) == b"456789"
+
+
+def test_without_a_boot_id_every_start_counts_as_a_new_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "BOOT_ID", tmp_path / "missing")
+    assert LocalMedium().boot_id != LocalMedium().boot_id

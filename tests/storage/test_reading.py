@@ -1,0 +1,24 @@
+from pathlib import Path
+
+from borzoi.storage.local import LocalMedium
+from borzoi.storage.reading import FileRange, Reading
+
+
+def test_a_reading_is_its_ranges_and_then_its_tail(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    file.write([b"0123456789"], 0)
+    reading = Reading(7, 3, [FileRange(file, 2, 3), FileRange(file, 8, 1)], [memoryview(b"abc")])
+    assert reading.materialise() == b"2348abc"
+    assert reading.size == 7
+    assert reading.last_offset == 9
+
+
+def test_messages_that_were_left_out_still_count_for_the_last_offset() -> None:
+    assert Reading(10, 2, left_out=3).last_offset == 14
+
+
+def test_a_range_keeps_its_file_open(tmp_path: Path) -> None:
+    medium = LocalMedium()
+    part = FileRange(medium.open(tmp_path / "f", create=True), 0, 0)
+    medium.unlink(tmp_path / "f")
+    assert part.file.size() == 0
