@@ -247,6 +247,18 @@ def test_a_walk_over_half_a_message_is_refused(request: Sent, data: st.DataObjec
         assert walked.ends.tolist() == ends[1 : ends.index(cut) + 1]
 
 
+@pytest.mark.parametrize("count", [2, SMALL, 30])
+@pytest.mark.parametrize(
+    ("missing", "fault"), [(1, InvalidMessagesSize), (10, MessageTooSmall), (70, MessageTooSmall)]
+)
+def test_what_is_missing_at_the_end_is_called_by_its_name(
+    count: int, missing: int, fault: type[BorzoiError]
+) -> None:
+    messages = sent([Message(b"payload")] * count).messages
+    with pytest.raises(fault):
+        walk(memoryview(messages)[:-missing])
+
+
 @pytest.mark.parametrize("count", [1, SMALL, 30])
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_walk_refuses_a_reserved_field(count: int, number: int) -> None:

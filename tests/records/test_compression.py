@@ -295,6 +295,16 @@ def test_a_trailer_that_does_not_add_up_is_refused(changes: dict[str, int | byte
         Frames.open(Compression.ZSTD, reading(wrong), len(wrong))
 
 
+@every_algorithm
+def test_a_changed_table_is_noticed(algorithm: Compression) -> None:
+    pieces = list(compress_frames(algorithm, bytes(500), 100))
+    table = bytearray(pieces[-2])
+    table[30] ^= 1
+    pieces[-2] = bytes(table)
+    with pytest.raises(InvalidChecksum):
+        read_whole(algorithm, b"".join(pieces))
+
+
 def test_bytes_in_front_of_the_frames_are_noticed() -> None:
     compressed = b"?" + whole(Compression.ZSTD, b"plain")
     with pytest.raises(StorageFailure, match="not all there"):

@@ -233,6 +233,61 @@ def test_lengths_that_only_add_up_in_32_bits_are_refused() -> None:
     assert assert_all_agree(sent).fault is MissingIndex
 
 
+@pytest.mark.parametrize("count", [2, 20])
+@pytest.mark.parametrize(
+    ("changed_entry", "at", "value", "fault"),
+    [
+        (0, 0, 1, NonZeroIndexOffset),
+        (-1, 0, 1, NonZeroIndexOffset),
+        (0, 8, 1, NonZeroIndexTimestamp),
+        (-1, 8, 1, NonZeroIndexTimestamp),
+        (0, 4, 65, MissingIndex),
+        (0, 4, 63, MissingIndex),
+        (0, 4, 0, MissingIndex),
+        (-2, 4, 2**32 - 1, MissingIndex),
+        (-1, 4, 1, InvalidIndexPosition),
+        (-1, 4, 2**32 - 1, None),
+    ],
+)
+def test_a_wrong_index_entry_is_called_by_its_name(
+    count: int, changed_entry: int, at: int, value: int, fault: type[BorzoiError] | None
+) -> None:
+    entries = [
+        bytearray(4) + (64 * i).to_bytes(4, "little") + bytes(8) for i in range(1, count + 1)
+    ]
+    entries[changed_entry][at : at + 4] = value.to_bytes(4, "little")
+    assert assert_all_agree(Sent(b"".join(entries), bytes(64 * count), count)).fault is fault
+
+
+@pytest.mark.parametrize("count", [2, 20])
+@pytest.mark.parametrize(
+    ("at", "values", "fault"),
+    [
+        (24, [5, 4], InvalidOffset),
+        (24, [4, 5], None),
+        (52, [0, 1], MissingIndex),
+        (48, [1, 0], MissingIndex),
+        (56, [0, 1], InvalidReservedField),
+    ],
+)
+def test_a_wrong_header_is_called_by_its_name(
+    count: int, at: int, values: list[int], fault: type[BorzoiError] | None
+) -> None:
+    messages = bytearray(64 * count)
+    for value, start in zip(values, (64 * (count - 2), 64 * (count - 1)), strict=True):
+        messages[start + at : start + at + 4] = value.to_bytes(4, "little")
+    indexes = b"".join(
+        bytes(4) + (64 * i).to_bytes(4, "little") + bytes(8) for i in range(1, count + 1)
+    )
+    assert assert_all_agree(Sent(indexes, bytes(messages), count)).fault is fault
+
+
+@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("size", [0, 1, 63])
+def test_less_than_a_header_is_no_message(count: int, size: int) -> None:
+    assert assert_all_agree(Sent(bytes(16 * count), bytes(size), count)).fault is MissingIndex
+
+
 @pytest.mark.parametrize("count", [KEPT_LAYOUT_MAX, KEPT_LAYOUT_MAX + 1])
 def test_large_batches_of_one_size_are_as_sound_as_small_ones(count: int) -> None:
     indexes = b"".join(
