@@ -82,11 +82,6 @@ class _Unread:
     def _take(self, start: int, stop: int) -> bytes:
         """A copy of the bytes between two positions; the rest begins behind them."""
         self._start = stop
-        if stop == len(self._bytes):
-            taken = bytes(self._bytes) if not start else bytes(memoryview(self._bytes)[start:stop])
-            self._bytes.clear()
-            self._start = 0
-            return taken
         return bytes(memoryview(self._bytes)[start:stop])
 
     def _detach(self, start: int, stop: int) -> memoryview:
