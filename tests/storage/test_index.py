@@ -1,0 +1,145 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.records.batch import index_entries
+from borzoi.storage.index import (
+    INDEX_DTYPE,
+    INDEX_ENTRY,
+    SegmentIndex,
+    entries_of,
+    valid_prefix,
+)
+from borzoi.testing.disk import SimulatedDisk
+from borzoi.testing.logs import numbered
+
+PATH = Path("/d/0.index")
+
+
+def new_index() -> SegmentIndex:
+    disk = SimulatedDisk()
+    disk.make_directory(PATH.parent)
+    file = disk.open(PATH, create=True)
+    return SegmentIndex(PATH, lambda: file)
+
+
+def entries(first: int, timestamps: list[int]) -> bytes:
+    return b"".join(
+        INDEX_ENTRY.pack(number, (number + 1) * 100, timestamp)
+        for number, timestamp in enumerate(timestamps, first)
+    )
+
+
+def test_the_recorded_layout() -> None:
+    """The two entries of the published test vector."""
+    first = numbered([b"hello"], base_offset=0, timestamp=1_700_000_000_000_000)
+    assert (
+        entries_of(first, relative_offset=0, position=0).hex() == "000000004500000000401e18240a0600"
+    )
+
+
+def test_entries_of_stored_messages_are_those_of_the_append() -> None:
+    batch = numbered([b"a", b"bb" * 50, b""] * 5, base_offset=40, timestamp=77)
+    assert entries_of(batch, relative_offset=40, position=1000) == index_entries(
+        batch, relative_offset=40, position=1000, timestamp=77
+    )
+
+
+@pytest.mark.parametrize("keep", [0, 3, 1000])
+@pytest.mark.parametrize("save_every", [1, 4, 1000])
+def test_entries_are_found_in_memory_and_in_the_file(keep: int, save_every: int) -> None:
+    index = new_index()
+    for number in range(50):
+        index.extend(entries(number, [number * 10]))
+        if number % save_every == 0:
+            index.save(keep=keep)
+    assert index.count == 50
+    assert index.end_position(-1) == 0
+    assert [index.end_position(number) for number in range(50)] == [
+        (number + 1) * 100 for number in range(50)
+    ]
+    assert [index.timestamp(number) for number in range(50)] == [n * 10 for n in range(50)]
+    index.save(keep=keep)
+    assert index.cached <= max(2 * keep, 1) or keep >= 50
+
+
+def test_saving_up_to_an_entry_leaves_the_others_in_memory() -> None:
+    index = new_index()
+    index.extend(entries(0, [1] * 10))
+    index.save(up_to=4)
+    assert (index.saved, index.unsaved) == (4, 6)
+    assert index.file().size() == 64
+    index.save()
+    assert index.file().size() == 160
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=700).map(sorted),
+    st.integers(0, 700),
+    st.integers(0, 700),
+    st.integers(-1, 42),
+)
+def test_the_first_entry_of_a_time_is_found_among_many(
+    timestamps: list[int], saved: int, visible: int, wanted: int
+) -> None:
+    index = new_index()
+    count = min(visible, len(timestamps))
+    index.extend(entries(0, timestamps))
+    index.save(up_to=min(saved, len(timestamps)))
+    expected = sum(timestamp < wanted for timestamp in timestamps[:count])
+    assert index.first_at_or_after(wanted, count=count) == expected
+
+
+def test_the_last_message_that_fits_is_found() -> None:
+    index = new_index()
+    index.extend(entries(0, [1] * 20))
+    assert index.last_ending_by(1000, first=5, last=19) == 9
+    assert index.last_ending_by(1099, first=5, last=19) == 9
+    assert index.last_ending_by(599, first=5, last=19) == 4
+    assert index.last_ending_by(10_000, first=5, last=19) == 19
+
+
+@pytest.mark.parametrize("saved", [0, 3, 7, 10])
+def test_truncated_entries_are_gone_from_memory_and_file(saved: int) -> None:
+    index = new_index()
+    index.extend(entries(0, list(range(10))))
+    index.save(up_to=saved)
+    index.truncate(5)
+    assert index.count == 5
+    index.extend(entries(5, [100]))
+    index.save()
+    assert index.file().size() == 96
+    assert index.timestamp(5) == 100
+    assert index.timestamp(4) == 4
+
+
+def damaged(change: str) -> bytes:
+    table = np.frombuffer(entries(0, [1] * 8), INDEX_DTYPE).copy()
+    match change:
+        case "zeros":
+            table[5:] = np.zeros(3, INDEX_DTYPE)
+        case "number":
+            table["offset"][5] = 6
+        case "back":
+            table["position"][5] = 450
+        case "too short":
+            table["position"][5] = 563
+        case "past the log":
+            table["position"][5:] += 1_000_000
+    return table.tobytes()
+
+
+@pytest.mark.parametrize("change", ["zeros", "number", "back", "too short", "past the log"])
+def test_an_index_counts_up_to_its_first_impossible_entry(change: str) -> None:
+    table = np.frombuffer(damaged(change), INDEX_DTYPE)
+    assert valid_prefix(table, first=0, position=0, limit=800) == 5
+
+
+def test_a_sound_index_counts_whole() -> None:
+    table = np.frombuffer(entries(3, [1] * 8), INDEX_DTYPE)
+    assert valid_prefix(table, first=3, position=300, limit=1100) == 8
+    assert valid_prefix(table, first=3, position=300, limit=1099) == 7
+    assert valid_prefix(table[:0], first=0, position=0, limit=0) == 0

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.index import INDEX_ENTRY, SegmentIndex
+from borzoi.storage.reading import FileRange
+from borzoi.storage.segment import PlainBody, Segment
+from borzoi.testing.disk import SimulatedDisk
+
+DIRECTORY = Path("/d")
+
+
+def open_segment() -> tuple[Segment, SimulatedDisk]:
+    disk = SimulatedDisk()
+    disk.make_directory(DIRECTORY)
+    index_file = disk.open(DIRECTORY / "i", create=True)
+    segment = Segment(100, DIRECTORY / "l", SegmentIndex(DIRECTORY / "i", lambda: index_file))
+    segment.file = disk.open(DIRECTORY / "l", create=True)
+    segment.file.write([bytes(300)], 0)
+    entries = INDEX_ENTRY.pack(0, 100, 7) + INDEX_ENTRY.pack(1, 180, 7)
+    segment.extend(entries, 180, 7, 7)
+    segment.extend(INDEX_ENTRY.pack(2, 300, 9), 120, 9, 9)
+    return segment, disk
+
+
+def test_a_segment_knows_its_bounds() -> None:
+    segment, _ = open_segment()
+    facts = segment.facts()
+    assert (facts.start_offset, facts.end_offset, facts.size) == (100, 102, 300)
+    assert (facts.start_timestamp, facts.end_timestamp) == (7, 9)
+    assert not facts.sealed
+    assert segment.next_offset == 103
+
+
+def test_messages_are_given_as_a_range_of_the_open_file() -> None:
+    segment, _ = open_segment()
+    assert segment.part(1, 2) == FileRange(segment.file, 100, 200)
+    assert segment.log_path_is_plain
+
+
+def test_a_sealed_segment_is_read_through_the_shared_descriptors() -> None:
+    segment, disk = open_segment()
+    segment.file = None
+    segment.body = PlainBody(DIRECTORY / "l", 300, Descriptors(disk))
+    assert segment.sealed
+    assert segment.log_path_is_plain
+    part = segment.part(0, 1)
+    assert isinstance(part, FileRange)
+    assert (part.position, part.length) == (0, 100)
