@@ -228,7 +228,7 @@ def write_draft(
     try:
         draft.truncate(0)
         end = 0
-        for piece in compress_frames(algorithm, _pieces(log, facts.size)):
+        for piece in compress_frames(algorithm, _plain(log, facts.size)):
             end = write_all(draft, [piece], end)
         draft.fdatasync()
         _compare(log, draft, facts.size)
@@ -238,10 +238,13 @@ def write_draft(
     return path
 
 
-def _pieces(log: File, size: int) -> bytes:
-    return b"".join(
-        read_exactly(log, min(FRAME_BYTES, size - at), at) for at in range(0, size, FRAME_BYTES)
-    )
+def _plain(log: File, size: int) -> bytearray:
+    """The whole segment; read, not mapped, because a mapped file must not be cut under a reader."""
+    plain = bytearray(size)
+    for at in range(0, size, FRAME_BYTES):
+        piece = read_exactly(log, min(FRAME_BYTES, size - at), at)
+        plain[at : at + len(piece)] = piece
+    return plain
 
 
 def _compare(log: File, draft: File, size: int) -> None:
