@@ -9,6 +9,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.replies import RangesReply, Reply
@@ -40,7 +41,8 @@ class TlsConnection(asyncio.Protocol):
         self.progressed_at = listener.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's TLS transport has every method of asyncio's class but does not inherit from it.
+        transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if not self._listener.admission.admit(peer[0]):
             transport.abort()

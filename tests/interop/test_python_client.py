@@ -1,0 +1,155 @@
+"""The published Python clients against a real server, every version with the same scenarios."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from borzoi.testing.server import running_server
+
+pytestmark = pytest.mark.interop
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(__file__).parent / "clients" / "python" / "scenarios.py"
+INSTALL_SECONDS_MAX = 300.0
+SCENARIO_SECONDS_MAX = 60.0
+
+
+@pytest.fixture(
+    scope="module",
+    params=["0.8.0", pytest.param("0.7.0", marks=pytest.mark.slow)],
+)
+def interpreter(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> str | Path:
+    """A Python that can import this version of the client."""
+    if request.param == "0.8.0":
+        pytest.importorskip("apache_iggy", reason="apache-iggy is not there: uv sync installs it")
+        return sys.executable
+    uv = shutil.which("uv") or shutil.which(ROOT / ".uv" / "bin" / "uv")
+    if uv is None:
+        pytest.skip("uv is not there: scripts/test brings it")
+    environment = tmp_path_factory.mktemp("client") / "venv"
+    commands: list[list[str | Path]] = [
+        ["venv", "--quiet", "--python", sys.executable, environment],
+        ["pip", "install", "--quiet", "--python", environment, f"apache-iggy=={request.param}"],
+    ]
+    for command in commands:
+        done = subprocess.run(
+            [uv, *command],
+            env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"},
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_SECONDS_MAX,
+        )
+        if done.returncode != 0:
+            pytest.skip(f"apache-iggy {request.param} could not be installed: {done.stderr}")
+    return environment / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def server(interpreter):
+    """Every version gets a server of its own, so that both may use the same names."""
+    with running_server() as running:
+        yield running
+        assert running.stop() == 0, running.output
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "login",
+        "streams",
+        "topics",
+        "sending",
+        "polling",
+        "committed_offsets",
+        "consuming",
+        "groups",
+    ],
+)
+def test_the_python_client_gets_what_it_expects(
+    play: Callable[..., None], interpreter: str | Path, scenario: str
+) -> None:
+    play([interpreter, PROGRAM], scenario)
+
+
+def write_certificate(folder: Path) -> None:
+    """A certificate for localhost as an operator would bring it: a leaf, not an authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(pem))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+
+
+def test_the_python_client_speaks_tls(interpreter: str | Path, tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    settings = {
+        "TCP_TLS_ENABLED": "true",
+        "TCP_TLS_SELF_SIGNED": "false",
+        "TCP_TLS_CERT_FILE": str(tmp_path / "certificate.pem"),
+        "TCP_TLS_KEY_FILE": str(tmp_path / "key.pem"),
+    }
+    with running_server(settings) as server:
+        host, port = server.tcp_address
+        done = subprocess.run(
+            [interpreter, PROGRAM, "tls", f"{host}:{port}", tmp_path / "certificate.pem"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SCENARIO_SECONDS_MAX,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n-- the server:\n{server.output}"
+
+
+@pytest.mark.parametrize("stop", ["asked", "killed"])
+def test_the_python_client_finds_the_server_again(interpreter: str | Path, stop: str) -> None:
+    with running_server() as server:
+        host, port = server.tcp_address
+        client = subprocess.Popen(
+            [interpreter, PROGRAM, "reconnecting", f"{host}:{port}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            assert client.stdout is not None
+            ready = client.stdout.readline()
+            assert ready == "ready\n", ready + client.communicate(timeout=5.0)[0]
+            if stop == "asked":
+                assert server.stop() == 0
+            else:
+                server.kill()
+            server.start()
+            said, _ = client.communicate("go on\n", timeout=SCENARIO_SECONDS_MAX)
+            assert client.returncode == 0, f"{said}\n-- the server:\n{server.output}"
+        finally:
+            client.kill()
+            client.wait()
