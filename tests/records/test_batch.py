@@ -17,6 +17,7 @@ from borzoi.model.errors import (
 )
 from borzoi.model.limits import U32_MAX, U64_MAX
 from borzoi.records.batch import (
+    KEPT_STEPS_MAX,
     SMALL,
     Batch,
     index_entries,
@@ -212,6 +213,17 @@ def test_index_entries_point_at_the_end_of_each_message(
         for number, end in enumerate(batch.ends)
     )
     assert entries == expected
+
+
+@pytest.mark.parametrize("count", [KEPT_STEPS_MAX, KEPT_STEPS_MAX + 1])
+def test_large_batches_have_index_entries_like_small_ones(count: int) -> None:
+    batch = sent([Message(b"x")] * count).received()
+    entries = index_entries(batch, relative_offset=5, position=7, timestamp=NOW)
+    general = index_entries(in_general(batch), relative_offset=5, position=7, timestamp=NOW)
+    assert entries == general
+    columns = np.frombuffer(entries, "<u4").reshape(count, 4)
+    assert columns[:, 0].tolist() == list(range(5, 5 + count))
+    assert columns[:, 1].tolist() == [7 + 65 * number for number in range(1, count + 1)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])

@@ -13,6 +13,7 @@ as the case that is tried first. The header is in `header.py`, an index entry is
 
 import struct
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,9 @@ from borzoi.records.validation import (
 
 #: Below this many messages `struct` is faster than numpy.
 SMALL: Final = 8
+
+#: Index entries of one-size batches up to this many messages are half made (8 bytes a message).
+KEPT_STEPS_MAX: Final = 4096
 
 WORD: Final = struct.Struct("<Q")
 TWO_WORDS: Final = struct.Struct("<QQ")
@@ -274,11 +278,28 @@ def index_entries(batch: Batch, *, relative_offset: int, position: int, timestam
     if isinstance(ends, list):
         numbered = enumerate(ends, relative_offset)
         return b"".join([INDEX_ENTRY.pack(i, position + end, timestamp) for i, end in numbered])
-    words = np.empty((count, 4), "<u4")
-    words[:, 0] = np.arange(relative_offset, relative_offset + count, dtype=np.uint32)
-    np.add(ends, position, out=words[:, 1])
-    words.view(WORD_DTYPE)[:, 1] = timestamp
+    # Offset and position are the two halves of one word, and no half overflows into the other.
+    if batch.equal_size and count <= KEPT_STEPS_MAX:
+        steps = _kept_equal_steps(batch.equal_size, count)
+    else:
+        steps = _steps(ends)
+    words = np.empty((count, 2), WORD_DTYPE)
+    np.add(steps, position << 32 | relative_offset, out=words[:, 0])
+    words[:, 1] = timestamp
     return words.tobytes()
+
+
+def _steps(ends: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """First words of the entries of a batch that begins its segment."""
+    steps = ends.astype(WORD_DTYPE)
+    steps <<= np.uint64(32)
+    steps += np.arange(len(ends), dtype=WORD_DTYPE)
+    return steps
+
+
+@lru_cache(maxsize=64)
+def _kept_equal_steps(size: int, count: int) -> NDArray[np.uint64]:
+    return _steps(np.arange(size, (count + 1) * size, size, dtype=np.uint32))
 
 
 def keep(batch: Batch, mask: NDArray[np.bool_]) -> Batch:

@@ -71,6 +71,7 @@ assert CHECKED.size == CHECKED_DTYPE.itemsize == CHECKED_BYTES.itemsize == HEADE
 #: Its last 16 bytes: the lengths and `reserved`.
 LENGTHS: Final = struct.Struct("<IIQ")
 LENGTHS_DTYPE: Final = np.dtype("V16")
+OFFSET_DTYPE: Final = np.dtype("<u8")
 
 #: Layouts of one-size batches up to this many messages are kept (20 bytes a message, 64 layouts).
 KEPT_LAYOUT_MAX: Final = 4096
@@ -181,7 +182,7 @@ def _are_alike(messages: memoryview, size: int, count: int) -> bool:
         payload <= PAYLOAD_BYTES_MAX
         and user_headers <= USER_HEADERS_BYTES_MAX
         and have_equal_lengths(messages, size)
-        and equal_column(messages, size, OFFSET_AT, np.dtype("<u8")).tobytes() == bytes(8 * count)
+        and equal_column(messages, size, OFFSET_AT, OFFSET_DTYPE).tobytes() == bytes(8 * count)
     )
 
 
