@@ -332,6 +332,8 @@ class SegmentedLog:
             if failure is None and self._unfinished is None:
                 self._save_journal()
                 self._sync_inline()
+                # With the name of the recovery point on the disk the next start has nothing to read.
+                self.medium.fsync_directory(self.directory)
         except StorageFailure as error:
             failure = error
             raise

@@ -1,0 +1,358 @@
+"""What may lie in a partition's directory after whatever happened to it."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from borzoi.model.errors import StorageFailure
+from borzoi.storage import layout, recovery_point
+from borzoi.storage.log import SegmentedLog, open_log
+from borzoi.storage.media import Medium
+from borzoi.storage.reading import FileRange
+from borzoi.storage.recovery_point import RecoveryPoint
+from borzoi.storage.segment import Body
+from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
+from borzoi.testing.disk import SimulatedDisk
+from borzoi.testing.logs import numbered, payloads_in
+
+DIRECTORY = Path("/d")
+SMALL = SegmentSettings(size=1024)
+
+
+def reopen(medium: Medium, *, validate: bool = False, **options: object) -> SegmentedLog:
+    settings = PartitionSettings(validate_checksum=validate)
+    return open_log(DIRECTORY, medium, segment=SMALL, partition=settings, **options)  # type: ignore[arg-type]
+
+
+def append(log: SegmentedLog, *payloads: bytes, timestamp: int = 1) -> None:
+    log.append(
+        numbered(payloads, base_offset=log.next_offset, timestamp=timestamp), timestamp=timestamp
+    )
+
+
+def filled(batches: int = 12) -> SimulatedDisk:
+    """A log of several segments, three messages in each batch, closed in good order."""
+    disk = SimulatedDisk()
+    log = reopen(disk)
+    for number in range(batches):
+        append(log, *[b"%d.%d" % (number, each) * 20 for each in range(3)], timestamp=number)
+    assert log.segments_count >= 3 or batches < 12
+    log.close()
+    disk.kill()
+    return disk
+
+
+def path_of(disk: SimulatedDisk, suffix: str, number: int) -> Path:
+    """The file of segment `number`, from the end when negative."""
+    names = sorted(name for name in disk.list(DIRECTORY) if name.endswith(suffix))
+    return DIRECTORY / names[number]
+
+
+def content(log: SegmentedLog) -> bytes:
+    return log.read(0, 1 << 30).materialise()
+
+
+def opened_the_same(disk: SimulatedDisk, expected: bytes) -> SegmentedLog:
+    """Open twice: the second time must find nothing left to do and the same messages."""
+    log = reopen(disk)
+    assert log.fenced is None
+    assert content(log) == expected
+    disk.kill()
+    again = reopen(disk)
+    assert content(again) == expected
+    assert again.segments() == log.segments()
+    return again
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return filled()
+
+
+@pytest.fixture
+def whole(disk: SimulatedDisk) -> bytes:
+    found = content(reopen(disk))
+    disk.kill()
+    return found
+
+
+def goes_on(log: SegmentedLog) -> None:
+    before = content(log)
+    append(log, b"and on it goes")
+    assert content(log).startswith(before)
+    assert payloads_in(content(log))[-1] == b"and on it goes"
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0", bytes(63), bytes(64), bytes(100_000), b"\xff" * 777, b"garbage " * 100]
+)
+def test_stray_bytes_after_the_last_message_are_cut_off(
+    disk: SimulatedDisk, whole: bytes, tail: bytes
+) -> None:
+    file = disk.open(path_of(disk, ".log", -1))
+    file.write([tail], file.size())
+    goes_on(opened_the_same(disk, whole))
+
+
+def test_a_torn_last_message_is_cut_off(disk: SimulatedDisk, whole: bytes) -> None:
+    file = disk.open(path_of(disk, ".log", -1))
+    file.truncate(file.size() - 1)
+    log = reopen(disk)
+    assert whole.startswith(content(log))
+    assert log.next_offset == 35
+    goes_on(log)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_missing_index_is_rebuilt(disk: SimulatedDisk, whole: bytes, number: int) -> None:
+    path = path_of(disk, ".index", number)
+    before = disk.open(path).read(1 << 20, 0)
+    disk.unlink(path)
+    goes_on(opened_the_same(disk, whole))
+    assert disk.open(path).read(1 << 20, 0)[: len(before)] == before
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("left", [0, 1, 16, 33])
+def test_an_index_that_is_behind_or_torn_is_extended(
+    disk: SimulatedDisk, whole: bytes, number: int, left: int
+) -> None:
+    file = disk.open(path_of(disk, ".index", number))
+    file.truncate(left)
+    goes_on(opened_the_same(disk, whole))
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("tail", [b"\0" * 16, b"\0" * 7, b"\xff" * 40])
+def test_an_index_that_is_ahead_loses_what_points_nowhere(
+    disk: SimulatedDisk, whole: bytes, number: int, tail: bytes
+) -> None:
+    file = disk.open(path_of(disk, ".index", number))
+    file.write([tail], file.size())
+    goes_on(opened_the_same(disk, whole))
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_a_damaged_sealed_segment_fences_the_partition(
+    disk: SimulatedDisk, whole: bytes, validate: bool
+) -> None:
+    path = path_of(disk, ".log", 1)
+    before = disk.open(path).size()
+    disk.open(path).truncate(before - 10)
+    log = reopen(disk, validate=validate)
+    assert log.fenced is not None
+    assert path.name in str(log.fenced)
+    for call in (lambda: append(log, b"x"), lambda: log.read(0, 1), lambda: log.offset_at(0)):
+        with pytest.raises(StorageFailure, match=r"damaged|missing"):
+            call()
+    assert disk.open(path).size() == before - 10, "damage is left as it is"
+    log.purge()
+    assert log.fenced is None
+    goes_on(log)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_changed_byte_is_found_when_checksums_are_validated(
+    disk: SimulatedDisk, whole: bytes, number: int
+) -> None:
+    file = disk.open(path_of(disk, ".log", number))
+    byte = file.read(1, 70)
+    file.write([bytes([byte[0] ^ 1])], 70)
+    disk.kill()
+    assert reopen(disk).fenced is None, "not looked for unless asked"
+    disk.kill()
+    assert "damaged" in str(reopen(disk, validate=True).fenced)
+
+
+def test_validation_of_a_sound_log_changes_nothing(disk: SimulatedDisk, whole: bytes) -> None:
+    log = reopen(disk, validate=True)
+    assert content(log) == whole
+    goes_on(log)
+
+
+def test_a_missing_segment_fences_the_partition(disk: SimulatedDisk) -> None:
+    disk.unlink(path_of(disk, ".log", 1))
+    assert "are missing" in str(reopen(disk).fenced)
+
+
+def test_a_missing_head_is_a_log_that_lost_its_oldest_messages(disk: SimulatedDisk) -> None:
+    disk.unlink(path_of(disk, ".log", 0))
+    log = reopen(disk)
+    assert log.fenced is None
+    assert log.first_offset > 0
+    assert not disk.exists(DIRECTORY / layout.index_name(0)), "an index without its log is removed"
+    goes_on(log)
+
+
+def test_drafts_are_removed_and_foreign_files_left_alone(disk: SimulatedDisk, whole: bytes) -> None:
+    disk.open(DIRECTORY / "00000000000000000000.log.zst.tmp", create=True)
+    disk.open(DIRECTORY / "README", create=True)
+    disk.open(DIRECTORY / "12.log", create=True).write([b"foreign"], 0)
+    opened_the_same(disk, whole)
+    names = disk.list(DIRECTORY)
+    assert "README" in names
+    assert "12.log" in names
+    assert not any(name.endswith(".tmp") for name in names)
+
+
+def test_an_empty_directory_is_an_empty_log() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(DIRECTORY)
+    log = reopen(disk)
+    assert (log.first_offset, log.next_offset, log.segments_count) == (0, 0, 1)
+    goes_on(log)
+
+
+def test_a_new_segment_without_its_index_is_completed(disk: SimulatedDisk, whole: bytes) -> None:
+    disk.open(DIRECTORY / layout.log_name(36), create=True)
+    log = opened_the_same(disk, whole)
+    assert log.segments()[-1].start_offset == 36
+    goes_on(log)
+
+
+def test_opening_a_closed_log_reads_no_messages(disk: SimulatedDisk) -> None:
+    disk.bytes_read.clear()
+    reopen(disk)
+    assert disk.bytes_read.get(".log", 0) == 0
+    disk.kill()
+    disk.power_cut(Random(1))
+    disk.bytes_read.clear()
+    reopen(disk)
+    assert disk.bytes_read.get(".log", 0) == 0, "closing has synced it all"
+
+
+def test_opening_after_a_kill_reads_only_what_the_index_lacks() -> None:
+    disk = SimulatedDisk()
+    log = reopen(disk)
+    for _ in range(12):
+        append(log, b"x" * 100)
+    log.flush()
+    append(log, b"the only one", b"without an entry")
+    disk.kill()
+    disk.bytes_read.clear()
+    assert reopen(disk).next_offset == 14
+    assert disk.bytes_read[".log"] == 2 * 64 + len(b"the only onewithout an entry")
+
+
+def test_after_a_power_cut_everything_behind_the_recovery_point_is_read() -> None:
+    disk = SimulatedDisk()
+    log = reopen(disk)
+    append(log, b"synced" * 10)
+    log.flush(sync=True)
+    size = log.size
+    append(log, b"not synced" * 10)
+    log.flush()
+    for name in disk.list(DIRECTORY):
+        disk.open(DIRECTORY / name).fdatasync()  # the kernel did it of its own accord
+    disk.fsync_directory(DIRECTORY)
+    disk.power_cut(Random(1))
+    disk.bytes_read.clear()
+    log = reopen(disk)
+    assert log.next_offset == 2
+    assert disk.bytes_read[".log"] == log.size - size
+
+
+def test_without_a_recovery_point_the_last_segment_is_read(disk: SimulatedDisk) -> None:
+    """As in a directory that another server wrote."""
+    disk.unlink(DIRECTORY / layout.RECOVERY_POINT)
+    disk.bytes_read.clear()
+    log = reopen(disk)
+    assert disk.bytes_read[".log"] == log.segments()[-1].size
+
+
+def test_a_power_cut_in_a_sealed_segment_that_was_not_synced_cuts_the_log(
+    disk: SimulatedDisk, whole: bytes
+) -> None:
+    point = RecoveryPoint(0, 0, False, "another boot")
+    recovery_point.store(disk, DIRECTORY, point)
+    file = disk.open(path_of(disk, ".log", 1))
+    file.write([bytes(100)], 200)
+    log = reopen(disk)
+    assert log.fenced is None
+    assert whole.startswith(content(log))
+    assert log.segments_count == 2
+    goes_on(log)
+
+
+class Inflated:
+    """A compressed segment, as far as a log can tell."""
+
+    def __init__(self, plain: bytes) -> None:
+        self.plain = plain
+
+    @property
+    def size(self) -> int:
+        return len(self.plain)
+
+    def part(self, position: int, length: int) -> FileRange | memoryview:
+        return memoryview(self.plain)[position : position + length]
+
+
+def compressed(disk: SimulatedDisk, number: int, *, keep_plain: bool) -> None:
+    path = path_of(disk, ".log", number)
+    twin = disk.open(path.with_name(path.name + ".zst"), create=True)
+    twin.write([disk.open(path).read(1 << 20, 0)], 0)
+    if not keep_plain:
+        disk.unlink(path)
+
+
+def open_twin(medium: Medium, path: Path) -> Body:
+    return Inflated(medium.open(path).read(1 << 20, 0))
+
+
+def test_a_compressed_segment_is_read_like_a_plain_one(disk: SimulatedDisk, whole: bytes) -> None:
+    compressed(disk, 1, keep_plain=False)
+    log = reopen(disk, open_twin=open_twin)
+    assert content(log) == whole
+    assert log.read(0, 1 << 30).ranges == [], "in order: bytes, and bytes behind them"
+    assert log.read(log.segments()[-1].start_offset, 1).tail == []
+    goes_on(log)
+
+
+def test_a_twin_beside_its_plain_segment_is_removed(disk: SimulatedDisk, whole: bytes) -> None:
+    compressed(disk, 0, keep_plain=True)
+    opened_the_same(disk, whole)
+    assert not any(name.endswith(".zst") for name in disk.list(DIRECTORY))
+
+
+def test_a_compressed_last_segment_is_followed_by_a_new_one(
+    disk: SimulatedDisk, whole: bytes
+) -> None:
+    compressed(disk, -1, keep_plain=False)
+    log = reopen(disk, open_twin=open_twin)
+    assert content(log) == whole
+    assert log.segments()[-1].start_offset == 36
+    goes_on(log)
+
+
+def test_a_twin_that_nothing_can_open_fences(disk: SimulatedDisk) -> None:
+    compressed(disk, 0, keep_plain=False)
+    assert "nothing here can inflate it" in str(reopen(disk).fenced)
+
+
+@pytest.mark.parametrize("damage", ["missing", "short"])
+def test_a_twin_without_its_whole_index_fences(disk: SimulatedDisk, damage: str) -> None:
+    compressed(disk, 0, keep_plain=False)
+    index = path_of(disk, ".index", 0)
+    if damage == "missing":
+        disk.unlink(index)
+    else:
+        disk.open(index).truncate(16)
+    assert "index" in str(reopen(disk, open_twin=open_twin).fenced)
+
+
+@pytest.mark.parametrize("after", Acknowledge)
+@pytest.mark.parametrize("before", Acknowledge)
+def test_the_level_may_change_between_starts(before: Acknowledge, after: Acknowledge) -> None:
+    disk = SimulatedDisk()
+    for level in (before, after, before):
+        settings = PartitionSettings(acknowledge=level)
+        log = open_log(DIRECTORY, disk, segment=SMALL, partition=settings)
+        for _ in range(8):
+            append(log, b"y" * 90)
+        log.flush(sync=True)
+        expected = content(log)
+        disk.power_cut(Random(3))
+        assert content(reopen(disk)) == expected
+        disk.kill()
