@@ -1,0 +1,168 @@
+"""A busy published client: sends, reads and creates until it is told to stop, whatever happens.
+
+    server_load.py HOST:PORT SEED
+
+Two producers, two readers and a creator, each with a connection of its own. A call is repeated
+until it is answered, and what was answered is said on standard output, a line each:
+
+    sent PARTITION BATCH COUNT    the batch was acknowledged
+    read OFFSET TEXT...           messages of partition 0, by offset; TEXT is what they begin with
+    next FIRST LAST               messages of partition 1, by the committed offset
+    made NUMBER                   the stream made-NUMBER and its topic were created
+    done REPEATED                 it was told to stop, by a line on standard input
+
+Each message begins with ``partition/batch/index/count/size`` and is filled up to its size, so a
+reader can tell what was sent from what was not.
+"""
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from itertools import count
+from random import Random
+from typing import TypeVar
+
+from apache_iggy import IggyClient, PollingStrategy, SendMessage
+
+WHERE = ("load", "events")
+PARTITIONS = 2
+
+#: The client tries again soon, because a test waits for it.
+IMPATIENT = "reconnection_interval=50ms&reestablish_after=0ms"
+
+#: What the client itself answers when the connection went away under a call.
+CONNECTION_LOST = {
+    "CannotEstablishConnection",
+    "Disconnected",
+    "EmptyResponse",
+    "NotConnected",
+    "TcpError",
+    "Unauthenticated",  # two calls reconnected at once, and the login of the other is under way
+}
+
+T = TypeVar("T")
+
+
+class Load:
+    def __init__(self, address: str, seed: str) -> None:
+        self.address = address
+        self.seed = seed
+        self.stopping = False
+        self.repeated = 0
+
+    async def connected(self) -> IggyClient:
+        address = f"iggy://iggy:iggy@{self.address}?{IMPATIENT}"
+        client = IggyClient.from_connection_string(address)
+        await client.connect()
+        return client
+
+    async def insist(self, call: Callable[[], Awaitable[T]], *, on_repeat: str = "") -> T | None:
+        """Repeat until answered; the refusal `on_repeat` shows that an earlier try had worked."""
+        while True:
+            try:
+                return await call()
+            except RuntimeError as fault:
+                name = str(fault).partition("(")[0]
+                if name == on_repeat:
+                    # The client repeats a call by itself as well, so any refusal may be a second.
+                    return None
+                if name not in CONNECTION_LOST:
+                    raise
+                self.repeated += 1
+                await asyncio.sleep(0.01)
+
+    async def produce(self, partition: int) -> None:
+        client = await self.connected()
+        random = Random(f"{self.seed} {partition}")
+        for batch in count():
+            if self.stopping:
+                return
+            size = random.choice((1, 1, 2, 10, 40))
+            messages = []
+            for index in range(size):
+                filled = random.choice((40, 40, 100, 1000, 9000))
+                text = f"{partition}/{batch}/{index}/{size}/{filled} "
+                messages.append(text.ljust(filled, "."))
+            await self.insist(
+                lambda now=messages: client.send_messages(  # type: ignore[misc]
+                    *WHERE, partition, [SendMessage(text) for text in now]
+                )
+            )
+            say("sent", partition, batch, size)
+
+    async def read(self) -> None:
+        client = await self.connected()
+        offset = 0
+        while not self.stopping:
+            polled = await self.insist(
+                lambda now=offset: client.poll_messages(  # type: ignore[misc]
+                    *WHERE, 0, PollingStrategy.Offset(now), 50, False
+                )
+            )
+            if not polled:
+                await asyncio.sleep(0.005)
+                continue
+            assert [message.offset() for message in polled] == [
+                *range(offset, offset + len(polled))
+            ]
+            say("read", offset, *(message.payload().split(b" ")[0].decode() for message in polled))
+            offset += len(polled)
+
+    async def read_on(self) -> None:
+        client = await self.connected()
+        while not self.stopping:
+            polled = await self.insist(
+                lambda: client.poll_messages(*WHERE, 1, PollingStrategy.Next(), 50, True)
+            )
+            if polled:
+                say("next", polled[0].offset(), polled[-1].offset())
+            await asyncio.sleep(0.005)
+
+    async def make(self) -> None:
+        client = await self.connected()
+        for number in count():
+            if self.stopping:
+                return
+            name = f"made-{number}"
+            await self.insist(
+                lambda now=name: client.create_stream(now),  # type: ignore[misc]
+                on_repeat="StreamNameAlreadyExists",
+            )
+            await self.insist(
+                lambda now=name: client.create_topic(now, "inside", 2),  # type: ignore[misc]
+                on_repeat="TopicNameAlreadyExists",
+            )
+            say("made", number)
+            await asyncio.sleep(0.02)
+
+    async def run(self) -> None:
+        client = await self.connected()
+        await client.create_stream("load")
+        await client.create_topic(*WHERE, PARTITIONS)
+        async with asyncio.TaskGroup() as tasks:
+            for partition in range(PARTITIONS):
+                tasks.create_task(self.produce(partition))
+            tasks.create_task(self.read())
+            tasks.create_task(self.read_on())
+            tasks.create_task(self.make())
+            await asyncio.to_thread(sys.stdin.readline)
+            self.stopping = True
+        say("done", self.repeated)
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+if __name__ == "__main__":
+    code = 0
+    try:
+        asyncio.run(Load(*sys.argv[1:]).run())
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    # The client's own threads outlive its objects and may abort an interpreter that winds down.
+    os._exit(code)
