@@ -72,8 +72,8 @@ def self_signed(host: str = "localhost") -> SelfSigned:
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=SELF_SIGNED_DAYS))
         .add_extension(x509.SubjectAlternativeName(_alternative_names(host)), critical=False)
-        # A leaf that is its own authority: clients that want to check it add it as trusted.
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        # A leaf and no authority: clients built on rustls refuse a server that shows the latter.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )
     certificate = builder.sign(key, hashes.SHA256())
