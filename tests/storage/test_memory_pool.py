@@ -209,3 +209,16 @@ def test_regions_begin_on_pages():
             pool.close()
             pool = MemoryPool(10_000_001)
     pool.close()
+
+
+def test_where_address_space_is_rationed_buffers_are_plain_memory():
+    program = (
+        "import resource; from borzoi.storage.memory_pool import MemoryPool;"
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30));"
+        "pool = MemoryPool(1 << 30);"
+        "buffer = pool.acquire(1000);"
+        "assert not buffer.in_arena and pool.arena is None;"
+        "pool.release(buffer); pool.close()"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert b"buffers are not pooled" in answer.stderr

@@ -284,6 +284,7 @@ def test_clearing_removes_every_file(tmp_path, medium):
     (tmp_path / "offsets/consumers/9").write_bytes(b"bad")
     offsets.clear()
     assert list((tmp_path / "offsets").rglob("*/*")) == []
+    assert sorted(medium.directory_syncs) == ["consumers", "groups"]
     assert offsets.minimum() is None
 
 

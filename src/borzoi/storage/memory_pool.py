@@ -11,11 +11,14 @@ instead of the bytes. A buffer that did not fit (too big, or the pool is used up
 outside the arena; it has no position, and only the process that made it can see it.
 """
 
+import logging
 import mmap
 import os
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final, Self
+
+logger = logging.getLogger(__name__)
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -88,8 +91,12 @@ class Arena:
     @classmethod
     def create(cls, size: int) -> Self:
         descriptor = os.memfd_create("borzoi-pool", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, size)
-        return cls(descriptor, size)
+        try:
+            os.ftruncate(descriptor, size)
+            return cls(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            raise
 
     @classmethod
     def attach(cls, descriptor: int) -> Self:
@@ -148,7 +155,16 @@ class MemoryPool:
             region_pages_end = position + -(-region // mmap.PAGESIZE) * mmap.PAGESIZE
             self._buckets.append(_Bucket(size, position, position + region))
             position = region_pages_end
-        self.arena: Arena | None = Arena.create(position) if position else None
+        self.arena: Arena | None = None
+        if position:
+            try:
+                self.arena = Arena.create(position)
+            except OSError as error:
+                # The server must come up where address space is rationed (`ulimit -v`).
+                logger.warning(
+                    "buffers are not pooled, %d bytes cannot be mapped: %s", position, error
+                )
+                self.limit_bytes = 0
         self._in_use_bytes = 0
         self._retained_bytes = 0
         self._allocations = 0

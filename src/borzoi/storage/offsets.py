@@ -262,9 +262,12 @@ class ConsumerOffsets:
             self._writer.forget(slots.values())
             slots.clear()
             directory = self.directory / KIND_DIRECTORIES[kind]
-            for name in medium.list(directory):
-                if number_of(name) is not None:
-                    medium.unlink(directory / name)
+            stored = [name for name in medium.list(directory) if number_of(name) is not None]
+            for name in stored:
+                medium.unlink(directory / name)
+            if stored:
+                # An offset that a power cut brought back would make its consumer skip messages.
+                medium.fsync_directory(directory)
 
     def items(self, kind: ConsumerKind) -> Iterator[tuple[int, int]]:
         """(consumer, offset) for everyone who stored one."""
