@@ -1,0 +1,22 @@
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from borzoi.server.arguments import serve
+
+
+def test_a_wrong_setting_is_told_at_once_with_exit_code_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(serve, [], env={"BORZOI_SYSTEM_SEGMENT_SIZE": "huge"})
+    assert result.exit_code == 2
+    assert "system.segment.size" in result.output
+    assert "'huge'" in result.output
+
+
+def test_the_flags_are_those_of_the_published_server() -> None:
+    text = CliRunner().invoke(serve, ["--help"]).output
+    for flag in ("--fresh", "--with-default-root-credentials", "--follower", "--config-provider"):
+        assert flag in text

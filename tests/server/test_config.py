@@ -1,0 +1,199 @@
+from pathlib import Path
+
+import pytest
+
+from borzoi.model.errors import InvalidConfiguration
+from borzoi.server.config import KEYS, load, parts_not_there
+from borzoi.server.declaring import Key, shown_section
+from borzoi.server.settings import Settings
+from borzoi.server.toml import written
+
+#: A valid value other than the default for the kinds where one cannot be guessed.
+OTHER = {
+    "flag": lambda key: not key.declaration.default,
+    "text": lambda key: "other",
+    "path": lambda key: "elsewhere",
+    "list": lambda key: ["x"],
+    "address": lambda key: "127.0.0.2:9",
+    "duration": lambda key: "77 s",
+    "bytes": lambda key: "600 MiB",
+    "bytes, optional": lambda key: "77 KB",
+    "expiry": lambda key: "77 s",
+    "max size": lambda key: "77 GiB",
+    "cpus": lambda key: "2",
+    "number": lambda key: key.declaration.default + 1,
+    "choice": lambda key: next(
+        word
+        for word in reversed(key.declaration.kind.schema["enum"])
+        if word not in ("true", "false")
+    ),
+}
+SPECIAL = {
+    "system.segment.size": "512 KiB",
+    "system.state.max_file_operation_retries": 0,
+    "system.memory_pool.bucket_capacity": 256,
+    "system.encryption.enabled": True,
+    "tcp.ipv6": True,
+    "system.logging.level": "debug",
+    "system.partition.enforce_fsync": True,
+}
+#: What else has to be said for one key to be valid.
+BESIDE = {
+    "system.encryption.enabled": {"BORZOI_SYSTEM_ENCRYPTION_KEY": "k"},
+    "tcp.ipv6": {"BORZOI_TCP_ADDRESS": "[::1]:8090"},
+    "cluster.enabled": {"BORZOI_CLUSTER_NAME": "c"},
+}
+
+
+def other_value(key: Key):
+    return SPECIAL.get(key.path, OTHER[key.declaration.kind.name](key))
+
+
+def value_of(settings: Settings, path: str):
+    value = settings
+    for part in path.split("."):
+        name = part.removesuffix("[]")
+        value = getattr(value, name)
+        if name != part:
+            value = value[0]
+    return value
+
+
+def as_text(value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if not isinstance(value, list) else ",".join(value)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
+def test_every_key_is_heard_in_the_environment_and_in_the_file(key: Key, tmp_path: Path) -> None:
+    value = other_value(key)
+    wanted = key.declaration.kind.parse(value)
+    name = key.path.replace("[]", ".0").replace(".", "_").upper()
+    environment = {f"IGGY_{name}": as_text(value), **BESIDE.get(key.path, {})}
+    assert value_of(load(environment, tmp_path).settings, key.path) == wanted
+    document: dict = {}
+    target = document
+    *sections, last = key.path.split(".")
+    for part in sections:
+        if part.endswith("[]"):
+            target = target.setdefault(part.removesuffix("[]"), [{}])[0]
+        else:
+            target = target.setdefault(part, {})
+    target[last] = value
+    (tmp_path / "borzoi.toml").write_text(written(document))
+    loaded = load(BESIDE.get(key.path, {}), tmp_path)
+    assert value_of(loaded.settings, key.path) == wanted
+    assert loaded.warnings == ()
+    assert loaded.source.endswith("borzoi.toml")
+
+
+def test_what_is_shown_loads_to_the_same_settings(tmp_path: Path) -> None:
+    defaults = load({}, tmp_path).settings
+    (tmp_path / "shown.toml").write_text(written(shown_section(defaults)))
+    assert load({"IGGY_CONFIG_PATH": "shown.toml"}, tmp_path).settings == defaults
+
+
+def test_unknown_keys_are_told_and_the_rest_counts(tmp_path: Path) -> None:
+    (tmp_path / "borzoi.toml").write_text('[tcp]\nadress = "x"\nenabled = false\n')
+    loaded = load({}, tmp_path)
+    assert loaded.warnings == ("the key tcp.adress is not a setting; did you mean tcp.address?",)
+    assert not loaded.settings.tcp.enabled
+
+
+def test_a_file_is_found_upwards_and_must_be_there_when_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("[tcp]\nenabled = false\n")
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert not load({"BORZOI_CONFIG_PATH": "mine.toml"}, below).settings.tcp.enabled
+    absolute = {"BORZOI_CONFIG_PATH": str(tmp_path / "mine.toml")}
+    assert not load(absolute, Path("/")).settings.tcp.enabled
+    for missing in ("no.toml", str(tmp_path / "no.toml")):
+        with pytest.raises(InvalidConfiguration, match=r"no\.toml"):
+            load({"BORZOI_CONFIG_PATH": missing}, below)
+    (tmp_path / "borzoi.toml").write_text("[tcp")
+    with pytest.raises(InvalidConfiguration, match="TOML"):
+        load({}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("environment", "key"),
+    [
+        ({"SYSTEM_SEGMENT_SIZE": "2 GiB"}, "system.segment.size"),
+        ({"SYSTEM_SEGMENT_SIZE": "1000 B"}, "system.segment.size"),
+        ({"SYSTEM_MEMORY_POOL_SIZE": "1 MiB"}, "system.memory_pool.size"),
+        ({"SYSTEM_MEMORY_POOL_BUCKET_CAPACITY": "300"}, "system.memory_pool.bucket_capacity"),
+        ({"SYSTEM_TOPIC_MAX_SIZE": "server_default"}, "system.topic.max_size"),
+        ({"SYSTEM_TOPIC_MAX_SIZE": "1 MiB"}, "system.topic.max_size"),
+        ({"SYSTEM_TOPIC_MESSAGE_EXPIRY": "server_default"}, "system.topic.message_expiry"),
+        (
+            {"SYSTEM_PARTITION_SIZE_OF_MESSAGES_REQUIRED_TO_SAVE": "0 B"},
+            "size_of_messages_required_to_save",
+        ),
+        (
+            {
+                "SYSTEM_PARTITION_ENFORCE_FSYNC": "true",
+                "SYSTEM_PARTITION_ACKNOWLEDGE": "buffered",
+            },
+            "enforce_fsync",
+        ),
+        ({"SYSTEM_ENCRYPTION_ENABLED": "true"}, "system.encryption.key"),
+        (
+            {"SYSTEM_LOGGING_MAX_FILE_SIZE": "2 GB", "SYSTEM_LOGGING_MAX_TOTAL_SIZE": "1 GB"},
+            "system.logging.max_file_size",
+        ),
+        ({"SYSTEM_STREAM_PATH": "a/b"}, "system.stream.path"),
+        ({"HEARTBEAT_ENABLED": "true", "HEARTBEAT_INTERVAL": "0"}, "heartbeat.interval"),
+        ({"SYSTEM_LOGGING_RETENTION": "1 ms"}, "system.logging.retention"),
+        ({"TCP_ADDRESS": "localhost:8090"}, "tcp.address"),
+        ({"TCP_IPV6": "true"}, "tcp.ipv6"),
+        ({"CLUSTER_ENABLED": "true", "CLUSTER_NAME": " "}, "cluster"),
+        (
+            {
+                "CLUSTER_ENABLED": "true",
+                "CLUSTER_NODE_OTHERS_0_NAME": "iggy-node-1",
+                "CLUSTER_NODE_OTHERS_0_IP": "1.1.1.1",
+            },
+            "same name",
+        ),
+        ({"CLUSTER_ENABLED": "true", "CLUSTER_NODE_OTHERS_0_NAME": "b"}, "no ip"),
+        (
+            {
+                "CLUSTER_ENABLED": "true",
+                **{
+                    f"CLUSTER_NODE_OTHERS_{number}_{name}": value
+                    for number in range(2)
+                    for name, value in (
+                        ("NAME", f"b{number}"),
+                        ("IP", "1.1.1.1"),
+                        ("PORTS_TCP", "9"),
+                    )
+                },
+            },
+            "named twice",
+        ),
+    ],
+)
+def test_rules_between_keys_are_told_by_name(
+    environment: dict[str, str], key: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidConfiguration, match=key.replace(".", r"\.")):
+        load({f"BORZOI_{name}": value for name, value in environment.items()}, tmp_path)
+
+
+def test_parts_that_are_not_there_are_told_once_when_they_are_asked_for(tmp_path: Path) -> None:
+    quiet = {
+        "BORZOI_HTTP_ENABLED": "false",
+        "BORZOI_QUIC_ENABLED": "false",
+        "BORZOI_WEBSOCKET_ENABLED": "false",
+    }
+    assert list(parts_not_there(load(quiet, tmp_path))) == []
+    assert len(list(parts_not_there(load({}, tmp_path)))) == 3
+    asked = {
+        **quiet,
+        "BORZOI_TELEMETRY_ENABLED": "true",
+        "BORZOI_SYSTEM_SHARDING_CPU_ALLOCATION": "4",
+    }
+    lines = list(parts_not_there(load(asked, tmp_path)))
+    assert any("telemetry.enabled" in line for line in lines)
+    assert any("cpu_allocation" in line for line in lines)

@@ -1,0 +1,66 @@
+import dataclasses
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from borzoi.server.logs import FILES_MAX, files_kept, forgotten, remove_forgotten, start_logging
+from borzoi.server.settings import LoggingSection
+
+
+@pytest.fixture(autouse=True)
+def quiet_again() -> Iterator[None]:
+    yield
+    start_logging(LoggingSection(file_enabled=False), Path())
+    logging.getLogger("borzoi").propagate = True
+    logging.getLogger("borzoi").setLevel(logging.NOTSET)
+    for handler in list(logging.getLogger("borzoi").handlers):
+        logging.getLogger("borzoi").removeHandler(handler)
+
+
+def test_lines_go_to_the_console_and_to_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_logging(LoggingSection(), tmp_path)
+    logging.getLogger("borzoi.test").info("a line")
+    logging.getLogger("borzoi.test").debug("not worth one")
+    text = (tmp_path / "logs" / "borzoi.log").read_text()
+    assert "a line" in text
+    assert "not worth" not in text
+    assert "a line" in capsys.readouterr().err
+
+
+def test_a_file_that_is_full_makes_room_for_the_next(tmp_path: Path) -> None:
+    settings = dataclasses.replace(LoggingSection(), max_file_size=200, max_total_size=400)
+    start_logging(settings, tmp_path)
+    for number in range(20):
+        logging.getLogger("borzoi.test").info("line %d", number)
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == [
+        "borzoi.log",
+        "borzoi.log.1",
+        "borzoi.log.2",
+    ]
+
+
+def test_how_many_files_fit() -> None:
+    assert files_kept(100, 450) == 4
+    assert files_kept(500, 100) == 1
+    assert files_kept(0, 100) == files_kept(100, 0) == FILES_MAX
+
+
+def test_old_files_go_first_then_the_oldest_until_the_rest_fits() -> None:
+    files = [(Path(f"{age}"), 100.0 - age, 10) for age in (1, 2, 3, 50)]
+    assert forgotten(files, now=100, keep_for=10, total_max=0) == [Path("50")]
+    assert forgotten(files, now=100, keep_for=10, total_max=20) == [Path("50"), Path("3")]
+
+
+def test_only_rotated_files_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in ("borzoi.log", "borzoi.log.1", "other.txt"):
+        (folder / name).write_text("x")
+        os.utime(folder / name, (0, 0))
+    remove_forgotten(LoggingSection(), tmp_path, now=10**10)
+    assert sorted(path.name for path in folder.iterdir()) == ["borzoi.log", "other.txt"]
