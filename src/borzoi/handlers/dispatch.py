@@ -27,6 +27,7 @@ from borzoi.model.errors import (
 )
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
 from borzoi.records.batch import Batch
@@ -90,10 +91,11 @@ class Dispatcher:
         return DONE if waiter is None else _promised(self._rows[SEND_MESSAGES], session, waiter)
 
     def _admit(self, row: Row, session: Session) -> None:
+        if session.stale and row.request is not Ping:
+            # A login would not help either: the session has left its groups and stays unknown.
+            raise StaleClient("the session sent no ping for too long")
         if row.rule is Rule.ANYONE:
             return
-        if session.stale:
-            raise StaleClient("the session sent no ping for too long")
         if session.user_id is None:
             raise Unauthenticated("log in first")
 

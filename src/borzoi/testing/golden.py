@@ -97,6 +97,8 @@ class Difference:
     rewritten: bytes | None = None
     status: int | None = None
     payload: bytes | None = None
+    #: Which bytes of `payload` vary by run; None: the same as in the recorded one.
+    volatile: tuple[tuple[int, int], ...] | None = None
     not_sent: bool = False
 
 
@@ -178,6 +180,8 @@ def read_differences(folder: Path) -> Differences:
         for hexadecimal in ("rewritten", "payload"):
             if hexadecimal in entry:
                 entry[hexadecimal] = bytes.fromhex(entry[hexadecimal])
+        if "volatile" in entry:
+            entry["volatile"] = tuple(map(_range, entry["volatile"]))
         difference = Difference(**{**entry, "what": What(entry["what"])})
         key = (difference.file, difference.seq, difference.what)
         if key in table:
