@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_no_bug_is_planted_by_default_and_there_are_at_least_twenty():
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused(wrong):
-    good = {"cluster": bytes(16), "replica_id": 0, "replica_count": 3}
+    good: dict[str, Any] = {"cluster": bytes(16), "replica_id": 0, "replica_count": 3}
     Config(**good)
     with pytest.raises(InvariantError):
         Config(**(good | wrong))

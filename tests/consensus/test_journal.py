@@ -117,6 +117,12 @@ def test_garbage_that_mentions_the_cluster_is_no_record():
     assert result.gaps == ()
 
 
+def test_a_journal_may_end_right_after_a_mention_of_the_cluster():
+    headers = chain(1)
+    noise = b"\xff" * 700 + CLUSTER + b"\xff" * 100
+    assert len(scan(bytes_of(headers) + noise, CLUSTER).records) == 1
+
+
 def test_a_header_with_an_impossible_size_is_no_record():
     header = seal_prepare(chain(1)[0]._replace(size=255))
     assert scan(encode_record(header, b"") + bytes(512), CLUSTER).records == ()

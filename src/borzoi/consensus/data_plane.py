@@ -12,7 +12,7 @@ import msgspec
 
 from borzoi.consensus.checkpoint import Artifact, ArtifactKind
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.invariants import invariant
+from borzoi.consensus.invariants import InvariantError, invariant
 from borzoi.consensus.machine import Outcome, Proposal, Stamped
 from borzoi.consensus.messages import Operation, Prepare
 from borzoi.consensus.partition_log import ConsumerKey, NewIds, PartitionLog, Segment
@@ -143,9 +143,8 @@ class DataPlane:
 
     def _append(self, body: bytes) -> Outcome | None:
         decoded = decode_batch(body)
-        invariant(decoded is not None, "a committed batch decodes")
         if decoded is None:
-            return _INVALID
+            raise InvariantError("a committed batch decodes")
         descriptor, run = decoded
         if self._must_wait(descriptor.incarnation):
             return None

@@ -61,7 +61,6 @@ def refuse(r: ReplicaState, reason: str) -> None:
 
 
 def _restore_checkpoint(r: ReplicaState, found: Superblock, checkpoint: Checkpoint | None) -> bool:
-    r.checkpoint_op = r.commit_min = found.checkpoint_op
     if found.checkpoint_op == 0:
         r.machine.restore(0, ())
         return True
@@ -74,6 +73,7 @@ def _restore_checkpoint(r: ReplicaState, found: Superblock, checkpoint: Checkpoi
     ):
         return False
     r.manifest = manifest
+    r.checkpoint_op = r.commit_min = r.commit_max = r.op = found.checkpoint_op
     checkpointing.remember_checksum(r)
     checkpointing.restore(r, checkpoint)
     return True

@@ -19,7 +19,7 @@ from borzoi.consensus import (
 from borzoi.consensus.config import Config, Randomness
 from borzoi.consensus.effects import Effect, GroupCommits, Leadership
 from borzoi.consensus.frames import checksum
-from borzoi.consensus.invariants import invariant
+from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.machine import StateMachine
 from borzoi.consensus.messages import (
     U128,
@@ -118,7 +118,7 @@ class Replica(ReplicaState):
             recovery.rewrite_when_whole(self)
         if self.status == Status.NORMAL and self.leads_view():
             normal.own_acks(self)
-        elif self.advance_durable_prefix():
+        elif self.advance_durable_prefix() or self.bugs.ack_skips_hole:
             normal.acknowledge(self)
             self._progress()
         self.check()
@@ -126,9 +126,8 @@ class Replica(ReplicaState):
     def on_superblock_written(self, token: int) -> None:
         """S2: what becomes durable is what was written, not what memory holds now."""
         write = self.superblock_write
-        invariant(write is not None and write.token == token, "one superblock write at a time")
-        if write is None:
-            return
+        if write is None or write.token != token:
+            raise InvariantError("one superblock write at a time")
         self.superblock_write = None
         previous_checkpoint_op = self.durable_checkpoint_op
         self.durable_view = write.view
@@ -152,9 +151,8 @@ class Replica(ReplicaState):
 
     def on_checkpoint_written(self, token: int) -> None:
         write = self.checkpoint_write
-        invariant(write is not None and write.token == token, "one checkpoint write at a time")
-        if write is None:
-            return
+        if write is None or write.token != token:
+            raise InvariantError("one checkpoint write at a time")
         self.checkpoint_write = None
         if write.is_transfer:
             state_transfer.install(self, write.checkpoint)

@@ -175,6 +175,14 @@ class ScriptedCluster:
     def wipe(self, replica: int) -> None:
         self.disks[replica] = Disk()
 
+    def isolate(self, *replicas: int) -> None:
+        """These hear nobody outside their own company, and nobody outside hears them."""
+        apart = set(replicas)
+        self.drop = lambda source, target, header: (source in apart) != (target in apart)
+
+    def heal(self) -> None:
+        self.drop = lambda source, target, header: False
+
     # -- the world ------------------------------------------------------------------------------
 
     def execute(self, replica: int) -> None:
@@ -200,6 +208,7 @@ class ScriptedCluster:
                     disk.records = [record for record in disk.records if record[0].op >= below]
                 case out.RewriteJournal():
                     disk.gaps.clear()
+                    self.outputs.append((replica, effect))
                 case out.ReadJournal() | out.ReadCheckpoint():
                     self._read(replica, effect)
                 case out.Applied(op, header):

@@ -1,0 +1,76 @@
+import pytest
+
+from borzoi.consensus.checkpointing import (
+    decode_checksums,
+    decode_positions,
+    encode_checksums,
+    encode_positions,
+)
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import Refusal, WriteCheckpoint
+from borzoi.consensus.messages import Operation
+from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
+
+ADA = client_id(1)
+
+
+def test_positions_and_checksums_survive_the_wire():
+    positions = [(0, 5, 4), (7, 9, 8)]
+    assert decode_positions(encode_positions(positions) + b"rest") == tuple(positions)
+    assert len(encode_positions(positions)) == 48
+    checksums = [(0, 5, b"c" * 16)]
+    assert decode_checksums(encode_checksums(checksums) + b"rest") == tuple(checksums)
+    assert len(encode_checksums(checksums)) == 32
+
+
+def test_checkpoints_are_equal_on_every_replica_and_cover_the_log():
+    cluster = ScriptedCluster(checkpoint_interval=5, retain_ops=3)
+    cluster.elect()
+    for number in range(20):
+        cluster.request(b"%d" % number, number=number)
+    cluster.tick(20)
+    newest = [max(disk.checkpoints) for disk in cluster.disks]
+    assert newest == [20, 20, 20]
+    assert len({disk.checkpoints[20] for disk in cluster.disks}) == 1
+    assert all(min(r[0].op for r in disk.records) >= 10 for disk in cluster.disks)
+    assert all(len(disk.checkpoints) <= 2 for disk in cluster.disks)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_p13_a_retry_after_checkpoint_and_restart_is_not_executed_again(forgets):
+    cluster = ScriptedCluster(
+        checkpoint_interval=4,
+        retain_ops=1,
+        bugs=PlantedBugs(client_table_not_in_checkpoint=forgets),
+    )
+    cluster.elect()
+    cluster.request(b"", client=ADA, operation=Operation.REGISTER.value)
+    cluster.request(b"once", client=ADA, number=1)
+    for number in range(10):
+        cluster.request(b"other", number=number)
+    cluster.tick(20)
+    cluster.crash(0, 1, 2)
+    for replica in range(3):
+        cluster.start(replica)
+    new = cluster.elect()
+    cluster.request(b"once", client=ADA, number=1)
+    status = cluster.replies()[-1].status
+    assert status == (Refusal.UNKNOWN_SESSION if forgets else 0)
+    assert cluster.machines[new.replica_id].applied.count(b"once") == 1  # type: ignore[attr-defined]
+
+
+def test_upstream_3692_one_checkpoint_is_written_at_a_time():
+    cluster = ScriptedCluster(1, checkpoint_interval=2)
+    live = cluster.elect()
+    written: list[WriteCheckpoint] = []
+    for number in range(12):
+        live.on_request(bytes(16), number, Operation.CREATE_STREAM.value, b"x")
+        for effect in live.take_effects():
+            if isinstance(effect, WriteCheckpoint):
+                written.append(effect)
+            elif hasattr(effect, "token") and hasattr(effect, "body"):
+                live.on_written(effect.token)
+        for effect in live.take_effects():
+            if isinstance(effect, WriteCheckpoint):
+                written.append(effect)
+    assert len(written) == 1

@@ -1,0 +1,102 @@
+"""Leases, linearizable reads, and checkpoints compared through pings (4.8, 4.12)."""
+
+import pytest
+
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import Fatal, GroupCheckpoints, ReadReady
+from borzoi.testing.consensus_cluster import ScriptedCluster
+
+
+def test_a_primary_in_contact_with_a_quorum_may_answer_reads():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.tick(40)
+    assert primary.may_read(cluster.now_us)
+    followers = [r for r in cluster.replicas.values() if r is not primary]
+    assert not any(replica.may_read(cluster.now_us) for replica in followers)
+
+
+@pytest.mark.parametrize("eternal", [False, True])
+def test_a_lease_lapses_by_the_clock_even_if_no_tick_was_seen(eternal):
+    """A stopped process wakes up with its tick counter unchanged."""
+    cluster = ScriptedCluster(bugs=PlantedBugs(lease_never_lapses=eternal))
+    primary = cluster.elect()
+    cluster.tick(40)
+    assert primary.may_read(cluster.now_us + 20_000_000) is eternal
+
+
+def test_an_isolated_primary_stops_answering_before_another_can_exist():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.isolate(old.replica_id)
+    for _ in range(400):
+        cluster.tick(1)
+        others = [r for r in cluster.replicas.values() if r is not old]
+        if any(replica.is_primary for replica in others):
+            assert not old.may_read(cluster.now_us)
+    assert not old.may_read(cluster.now_us)
+
+
+def test_a_linearizable_read_waits_for_answers_sent_after_it():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    assert primary.on_linearizable_read(77)
+    cluster.execute(primary.replica_id)
+    cluster.settle()
+    assert not cluster.effects_of(ReadReady)
+    cluster.heal()
+    assert primary.on_linearizable_read(78)
+    cluster.execute(primary.replica_id)
+    cluster.settle()
+    assert cluster.effects_of(ReadReady) == [ReadReady(77), ReadReady(78)]
+    other = next(r for r in cluster.replicas.values() if r is not primary)
+    assert not other.on_linearizable_read(79)
+
+
+def test_a_single_replica_reads_at_once():
+    cluster = ScriptedCluster(1)
+    primary = cluster.elect()
+    assert primary.may_read(cluster.now_us)
+    assert primary.on_linearizable_read(5)
+    assert ReadReady(5) in primary.take_effects()
+
+
+def test_a_data_group_leaves_reads_to_its_node():
+    cluster = ScriptedCluster(group=1)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(3, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    primary = cluster.primary()
+    assert not primary.may_read(cluster.now_us)
+    assert not primary.on_linearizable_read(1)
+    assert primary.serves_reads(3)
+    assert not primary.serves_reads(4)
+
+
+def test_a_checkpoint_that_differs_stops_whoever_notices():
+    cluster = ScriptedCluster(checkpoint_interval=4)
+    cluster.elect()
+    for number in range(8):
+        cluster.request(b"x", number=number)
+    cluster.tick(30)
+    assert not cluster.effects_of(Fatal)
+    victim = cluster.replicas[0]
+    newest = max(victim.checkpoint_checksums)
+    victim.checkpoint_checksums[newest] = b"something else!!"
+    cluster.tick(30)
+    assert cluster.effects_of(Fatal)
+
+
+def test_checkpoints_of_data_groups_travel_with_the_pings():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    primary.on_position(2, primary.view, 9, 8, b"c" * 16)
+    cluster.tick(40)
+    told = [e for e in cluster.effects_of(GroupCheckpoints) if isinstance(e, GroupCheckpoints)]
+    assert told[-1].checkpoints == ((2, 8, b"c" * 16),)
+    data = ScriptedCluster(group=2).replicas[1]
+    data.checkpoint_checksums[8] = b"d" * 16
+    data.on_peer_checkpoint(8, b"c" * 16)
+    assert data.stopped

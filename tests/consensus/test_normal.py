@@ -1,0 +1,328 @@
+"""Normal operation, rule by rule (4.1, 4.7)."""
+
+import pytest
+
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import FailWaiters, Refusal, Reply
+from borzoi.consensus.frames import EMPTY_BODY, checksum
+from borzoi.consensus.messages import (
+    UNSEALED,
+    ZERO,
+    Command,
+    Commit,
+    Operation,
+    Prepare,
+    PrepareOk,
+    Request,
+)
+from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster, client_id
+
+ADA = client_id(1)
+CREATE = Operation.CREATE_STREAM.value
+
+
+def backups(cluster: ScriptedCluster) -> list[int]:
+    primary = cluster.primary().replica_id
+    return [replica for replica in sorted(cluster.replicas) if replica != primary]
+
+
+def register(cluster: ScriptedCluster, client: bytes = ADA) -> None:
+    cluster.request(b"", client=client, operation=Operation.REGISTER.value)
+
+
+def statuses(cluster: ScriptedCluster) -> list[int]:
+    return [reply.status for reply in cluster.replies()]
+
+
+def test_n11_a_new_primary_commits_a_noop_without_any_client():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    assert primary.canon[primary.commit_min].operation == Operation.NOOP
+
+
+def test_a_request_is_answered_after_commit_and_reaches_every_replica():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.request(b"one", number=9)
+    cluster.tick(20)
+    assert cluster.replies() == [Reply(ZERO, 9, 0, b"\1\0\0\0")]
+    assert {replica.commit_min for replica in cluster.replicas.values()} == {2}
+
+
+def test_n3_the_primary_counts_itself_only_after_its_own_fsync():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    one, other = backups(cluster)
+    cluster.stuck_disks = {primary.replica_id, other}
+    cluster.request(b"x")
+    assert not cluster.replies()
+    cluster.stuck_disks = {other}
+    cluster.settle()
+    assert len(cluster.replies()) == 1
+    assert one != other
+
+
+def test_two_backups_commit_while_the_primary_still_syncs():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.stuck_disks = {primary.replica_id}
+    cluster.request(b"x")
+    assert len(cluster.replies()) == 1
+
+
+def test_n4_reordered_prepares_are_kept_and_commit_without_a_resend():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    for number in range(4):
+        cluster.request(b"x", number=number, settle=False)
+    cluster.network.reverse()
+    cluster.settle()
+    assert len(cluster.replies()) == 4
+
+
+def test_m3_dropping_reordered_prepares_costs_resends():
+    cluster = ScriptedCluster(bugs=PlantedBugs(reordered_prepare_dropped=True))
+    cluster.elect()
+    for number in range(4):
+        cluster.request(b"x", number=number, settle=False)
+    cluster.network.reverse()
+    cluster.settle()
+    assert len(cluster.replies()) < 4
+
+
+def test_a_prepare_lost_below_a_newer_one_is_repaired_by_identity():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.drop = lambda source, target, header: isinstance(header, Prepare) and header.op == 2
+    cluster.request(b"lost", settle=False)
+    cluster.request(b"seen")
+    cluster.heal()
+    assert not cluster.replies()
+    cluster.tick(5)
+    assert len(cluster.replies()) == 2
+
+
+def prepare_ok(cluster: ScriptedCluster, replica: int, identity: bytes | None = None) -> PrepareOk:
+    primary = cluster.primary()
+    head = primary.canon[primary.op]
+    # fmt: off
+    return PrepareOk(
+        UNSEALED, EMPTY_BODY, CLUSTER, 256, primary.view, 1, Command.PREPARE_OK.value, replica,
+        head.parent, identity or head.checksum, head.op, 0, 0, 0, 0, 0,
+    )
+    # fmt: on
+
+
+@pytest.mark.parametrize("counted_by_number", [False, True])
+def test_n6_p12_an_ack_of_another_prepare_with_the_same_number_does_not_count(counted_by_number):
+    cluster = ScriptedCluster(bugs=PlantedBugs(ack_by_op_number=counted_by_number))
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    other = backups(cluster)[0]
+    primary.on_frame(prepare_ok(cluster, other, b"another prepare!"), b"")
+    cluster.execute(primary.replica_id)
+    assert bool(cluster.replies()) is counted_by_number
+    primary.on_frame(prepare_ok(cluster, other)._replace(view=primary.view - 1), b"")
+    primary.on_frame(prepare_ok(cluster, other)._replace(op=99), b"")
+    cluster.execute(primary.replica_id)
+    assert bool(cluster.replies()) is counted_by_number
+    primary.on_frame(prepare_ok(cluster, other), b"")
+    cluster.execute(primary.replica_id)
+    assert len(cluster.replies()) == 1
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_n5_m5_a_cumulative_ack_stops_below_a_hole(skips):
+    cluster = ScriptedCluster(bugs=PlantedBugs(ack_skips_hole=skips))
+    primary = cluster.elect()
+    behind = backups(cluster)[0]
+    cluster.drop = lambda source, target, header: target == behind and isinstance(header, Prepare)
+    for number in range(3):
+        cluster.request(b"x", number=number)
+    acked: list[int] = []
+    # The backup learns the head from a probe; bodies below it never arrive.
+    cluster.drop = lambda source, target, header: (
+        acked.append(header.op) or False
+        if source == behind and isinstance(header, PrepareOk)
+        else isinstance(header, Prepare) and target == behind and header.op < primary.op
+    )
+    cluster.tick(60)
+    assert cluster.replicas[behind].op == primary.op
+    assert (max(acked, default=0) > cluster.replicas[behind].durable_prefix) is skips
+
+
+@pytest.mark.parametrize("accepts_old", [False, True])
+def test_n8_a_replayed_heartbeat_does_not_keep_a_dead_primary_alive(accepts_old):
+    cluster = ScriptedCluster(bugs=PlantedBugs(old_heartbeat_accepted=accepts_old))
+    primary = cluster.elect()
+    heard: list[Commit] = []
+    cluster.drop = lambda source, target, header: (
+        bool(heard.append(header)) if isinstance(header, Commit) else False
+    )
+    cluster.tick(20)
+    cluster.crash(primary.replica_id)
+    for _ in range(200):
+        for replica in list(cluster.replicas):
+            cluster.replicas[replica].on_frame(heard[0], b"")
+        cluster.tick(1)
+    views = {replica.view for replica in cluster.replicas.values()}
+    assert (views == {primary.view}) is accepts_old
+
+
+def test_n9_unacked_prepares_are_resent_until_they_commit():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.drop = lambda source, target, header: isinstance(header, Prepare)
+    cluster.request(b"x")
+    cluster.tick(5)
+    cluster.heal()
+    cluster.tick(30)
+    assert len(cluster.replies()) == 1
+
+
+def test_n10_a_primary_nobody_answers_falls_silent_and_is_replaced():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.drop = lambda source, target, header: target == primary.replica_id
+    cluster.request(b"x")
+    cluster.tick(450)
+    others = [r for r in cluster.replicas.values() if r is not primary]
+    assert any(replica.is_primary for replica in others)
+
+
+def test_two_replicas_recover_from_a_silence_in_which_the_primary_gave_up():
+    cluster = ScriptedCluster(2)
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    cluster.tick(300)
+    assert primary.abdicating
+    cluster.heal()
+    cluster.tick(100)
+    cluster.elect()
+    cluster.request(b"y")
+    assert statuses(cluster)[-1] == 0
+
+
+def test_only_a_primary_takes_requests_and_says_so_otherwise():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.request(b"x", at=backups(cluster)[0])
+    assert statuses(cluster) == [Refusal.NOT_PRIMARY]
+
+
+def test_unknown_operations_and_refusals_of_the_machine_make_no_op():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    head = primary.op
+    cluster.request(b"x", operation=99)
+    cluster.request(b"refuse")
+    assert statuses(cluster) == [Refusal.UNKNOWN_OPERATION, 7]
+    assert primary.op == head
+
+
+def test_a_full_pipeline_queues_and_a_full_queue_refuses():
+    cluster = ScriptedCluster(pipeline_max=2)
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    for number in range(2 + 64 + 1):
+        cluster.request(b"x", number=number)
+    assert statuses(cluster) == [Refusal.BUSY]
+    cluster.heal()
+    cluster.tick(60)
+    assert statuses(cluster).count(0) == 66
+
+
+def test_a_retry_is_answered_from_the_table_and_executed_once():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    register(cluster)
+    for _ in range(2):
+        cluster.request(b"x", client=ADA, number=1)
+    assert cluster.replies()[1] == cluster.replies()[2]
+    assert cluster.machines[primary.replica_id].applied == [b"x"]  # type: ignore[attr-defined]
+    cluster.request(b"y", client=ADA, number=1)
+    assert statuses(cluster)[-1] == Refusal.REQUEST_MISMATCH
+
+
+def test_a_retry_while_the_first_is_in_flight_waits_for_its_answer():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    register(cluster)
+    cluster.isolate(primary.replica_id)
+    for _ in range(2):
+        cluster.request(b"x", client=ADA, number=1)
+    cluster.heal()
+    cluster.tick(20)
+    assert statuses(cluster) == [0, 0]
+
+
+def test_without_a_session_nothing_is_executed():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.request(b"x", client=ADA, number=1)
+    assert statuses(cluster) == [Refusal.UNKNOWN_SESSION]
+
+
+def test_unregister_ends_a_session():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    register(cluster)
+    cluster.request(b"", client=ADA, number=1, operation=Operation.UNREGISTER.value)
+    cluster.request(b"x", client=ADA, number=2)
+    assert statuses(cluster) == [0, 0, Refusal.UNKNOWN_SESSION]
+
+
+def test_an_older_epoch_is_fenced_and_cannot_slip_in_behind_the_register():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    register(cluster)
+    epoch = int.from_bytes(cluster.replies()[0].payload, "little")
+    cluster.request(b"", client=ADA, operation=Operation.REGISTER.value, settle=False)
+    primary.on_request(ADA, 1, CREATE, b"zombie", epoch=epoch)
+    cluster.execute(primary.replica_id)
+    cluster.settle()
+    primary.on_request(ADA, 1, CREATE, b"zombie", epoch=epoch)
+    cluster.execute(primary.replica_id)
+    assert statuses(cluster) == [0, Refusal.BUSY, 0, Refusal.FENCED]
+
+
+def test_a_forwarded_request_is_answered_to_its_forwarder():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    forwarder = backups(cluster)[0]
+    # fmt: off
+    request = Request(
+        UNSEALED, checksum(b"x"), CLUSTER, 257, 0, 1, Command.REQUEST.value, forwarder, ZERO,
+        checksum(b"x"), 0, 5, CREATE, 0, 0, 0,
+    )
+    # fmt: on
+    primary.on_frame(request, b"x")
+    cluster.execute(primary.replica_id)
+    cluster.settle()
+    answered = [(node, out.request) for node, out in cluster.outputs if isinstance(out, Reply)]
+    assert answered == [(forwarder, 5)]
+
+
+def test_c5_waiters_of_a_lost_view_learn_that_the_outcome_is_unknown():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    cluster.tick(400)
+    cluster.heal()
+    cluster.tick(60)
+    assert not [reply for reply in cluster.replies() if reply.status == 0]
+    assert cluster.effects_of(FailWaiters)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_timestamps_never_go_back_whatever_the_clock_does(local):
+    cluster = ScriptedCluster(bugs=PlantedBugs(timestamp_from_local_clock=local))
+    primary = cluster.elect()
+    cluster.request(b"x")
+    cluster.now_us -= 500_000
+    cluster.request(b"y")
+    stamps = [primary.canon[op].timestamp for op in sorted(primary.canon) if op]
+    assert (stamps == sorted(set(stamps))) is not local

@@ -1,0 +1,320 @@
+"""Restarts, genesis, lost disks (4.9, S5, S6), with P2, P3 and P4."""
+
+import pytest
+
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import Fatal, RewriteJournal
+from borzoi.consensus.messages import Prepare, PrepareOk
+from borzoi.consensus.state import Status
+from borzoi.consensus.superblock import Superblock, Unreadable
+from borzoi.testing.consensus_cluster import ScriptedCluster
+
+
+def backups(cluster: ScriptedCluster) -> list[int]:
+    primary = cluster.primary().replica_id
+    return [replica for replica in sorted(cluster.replicas) if replica != primary]
+
+
+def applied(cluster: ScriptedCluster, replica: int) -> list[bytes]:
+    return cluster.machines[replica].applied  # type: ignore[attr-defined, no-any-return]
+
+
+def fatal(cluster: ScriptedCluster) -> list[str]:
+    return [effect.reason for _, effect in cluster.outputs if isinstance(effect, Fatal)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_p2_a_whole_cluster_restart_keeps_everything_acknowledged(count):
+    cluster = ScriptedCluster(count)
+    cluster.elect()
+    for number in range(5):
+        cluster.request(b"%d" % number, number=number)
+    cluster.crash(*range(count))
+    for replica in range(count):
+        cluster.start(replica)
+    new = cluster.elect()
+    cluster.request(b"after")
+    assert applied(cluster, new.replica_id) == [b"0", b"1", b"2", b"3", b"4", b"after"]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_p4_nothing_is_acknowledged_before_a_quorum_has_synced(early):
+    cluster = ScriptedCluster(bugs=PlantedBugs(ack_before_fsync=early))
+    primary = cluster.elect()
+    cluster.stuck_disks = {0, 1, 2}
+    cluster.request(b"x")
+    assert bool(cluster.replies()) is early
+    cluster.stuck_disks = set()
+    if not early:
+        cluster.settle()
+        assert len(cluster.replies()) == 1
+    assert primary.op == 2
+
+
+def test_own_ack_before_fsync_is_a_planted_bug():
+    cluster = ScriptedCluster(1, bugs=PlantedBugs(own_ack_before_fsync=True))
+    cluster.elect()
+    cluster.stuck_disks = {0}
+    cluster.request(b"x")
+    assert cluster.replies()
+
+
+def forgotten(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
+    """Op 2 was acknowledged by a backup that then lost its disk; the other backup lacks it."""
+    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs))
+    primary = cluster.elect().replica_id
+    holder, lacking = backups(cluster)
+    cluster.isolate(lacking)
+    cluster.request(b"committed")
+    cluster.crash(primary, holder)
+    cluster.wipe(holder)
+    cluster.heal()
+    cluster.start(holder, wiped=True)
+    return cluster, primary, holder, lacking
+
+
+def test_p3_g2_a_wiped_replica_has_no_voice():
+    cluster, primary, holder, _ = forgotten()
+    cluster.tick(600)
+    assert not [r for r in cluster.replicas.values() if r.is_primary]
+    assert cluster.replicas[holder].status == Status.RECOVERING
+    cluster.start(primary)
+    cluster.elect()
+    cluster.tick(100)
+    rejoined = cluster.replicas[holder]
+    assert (rejoined.status, rejoined.wiped) == (Status.NORMAL, False)
+    assert applied(cluster, holder) == [b"committed"]
+
+
+def test_p3_amnesia_loses_what_was_acknowledged():
+    cluster, _, _, _ = forgotten(amnesia_rejoin=True)
+    with pytest.raises(AssertionError, match="op 2 was applied with two contents"):
+        cluster.tick(600)
+
+
+@pytest.mark.parametrize("hasty", [False, True])
+def test_g2_no_ack_before_the_barrier_is_committed_by_others(hasty):
+    cluster = ScriptedCluster(bugs=PlantedBugs(wiped_acks_before_barrier=hasty))
+    primary = cluster.elect()
+    wiped, other = backups(cluster)
+    cluster.request(b"x")
+    cluster.crash(wiped)
+    cluster.wipe(wiped)
+    acks: list[int] = []
+
+    def without_the_other(source: int, target: int, header: object) -> bool:
+        if source == wiped and isinstance(header, PrepareOk):
+            acks.append(header.op)
+        return other in (source, target)
+
+    cluster.drop = without_the_other
+    cluster.start(wiped, wiped=True)
+    cluster.tick(90)
+    assert bool(acks) is hasty
+    if not hasty:
+        assert cluster.replicas[wiped].wiped
+        cluster.heal()
+        cluster.tick(60)
+        assert not cluster.replicas[wiped].wiped
+    assert primary.view == cluster.primary().view
+
+
+def test_g2_the_flag_is_durable_until_done():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    wiped = backups(cluster)[0]
+    cluster.crash(wiped)
+    cluster.wipe(wiped)
+    cluster.isolate(wiped)
+    cluster.start(wiped, wiped=True)
+    cluster.settle()
+    disk = cluster.disks[wiped].superblock
+    assert isinstance(disk, Superblock)
+    assert disk.wiped
+    cluster.crash(wiped)
+    again = cluster.start(wiped)
+    assert again.status == Status.RECOVERING
+    cluster.heal()
+    cluster.tick(60)
+    cleared = cluster.disks[wiped].superblock
+    assert isinstance(cleared, Superblock)
+    assert not cleared.wiped
+
+
+def test_g2_if_the_view_changes_meanwhile_it_starts_over():
+    cluster = ScriptedCluster(5)
+    primary = cluster.elect()
+    wiped = backups(cluster)[0]
+    cluster.crash(wiped)
+    cluster.wipe(wiped)
+    cluster.drop = lambda source, target, header: target == wiped and isinstance(header, Prepare)
+    cluster.start(wiped, wiped=True)
+    cluster.tick(10)
+    first = cluster.replicas[wiped].barrier
+    cluster.crash(primary.replica_id)
+    cluster.elect()
+    cluster.tick(40)
+    assert first is not None
+    assert cluster.replicas[wiped].view > primary.view
+    cluster.heal()
+    cluster.tick(80)
+    assert not cluster.replicas[wiped].wiped
+
+
+def test_g1_genesis_needs_all_replicas():
+    cluster = ScriptedCluster(formatted=False)
+    cluster.crash(2)
+    cluster.network.clear()
+    cluster.tick(300)
+    assert all(replica.is_empty for replica in cluster.replicas.values())
+    cluster.start(2)
+    primary = cluster.elect()
+    assert (primary.view, primary.replica_id) == (0, 0)
+    cluster.request(b"x")
+    assert len(cluster.replies()) == 1
+
+
+def test_g1_a_majority_is_not_enough_even_if_it_would_start():
+    cluster = ScriptedCluster(formatted=False, bugs=PlantedBugs(genesis_with_majority=True))
+    cluster.crash(2)
+    cluster.tick(60)
+    assert not cluster.replicas[0].is_empty
+
+
+def test_g1_a_replica_counted_at_genesis_formats_although_it_missed_the_others():
+    cluster = ScriptedCluster(formatted=False)
+    cluster.network.clear()
+    # Replica 2 hears nobody, but everybody hears that it is empty.
+    cluster.drop = lambda source, target, header: target == 2
+    cluster.tick(40)
+    assert not cluster.replicas[0].is_empty
+    assert cluster.replicas[2].is_empty
+    cluster.heal()
+    cluster.tick(60)
+    assert cluster.replicas[2].status == Status.NORMAL
+
+
+def test_an_empty_replica_among_a_formatted_cluster_stays_silent():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    empty = backups(cluster)[0]
+    cluster.crash(empty)
+    cluster.wipe(empty)
+    cluster.start(empty)
+    cluster.tick(300)
+    assert cluster.replicas[empty].is_empty
+
+
+def test_g3_an_unreadable_superblock_is_not_empty():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.crash(0)
+    cluster.disks[0].superblock = Unreadable("both pairs are bad")
+    assert cluster.start(0).stopped
+    assert "wipe" in fatal(cluster)[0]
+    cluster.replicas[0].tick(1000)
+    cluster.replicas[0].on_frame(cluster.replicas[1].canon[1], b"")
+    assert cluster.replicas[0].take_effects() == []
+
+
+def test_g4_the_disk_of_another_replica_is_refused():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.crash(0)
+    cluster.disks[0].superblock = cluster.disks[1].superblock
+    cluster.start(0)
+    assert "replica_id" in fatal(cluster)[0]
+
+
+def test_a_missing_or_foreign_checkpoint_is_refused():
+    cluster = ScriptedCluster(checkpoint_interval=4)
+    cluster.elect()
+    for number in range(8):
+        cluster.request(b"x", number=number)
+    cluster.crash(0)
+    kept = dict(cluster.disks[0].checkpoints)
+    cluster.disks[0].checkpoints.clear()
+    cluster.start(0)
+    cluster.crash(0)
+    newest = max(kept)
+    manifest = kept[newest].manifest._replace(entries=())
+    cluster.disks[0].checkpoints = {newest: kept[newest]._replace(manifest=manifest)}
+    cluster.start(0)
+    assert ["damaged" in reason for reason in fatal(cluster)] == [True, True]
+
+
+def test_s5_an_unnamed_gap_costs_the_voice_until_the_barrier_and_only_once():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    for number in range(6):
+        cluster.request(b"%d" % number, number=number)
+    damaged = backups(cluster)[0]
+    cluster.crash(damaged)
+    cluster.disks[damaged].rot_header(3)
+    cluster.disks[damaged].rot_header(4)
+    again = cluster.start(damaged)
+    assert again.status == Status.RECOVERING
+    cluster.tick(100)
+    assert again.status == Status.NORMAL
+    assert cluster.effects_of(RewriteJournal)
+    cluster.crash(damaged)
+    assert cluster.start(damaged).status == Status.NORMAL
+
+
+def test_s5_a_named_gap_is_repaired_and_never_nacked():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    for number in range(6):
+        cluster.request(b"%d" % number, number=number)
+    damaged = backups(cluster)[0]
+    cluster.crash(damaged)
+    cluster.disks[damaged].rot_header(3)
+    again = cluster.start(damaged)
+    assert again.status == Status.NORMAL
+    assert list(again.lost.values()) == [3]
+    cluster.tick(60)
+    assert not again.lost
+    assert applied(cluster, damaged) == applied(cluster, cluster.primary().replica_id)
+
+
+def test_faulty_bodies_found_at_restart_are_repaired():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    for number in range(4):
+        cluster.request(b"%d" % number, number=number)
+    damaged = backups(cluster)[0]
+    cluster.crash(damaged)
+    cluster.disks[damaged].rot_body(3)
+    cluster.start(damaged)
+    cluster.tick(60)
+    assert cluster.replicas[damaged].durable_prefix == cluster.primary().op
+
+
+def test_a_data_group_restarting_as_primary_waits_for_its_node():
+    cluster = ScriptedCluster(group=1)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(3, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    cluster.crash(0)
+    again = cluster.start(0)
+    assert (again.status, again.view) == (Status.VIEW_CHANGE, 3)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(4, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    assert cluster.primary().replica_id == 1
+
+
+def test_a_resumed_primary_is_a_planted_bug():
+    cluster = ScriptedCluster(bugs=PlantedBugs(primary_resumes_view=True))
+    assert cluster.replicas[0].view == 0
+    assert cluster.replicas[0].is_primary
+
+
+def test_an_empty_replica_ignores_everything_but_handshakes():
+    cluster = ScriptedCluster(formatted=False)
+    live = cluster.replicas[0]
+    live.take_effects()
+    live.on_frame(live.canon[0], b"")
+    assert live.take_effects() == []

@@ -1,0 +1,160 @@
+"""Repair by identity, from any replica, whatever its status (4.6)."""
+
+import pytest
+
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.frames import EMPTY_BODY, encode_headers
+from borzoi.consensus.messages import (
+    UNSEALED,
+    Command,
+    Header,
+    Headers,
+    Prepare,
+    RequestPrepare,
+)
+from borzoi.consensus.state import Held
+from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
+
+
+def lagging_cluster(ops: int = 20, **bugs: bool) -> tuple[ScriptedCluster, int]:
+    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs))
+    primary = cluster.elect()
+    lagging = next(replica for replica in cluster.replicas if replica != primary.replica_id)
+    cluster.isolate(lagging)
+    for number in range(ops):
+        cluster.request(b"%d" % number, number=number)
+    return cluster, lagging
+
+
+def request_prepare(op: int, identity: bytes, replica: int = 0) -> RequestPrepare:
+    # fmt: off
+    return RequestPrepare(
+        UNSEALED, EMPTY_BODY, CLUSTER, 256, 0, 1, Command.REQUEST_PREPARE.value, replica, 0, op,
+        identity,
+    )
+    # fmt: on
+
+
+def test_a_lagging_backup_learns_the_head_then_headers_then_bodies():
+    cluster, lagging = lagging_cluster(300)
+    cluster.heal()
+    cluster.tick(120)
+    live = cluster.replicas[lagging]
+    assert live.commit_min == cluster.primary().commit_min
+    for op in range(1, live.op + 1):
+        assert live.canon[op].parent == live.canon[op - 1].checksum
+
+
+def test_answers_come_from_any_peer_and_a_dead_one_is_not_asked_for_ever():
+    """Upstream 4008: a dead repair peer retried for ever."""
+    cluster, lagging = lagging_cluster()
+    silent = cluster.primary().replica_id
+    cluster.drop = lambda source, target, header: (
+        source == silent and target == lagging and isinstance(header, Prepare | Headers)
+    )
+    cluster.tick(120)
+    assert cluster.replicas[lagging].commit_min >= 21
+
+
+def test_a_peer_without_exactly_that_body_stays_silent():
+    cluster, _ = lagging_cluster(3)
+    primary = cluster.primary()
+    primary.take_effects()
+    primary.on_frame(request_prepare(2, b"another prepare!"), b"")
+    assert primary.take_effects() == []
+    primary.entries[primary.canon[2].checksum].held = Held.FAULTY
+    primary.on_frame(request_prepare(2, primary.canon[2].checksum), b"")
+    assert primary.take_effects() == []
+
+
+def test_upstream_3824_the_same_number_is_not_the_same_prepare():
+    """A primary that lost its view holds another op 2 than the one the others committed."""
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.isolate(old.replica_id)
+    cluster.request(b"never acknowledged")
+    divergent = old.canon[2].checksum
+    cluster.tick(400)
+    cluster.request(b"committed", at=cluster.primary().replica_id)
+    cluster.heal()
+    cluster.tick(100)
+    assert old.canon[2].checksum == cluster.committed[2] != divergent
+    assert old.commit_min == cluster.primary().commit_min
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_an_answer_with_another_identity_is_not_taken(by_number):
+    cluster, lagging = lagging_cluster(6, repair_by_op_number=by_number)
+    live = cluster.replicas[lagging]
+    cluster.drop = lambda source, target, header: target == lagging and isinstance(header, Prepare)
+    cluster.tick(40)
+    assert live.op == cluster.primary().op
+    known = live.canon[3]
+    impostor = known._replace(checksum=b"another prepare!", timestamp=1)
+    live.on_frame(impostor, b"body")
+    assert (live.canon[3] == impostor) is by_number
+
+
+def test_upstream_3978_repairing_an_old_op_leaves_the_head_alone():
+    cluster, lagging = lagging_cluster(10)
+    cluster.heal()
+    cluster.tick(100)
+    cluster.crash(cluster.primary().replica_id)
+    new = cluster.elect()
+    cluster.request(b"after")
+    for op in range(1, new.op + 1):
+        assert new.canon[op].parent == new.canon[op - 1].checksum
+    assert cluster.replies()[-1].status == 0
+    assert lagging in cluster.replicas
+
+
+def test_an_unreadable_record_met_while_answering_is_repaired_here():
+    cluster = ScriptedCluster(pipeline_max=8)
+    primary = cluster.elect()
+    for number in range(80):
+        cluster.request(b"%d" % number, number=number)
+    assert primary.entries[primary.canon[2].checksum].body is None
+    cluster.disks[primary.replica_id].rot_body(2)
+    identity = primary.canon[2].checksum
+    other = next(replica for replica in cluster.replicas if replica != primary.replica_id)
+    primary.on_frame(request_prepare(2, identity, other), b"")
+    cluster.execute(primary.replica_id)
+    assert primary.entries[identity].held == Held.FAULTY
+    cluster.tick(10)
+    assert primary.entries[identity].held == Held.DURABLE
+
+
+def test_headers_that_do_not_chain_are_not_taken():
+    cluster, lagging = lagging_cluster(12)
+    seen: list[tuple[Header, bytes]] = []
+    live = cluster.replicas[lagging]
+    cluster.drop = lambda source, target, header: (
+        (isinstance(header, Prepare) and target == lagging)
+        or (isinstance(header, Headers) and bool(seen.append((header, b""))))
+    )
+    cluster.tick(40)
+    stranger = [live.canon[5]._replace(op=99)] if 5 in live.canon else [live.canon[live.op]]
+    before = dict(live.canon)
+    if seen:
+        live.on_frame(seen[0][0], encode_headers(stranger))
+    assert live.canon == before
+
+
+@pytest.mark.parametrize("uncanonical", [False, True])
+def test_n7_a_commit_number_says_nothing_about_an_entry_that_is_not_canonical(uncanonical):
+    cluster = ScriptedCluster(bugs=PlantedBugs(apply_uncanonical=uncanonical), pipeline_max=2)
+    old = cluster.elect()
+    cluster.isolate(old.replica_id)
+    cluster.request(b"never acknowledged")
+    cluster.tick(400)
+    for number in range(8):
+        cluster.request(b"committed", number=number, at=cluster.primary().replica_id)
+    cluster.drop = lambda source, target, header: (
+        target == old.replica_id and isinstance(header, Prepare | Headers)
+    )
+    if uncanonical:
+        with pytest.raises(AssertionError, match="op 2 was applied with two contents"):
+            cluster.tick(200)
+    else:
+        cluster.tick(200)
+        assert old.commit_min == 1

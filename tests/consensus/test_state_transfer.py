@@ -1,0 +1,172 @@
+"""A replica that was away for longer than the journals reach back (4.8)."""
+
+import pytest
+
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import TruncateJournal
+from borzoi.consensus.messages import (
+    Header,
+    Operation,
+    PrepareOk,
+    RequestStateTransfer,
+    StateChunk,
+    StateTransferTarget,
+)
+from borzoi.consensus.state import Status
+from borzoi.consensus.superblock import Superblock
+from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
+
+ADA = client_id(1)
+
+
+def far_behind(**bugs: bool) -> tuple[ScriptedCluster, int]:
+    """One backup slept while 60 ops were committed, checkpointed and truncated."""
+    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs), checkpoint_interval=8, retain_ops=4)
+    primary = cluster.elect()
+    sleeper = next(replica for replica in cluster.replicas if replica != primary.replica_id)
+    cluster.request(b"", client=ADA, operation=Operation.REGISTER.value)
+    cluster.crash(sleeper)
+    for number in range(1, 61):
+        cluster.request(b"payload %d" % number, client=ADA, number=number)
+    assert min(record[0].op for record in cluster.disks[primary.replica_id].records) > 40
+    return cluster, sleeper
+
+
+def same_state(cluster: ScriptedCluster, replica: int) -> bool:
+    machines = cluster.machines
+    primary = cluster.primary().replica_id
+    return machines[replica].applied == machines[primary].applied  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_sleeper_gets_a_checkpoint_and_then_the_tail():
+    cluster, sleeper = far_behind()
+    live = cluster.start(sleeper)
+    cluster.tick(150)
+    assert live.checkpoint_op >= 56
+    assert live.commit_min == cluster.primary().commit_min
+    assert same_state(cluster, sleeper)
+    assert live.client_table.encode() == cluster.primary().client_table.encode()
+    disk = cluster.disks[sleeper].superblock
+    assert isinstance(disk, Superblock)
+    assert disk.checkpoint_op == live.checkpoint_op
+    cluster.crash(sleeper)
+    cluster.start(sleeper)
+    cluster.tick(60)
+    assert same_state(cluster, sleeper)
+
+
+def test_no_ack_while_transferring_nor_before_the_superblock_names_the_checkpoint():
+    cluster, sleeper = far_behind()
+    live = cluster.start(sleeper)
+    acks: list[int] = []
+
+    def watch(source: int, target: int, header: Header) -> bool:
+        if source == sleeper and isinstance(header, PrepareOk):
+            acks.append(header.op)
+        return isinstance(header, StateChunk)
+
+    cluster.drop = watch
+    cluster.tick(60)
+    assert live.transfer is not None
+    acks.clear()
+    cluster.request(b"more", client=ADA, number=61)
+    cluster.tick(20)
+    assert acks == []
+
+
+def test_a_silent_peer_is_given_up_for_another():
+    cluster, sleeper = far_behind()
+    silent = cluster.primary().replica_id
+    cluster.drop = lambda source, target, header: (
+        isinstance(header, StateTransferTarget | StateChunk) and source == silent
+    )
+    live = cluster.start(sleeper)
+    cluster.tick(700)
+    assert same_state(cluster, sleeper)
+    assert live.status == Status.NORMAL
+
+
+def test_lost_offers_and_chunks_are_asked_again():
+    cluster, sleeper = far_behind()
+    lost = {"count": 0}
+
+    def lossy(source: int, target: int, header: Header) -> bool:
+        if isinstance(header, StateTransferTarget | StateChunk) and lost["count"] < 6:
+            lost["count"] += 1
+            return True
+        return False
+
+    cluster.drop = lossy
+    cluster.start(sleeper)
+    cluster.tick(500)
+    assert same_state(cluster, sleeper)
+
+
+def test_a_view_change_ends_the_session_and_the_next_view_begins_another():
+    cluster, sleeper = far_behind()
+    live = cluster.start(sleeper)
+    cluster.drop = lambda source, target, header: isinstance(header, StateChunk)
+    cluster.tick(60)
+    assert live.transfer is not None
+    cluster.primary().step_down()
+    for replica in sorted(cluster.replicas):
+        cluster.execute(replica)
+    cluster.heal()
+    cluster.tick(400)
+    assert same_state(cluster, sleeper)
+
+
+def test_an_offer_older_than_what_is_known_is_refused():
+    cluster, sleeper = far_behind()
+    live = cluster.start(sleeper)
+    asked: list[RequestStateTransfer] = []
+    cluster.drop = lambda source, target, header: (
+        bool(asked.append(header)) or True if isinstance(header, RequestStateTransfer) else False
+    )
+    cluster.tick(60)
+    transfer = live.transfer
+    assert transfer is not None
+    primary = cluster.primary()
+    primary.on_frame(asked[-1]._replace(nonce=transfer.nonce), b"")
+    offer = next(e for e in primary.take_effects() if isinstance(e.header, StateTransferTarget))  # type: ignore[union-attr]
+    live.on_frame(offer.header._replace(commit_max=3), offer.body)  # type: ignore[union-attr]
+    assert live.transfer is None
+
+
+def test_a_replica_that_is_not_caught_up_offers_nothing():
+    cluster, sleeper = far_behind()
+    live = cluster.start(sleeper)
+    asked = RequestStateTransfer(*live.canon[0][:6], 22, 1, bytes(16), 0)
+    live.take_effects()
+    live.on_frame(asked, b"")
+    answers = [e.header for e in live.take_effects() if hasattr(e, "header")]
+    assert any(isinstance(a, StateTransferTarget) and not a.available for a in answers)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_upstream_3918_no_stale_record_survives_above_the_installed_floor(keeps):
+    cluster, sleeper = far_behind(transfer_keeps_stale_journal=keeps)
+    live = cluster.start(sleeper)
+    cluster.tick(150)
+    stale = [e for e in live.entries.values() if e.header.op <= live.checkpoint_op - 20]
+    assert bool(stale) is keeps
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_the_journal_is_truncated_only_under_a_durable_checkpoint(early):
+    cluster = ScriptedCluster(
+        bugs=PlantedBugs(truncate_before_checkpoint_durable=early),
+        checkpoint_interval=8,
+        retain_ops=1,
+    )
+    primary = cluster.elect()
+    cluster.stuck_disks = set()
+    for number in range(30):
+        cluster.request(b"x", number=number)
+        for replica, effect in cluster.outputs:
+            assert not isinstance(effect, TruncateJournal), replica
+        disk = cluster.disks[primary.replica_id]
+        superblock = disk.superblock
+        assert isinstance(superblock, Superblock)
+        lowest = min(record[0].op for record in disk.records)
+        assert lowest <= superblock.checkpoint_op + 1

@@ -1,0 +1,404 @@
+"""Leaving views, deciding logs, adopting them (4.2-4.5), and the errors of 12.1 around them."""
+
+import pytest
+
+from borzoi.consensus import view_change
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import Abdicate, EnterView, GroupCommits, Undecidable
+from borzoi.consensus.frames import EMPTY_BODY, encode_headers
+from borzoi.consensus.invariants import InvariantError
+from borzoi.consensus.messages import (
+    UNSEALED,
+    ZERO,
+    Command,
+    Commit,
+    DoViewChange,
+    Header,
+    Headers,
+    Prepare,
+    PrepareOk,
+    StartView,
+    StartViewChange,
+)
+from borzoi.consensus.state import Status
+from borzoi.consensus.superblock import Superblock
+from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
+
+
+def backups(cluster: ScriptedCluster) -> list[int]:
+    primary = cluster.primary().replica_id
+    return [replica for replica in sorted(cluster.replicas) if replica != primary]
+
+
+def sent(cluster: ScriptedCluster, kind: type) -> list[tuple[int, int, Header]]:
+    """Everything of one kind handed to the network from now on."""
+    seen: list[tuple[int, int, Header]] = []
+    before = cluster.drop
+
+    def watch(source: int, target: int, header: Header) -> bool:
+        if isinstance(header, kind):
+            seen.append((source, target, header))
+        return before(source, target, header)
+
+    cluster.drop = watch
+    return seen
+
+
+def test_a_dead_primary_is_replaced_and_nothing_acknowledged_is_lost():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.request(b"kept")
+    cluster.crash(old.replica_id)
+    new = cluster.elect()
+    assert new.view > old.view
+    assert cluster.machines[new.replica_id].applied == [b"kept"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_v2_p5_one_deaf_replica_changes_nothing(joins):
+    cluster = ScriptedCluster(bugs=PlantedBugs(join_first_vote=joins))
+    primary = cluster.elect()
+    deaf = backups(cluster)[0]
+    cluster.drop = lambda source, target, header: target == deaf
+    cluster.tick(600)
+    assert (primary.is_primary and primary.view == cluster.primary().view) is not joins
+
+
+def test_v4_hearing_the_primary_cancels_the_vote_and_forgets_counted_ones():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    deaf = backups(cluster)[0]
+    cluster.drop = lambda source, target, header: target == deaf
+    cluster.tick(200)
+    assert cluster.replicas[deaf].voting
+    cluster.heal()
+    cluster.tick(15)
+    assert not cluster.replicas[deaf].voting
+    assert cluster.replicas[deaf].votes == 0
+
+
+def test_v3_a_vote_from_a_higher_view_pulls_a_replica_along():
+    cluster = ScriptedCluster(5)
+    primary = cluster.elect()
+    straggler = backups(cluster)[0]
+    cluster.isolate(straggler)
+    cluster.crash(primary.replica_id)
+    newer = cluster.elect()
+    assert newer.view > cluster.replicas[straggler].view
+    vote = StartViewChange(*newer.do_view_change[0][:8], 0) if newer.do_view_change else None
+    assert vote is not None
+    cluster.replicas[straggler].on_frame(vote._replace(view=newer.view + 1), b"")
+    assert cluster.replicas[straggler].view == newer.view
+
+
+def test_v5_p9_nothing_of_a_new_view_leaves_before_its_superblock():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.crash(old.replica_id)
+    cluster.stuck_disks = set(cluster.replicas)
+    claims = sent(cluster, DoViewChange)
+    cluster.tick(300)
+    assert not claims
+    cluster.stuck_disks = set()
+    cluster.tick(60)
+    assert cluster.primary().view > old.view
+
+
+def test_p9_a_replica_never_acts_in_a_view_it_has_left():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.crash(old.replica_id)
+    new = cluster.elect()
+    other = next(replica for replica in cluster.replicas if replica != new.replica_id)
+    cluster.crash(other)
+    assert cluster.start(other).view == new.view
+
+
+def test_v6_a_restarted_primary_does_not_resume_its_view():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.crash(old.replica_id)
+    again = cluster.start(old.replica_id)
+    assert again.view == old.view + 1
+    assert again.status == Status.VIEW_CHANGE
+    assert cluster.elect().view == old.view + 1
+
+
+def test_v6_a_restarted_backup_resumes_as_a_backup():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    other = backups(cluster)[0]
+    cluster.crash(other)
+    assert cluster.start(other).status == Status.NORMAL
+    cluster.tick(50)
+    assert cluster.primary() is primary
+
+
+def test_v7_a_replica_that_missed_a_view_asks_for_it_instead_of_electing():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.isolate(old.replica_id)
+    cluster.tick(400)
+    new = cluster.primary()
+    assert new.view > old.view
+    cluster.heal()
+    cluster.tick(40)
+    assert (old.view, old.status) == (new.view, Status.NORMAL)
+    assert cluster.primary() is new
+
+
+def test_v9_p10_every_resend_of_a_do_view_change_is_the_same():
+    for rebuilt in (False, True):
+        cluster = ScriptedCluster(bugs=PlantedBugs(dvc_rebuilt_on_resend=rebuilt))
+        old = cluster.elect()
+        cluster.request(b"x")
+        cluster.drop = lambda source, target, header: isinstance(header, StartView)
+        claims = sent(cluster, DoViewChange)
+        cluster.crash(old.replica_id)
+        cluster.tick(200)
+        source, _, first = claims[0]
+        live = cluster.replicas[source]
+        for entry in live.entries.values():
+            entry.held = 2
+        if live.status == Status.VIEW_CHANGE and live.log_view < live.view:
+            cluster.tick(60, only=[source])
+        same = [c for s, _, c in claims if s == source and c.view == first.view]
+        assert (len(set(same)) == 1) or rebuilt
+
+
+def lone_holder(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
+    """Op 2 is committed on the primary and one backup; the other backup lacks it."""
+    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs))
+    primary = cluster.elect().replica_id
+    holder, lacking = backups(cluster)
+    cluster.isolate(lacking)
+    cluster.request(b"committed")
+    assert len(cluster.replies()) == 1
+    return cluster, primary, holder, lacking
+
+
+def test_p6_the_only_copy_left_is_found_whoever_leads():
+    cluster, primary, holder, lacking = lone_holder()
+    cluster.crash(primary)
+    cluster.heal()
+    new = cluster.elect()
+    assert cluster.machines[new.replica_id].applied == [b"committed"]  # type: ignore[attr-defined]
+    assert {holder, lacking} == set(cluster.replicas)
+
+
+def restart_with_rotten_copy(cluster: ScriptedCluster, primary: int, holder: int) -> None:
+    cluster.crash(primary, holder)
+    cluster.disks[holder].rot_body(2)
+    cluster.heal()
+    cluster.start(holder)
+    cluster.tick(800)
+
+
+def test_p7_a_corrupt_entry_is_no_proof_that_it_was_never_acknowledged():
+    cluster, primary, holder, lacking = lone_holder()
+    restart_with_rotten_copy(cluster, primary, holder)
+    assert not [r for r in cluster.replicas.values() if r.is_primary]
+    cluster.start(primary)
+    cluster.elect()
+    assert cluster.machines[lacking].applied == [b"committed"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "bug", ["corrupt_entry_nacked", "nack_quorum_of_one", "truncate_without_copy"]
+)
+def test_planted_merge_bugs_lose_a_committed_op(bug):
+    cluster, primary, holder, _ = lone_holder(**{bug: True})
+    with pytest.raises(AssertionError, match="op 2 was applied with two contents"):
+        restart_with_rotten_copy(cluster, primary, holder)
+
+
+def test_an_undecidable_op_is_reported_and_nothing_is_guessed():
+    cluster, primary, holder, lacking = lone_holder()
+    cluster.crash(primary, holder, lacking)
+    for rotten in (primary, holder):
+        cluster.disks[rotten].rot_body(2)
+    cluster.heal()
+    for replica in (primary, holder, lacking):
+        cluster.start(replica)
+    cluster.tick(600)
+    assert not [r for r in cluster.replicas.values() if r.is_primary]
+    reported = cluster.effects_of(Undecidable)
+    assert reported
+    assert all(effect.op == 2 for effect in reported if isinstance(effect, Undecidable))
+    assert any(replica.undecidable == 2 for replica in cluster.replicas.values())
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_p8_log_view_is_raised_only_together_with_the_decided_headers(forgets):
+    cluster, primary, _, lacking = lone_holder(suffix_not_persisted=forgets)
+    cluster.crash(primary)
+    cluster.heal()
+    new = cluster.elect()
+    disk = cluster.disks[lacking].superblock
+    assert isinstance(disk, Superblock)
+    assert disk.log_view == new.view
+    assert (disk.suffix[-1].op == 2) is not forgets
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_p1_a3_adopting_a_view_keeps_unverified_bodies(drops):
+    """Bodies below the suffix may be one of two copies of a committed op."""
+    cluster = ScriptedCluster(bugs=PlantedBugs(adopt_drops_unverified=drops), pipeline_max=4)
+    old = cluster.elect()
+    lagging = cluster.replicas[backups(cluster)[0]]
+    # The lagging backup journals op 2 and never hears that it is committed.
+    cluster.drop = lambda source, target, header: (
+        isinstance(header, Commit) and target == lagging.replica_id
+    )
+    cluster.request(b"first")
+    assert (lagging.op, lagging.commit_min) == (2, 1)
+    unverified = lagging.canon[2].checksum
+    cluster.isolate(lagging.replica_id)
+    for number in range(12):
+        cluster.request(b"more", number=number)
+    cluster.crash(old.replica_id)
+    cluster.drop = lambda source, target, header: (
+        target == lagging.replica_id and isinstance(header, Headers | Prepare)
+    )
+    for _ in range(2_000):
+        cluster.tick(1)
+        if lagging.log_view > old.view:
+            break
+    assert lagging.log_view > old.view
+    assert 2 not in lagging.canon
+    assert (unverified in lagging.entries) is not drops
+
+
+def test_a2_what_was_applied_can_never_be_rewritten():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.request(b"x")
+    cluster.tick(20)
+    other = cluster.replicas[backups(cluster)[0]]
+    # fmt: off
+    forged = StartView(
+        UNSEALED, EMPTY_BODY, CLUSTER, 512, primary.view + 3, 0, Command.START_VIEW.value,
+        primary.replica_id, 1, 1, 0, ZERO,
+    )
+    # fmt: on
+    with pytest.raises(InvariantError):
+        other.on_frame(forged, encode_headers([other.canon[1]]))
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_p11_no_ack_from_an_adopted_view_before_its_superblock(early):
+    """Upstream 4092: PrepareOk after StartView without the fsync gate."""
+    cluster = ScriptedCluster(bugs=PlantedBugs(ack_before_superblock=early))
+    old = cluster.elect()
+    cluster.request(b"x")
+    follower = backups(cluster)[0]
+    cluster.drop = lambda source, target, header: target == follower
+    cluster.tick(1)
+    late = backups(cluster)[1]
+    cluster.heal()
+    cluster.crash(old.replica_id)
+    acks: list[tuple[int, int, Header]] = []
+    for _ in range(400):
+        cluster.tick(1)
+        entered = [r for r in cluster.replicas.values() if r.view > old.view]
+        if len(entered) == 2 and not cluster.stuck_disks:
+            waiting = next(r for r in entered if not r.leads_view())
+            if waiting.log_view < waiting.view:
+                cluster.stuck_disks = {waiting.replica_id}
+                acks = sent(cluster, PrepareOk)
+    of_stuck = [ack for ack in acks if ack[0] in cluster.stuck_disks]
+    assert bool(of_stuck) is (early and bool(cluster.stuck_disks))
+    assert late != follower
+
+
+@pytest.mark.parametrize("edges_only", [False, True])
+def test_m4_a_candidate_finishes_its_repair_from_the_tick(edges_only):
+    cluster = ScriptedCluster(bugs=PlantedBugs(repair_only_on_messages=edges_only))
+    old = cluster.elect()
+    candidate = cluster.replicas[cluster.primary().primary_of(old.view + 1)]
+    cluster.isolate(candidate.replica_id)
+    cluster.request(b"x")
+    blocked = {"on": True}
+    cluster.drop = lambda source, target, header: (
+        blocked["on"] and isinstance(header, Prepare) and target == candidate.replica_id
+    )
+    cluster.crash(old.replica_id)
+    for _ in range(600):
+        cluster.tick(1)
+        if candidate.log_view == candidate.view > old.view:
+            break
+    assert candidate.status == Status.VIEW_CHANGE
+    blocked["on"] = False
+    cluster.tick(20)
+    assert candidate.is_primary is not edges_only
+
+
+def test_a_step_down_hands_over_within_a_few_ticks():
+    for count in (3, 5):
+        cluster = ScriptedCluster(count)
+        old = cluster.elect()
+        cluster.request(b"x")
+        cluster.tick(5)
+        old.step_down()
+        cluster.execute(old.replica_id)
+        cluster.tick(3)
+        assert cluster.primary().view == old.view == cluster.primary().view
+        assert cluster.primary() is not old
+
+
+def test_d2_a_data_group_takes_views_only_from_its_node():
+    """Upstream 3985: separate view counters let the advertised leader refuse writes."""
+    cluster = ScriptedCluster(group=1)
+    cluster.settle()
+    assert cluster.effects_of(Abdicate)
+    cluster.tick(900)
+    assert {replica.view for replica in cluster.replicas.values()} == {0}
+    for replica in sorted(cluster.replicas):
+        cluster.replicas[replica].on_enter_view(4, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    primary = cluster.primary()
+    assert (primary.view, primary.replica_id) == (4, 1)
+    assert not cluster.effects_of(EnterView)
+    cluster.request(b"x")
+    commit = primary.commit_max
+    for replica in backups(cluster):
+        cluster.replicas[replica].on_group_commit(3, commit + 5, 0)
+        cluster.replicas[replica].on_group_commit(4, commit, 0)
+        cluster.execute(replica)
+        assert cluster.replicas[replica].commit_min == commit
+
+
+def test_a_stale_promise_delays_the_vote_for_another_log():
+    """4.12: who answered the primary a moment ago starts no other view."""
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.request(b"x")
+    one, other = (cluster.replicas[replica] for replica in backups(cluster))
+    claims = sent(cluster, DoViewChange)
+    for replica in (one, other):
+        replica.votes = (1 << one.replica_id) | (1 << other.replica_id)
+    for replica in (one, other):
+        view_change.leave_on_quorum(replica)
+        cluster.execute(replica.replica_id)
+    cluster.settle()
+    assert not claims
+    assert primary.may_read(cluster.now_us)
+    cluster.tick(81)
+    assert claims
+    assert not primary.is_primary or not primary.may_read(cluster.now_us)
+
+
+def test_commit_broadcasts_carry_every_group():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    primary.on_position(2, primary.view, 17, 9, bytes(16))
+    primary.on_position(3, primary.view - 1, 99, 9, bytes(16))
+    commits = sent(cluster, Commit)
+    cluster.tick(12)
+    assert commits
+    groups = cluster.effects_of(GroupCommits)
+    last = groups[-1]
+    assert isinstance(last, GroupCommits)
+    assert (2, 17, 9) in last.positions
+    assert all(position[0] != 3 for position in last.positions)
