@@ -1,0 +1,139 @@
+"""What was answered before SIGKILL is there after the next start: metadata and consumer offsets."""
+
+import random
+import threading
+
+import pytest
+
+from borzoi.model.consuming import Consumer, ConsumerKind
+from borzoi.model.partitioning import Partitioning
+from borzoi.model.topics import Compression
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOffset
+from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStreams
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.records.message import Message, encode_messages
+from borzoi.storage.findings import Finding, Severity
+from borzoi.storage.inspection import verify
+from borzoi.storage.local import LocalMedium
+from borzoi.testing.server import RunningServer, running_server
+from borzoi.testing.wire_client import WireClient
+
+pytestmark = pytest.mark.crash
+
+MESSAGES = 1000
+CONSUMERS = 5
+GONE = (ConnectionError, OSError)
+
+
+class Answers:
+    """What the server said yes to, and what it was asked last."""
+
+    def __init__(self) -> None:
+        self.streams: set[str] = {"orders"}
+        self.asked_streams: set[str] = {"orders"}
+        self.offsets: dict[int, int] = {}
+        self.asked_offsets: dict[int, int] = {}
+
+
+def prepared(server: RunningServer) -> None:
+    with WireClient(server.tcp_address) as client:
+        client.login()
+        client.call(CreateStream("orders"))
+        client.call(
+            CreateTopic(
+                stream_id="orders",
+                name="incoming",
+                partitions_count=1,
+                compression=Compression.NONE,
+                message_expiry=0,
+                max_topic_size=0,
+                replication_factor=1,
+            )
+        )
+        messages = [Message(b"%d" % number) for number in range(MESSAGES)]
+        indexes, body = encode_messages(messages)
+        client.call(
+            SendMessages(
+                "orders",
+                "incoming",
+                Partitioning.partition(0),
+                MESSAGES,
+                memoryview(indexes),
+                memoryview(body),
+            )
+        )
+
+
+def change_streams(server: RunningServer, run: int, answers: Answers) -> None:
+    draws = random.Random(run)
+    try:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            for number in range(10**6):
+                name = f"stream-{run}-{number}"
+                answers.asked_streams.add(name)
+                client.call(CreateStream(name))
+                answers.streams.add(name)
+                if draws.random() < 0.7:
+                    answers.streams.discard(name)
+                    client.call(DeleteStream(name))
+                    answers.asked_streams.discard(name)
+    except GONE:
+        return
+
+
+def commit_offsets(server: RunningServer, run: int, answers: Answers) -> None:
+    try:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            for number in range(10**6):
+                consumer_id = number % CONSUMERS
+                offset = (number * 7 + run) % MESSAGES
+                answers.asked_offsets[consumer_id] = offset
+                consumer = Consumer(ConsumerKind.CONSUMER, consumer_id)
+                client.call(StoreConsumerOffset(consumer, "orders", "incoming", 0, offset))
+                answers.offsets[consumer_id] = offset
+    except GONE:
+        return
+
+
+def check(server: RunningServer, answers: Answers) -> None:
+    with WireClient(server.tcp_address) as client:
+        client.login()
+        names = {stream.name for stream in client.call(GetStreams()).streams}  # type: ignore[union-attr]
+        assert answers.streams <= names <= answers.asked_streams
+        answers.streams, answers.asked_streams = set(names), set(names)
+        for consumer_id in range(CONSUMERS):
+            consumer = Consumer(ConsumerKind.CONSUMER, consumer_id)
+            stored = client.call(GetConsumerOffset(consumer, "orders", "incoming", 0))
+            found = None if stored is None else stored.stored_offset  # type: ignore[attr-defined]
+            expected = answers.offsets.get(consumer_id)
+            assert found in (expected, answers.asked_offsets.get(consumer_id))
+            if found is not None:
+                answers.offsets[consumer_id] = answers.asked_offsets[consumer_id] = found
+
+
+@pytest.mark.parametrize("settings", [{}, {"SYSTEM_STATE_ENFORCE_FSYNC": "true"}])
+def test_nothing_that_was_answered_is_lost_when_the_server_is_killed(settings):
+    answers = Answers()
+    with running_server(settings) as server:
+        prepared(server)
+        for run in range(3):
+            work = [
+                threading.Thread(target=change, args=(server, run, answers))
+                for change in (change_streams, commit_offsets)
+            ]
+            for thread in work:
+                thread.start()
+            # Until it is killed the server works at full speed; how long does not matter.
+            work[0].join(0.4 + 0.1 * run)
+            server.kill()
+            for thread in work:
+                thread.join()
+            found = [f for f in verify(LocalMedium(), server.directory) if isinstance(f, Finding)]
+            assert [f for f in found if f.severity is Severity.DAMAGE] == []
+            server.start()
+            check(server, answers)
+        assert server.stop() == 0
+    assert len(answers.offsets) == CONSUMERS
