@@ -287,9 +287,9 @@ class SegmentedLog:
     # Removing. -----------------------------------------------------------------------------------
 
     def delete_segments(self, count: int) -> Removed:
-        """Remove the oldest `count` segments, but never the open one."""
+        """Remove the oldest `count` segments, but never the open one or unacknowledged messages."""
         self._ensure_readable()
-        return self._segments.delete_oldest(count)
+        return self._segments.delete_oldest(count, self._visible)
 
     def purge(self) -> None:
         """Forget every message, also those in memory; the next one gets offset 0.
@@ -297,6 +297,8 @@ class SegmentedLog:
         Also the way out for a log that was found damaged.
         """
         self._refuse_if_fenced()
+        if self._closed:
+            self._ensure_readable()
         self._cut(truncation.PURGE)
 
     def truncate(self, offset: int) -> None:
@@ -332,7 +334,7 @@ class SegmentedLog:
             if failure is None and self._unfinished is None:
                 self._save_journal()
                 self._sync_inline()
-                # With the name of the recovery point on the disk the next start has nothing to read.
+                # With the name of the recovery point on the disk the next start reads no messages.
                 self.medium.fsync_directory(self.directory)
         except StorageFailure as error:
             failure = error

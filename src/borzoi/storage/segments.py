@@ -103,6 +103,8 @@ class Segments:
             return None
         segment = segments[number]
         count = min(end, segment.next_offset) - segment.start_offset
+        if count <= 0:
+            return None  # sealed already, but not yet acknowledged
         return segment.start_offset + segment.index.first_at_or_after(timestamp, count=count)
 
     # Adding. -------------------------------------------------------------------------------------
@@ -179,11 +181,16 @@ class Segments:
 
     # Removing. -----------------------------------------------------------------------------------
 
-    def delete_oldest(self, count: int) -> Removed:
-        """Remove the oldest `count` segments, but never the tail."""
+    def delete_oldest(self, count: int, end: int) -> Removed:
+        """Remove the oldest `count` segments, but never the tail.
+
+        Nor one with messages behind `end`, which nobody has been able to read yet.
+        """
         segments = messages = size = 0
         while segments < count and len(self._segments) > 1:
             segment = self._segments[0]
+            if segment.next_offset > end:
+                break
             paths = self._paths_of(segment)
             for path in paths[:-1]:
                 self.medium.unlink(path)

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from borzoi.storage import recovery_point
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.durability import Durability
+from borzoi.storage.recovery_point import RecoveryPoint
+from borzoi.storage.segment import Segment
+from borzoi.storage.segments import Segments
+from borzoi.testing.disk import SimulatedDisk
+from borzoi.testing.faults import FaultyMedium
+
+DIRECTORY = Path("/a/b")
+
+
+def setting(*, proven: bool) -> tuple[FaultyMedium, Durability, Segment]:
+    disk = SimulatedDisk()
+    disk.make_directory(DIRECTORY)
+    medium = FaultyMedium(disk, lambda *_: None)
+    segments = Segments(DIRECTORY, medium, Descriptors(medium))
+    segments.begin(0)
+    return medium, Durability(medium, DIRECTORY, proven_by_index=proven), segments.tail
+
+
+def synced(medium: FaultyMedium) -> list[str]:
+    """What was synced since the last look, in order."""
+    found = [str(path) for name, path in medium.operations if name.startswith("f")]
+    medium.operations.clear()
+    return [path for path in found if not path.endswith(".tmp")]
+
+
+def test_the_first_sync_takes_along_the_names_on_the_way() -> None:
+    medium, durability, tail = setting(proven=True)
+    medium.operations.clear()
+    job = durability.job(tail, with_tail=True)
+    job.run()
+    durability.done(job)
+    assert synced(medium) == [str(tail.log_path), "/a/b", "/a", "/"]
+    job = durability.job(tail, with_tail=True)
+    job.run()
+    assert synced(medium) == [str(tail.log_path)]
+
+
+def test_what_is_added_while_a_sync_runs_waits_for_the_next() -> None:
+    medium, durability, tail = setting(proven=True)
+    first = durability.job(tail, with_tail=False)
+    sealed = medium.open(DIRECTORY / "sealed", create=True)
+    durability.sealed(sealed)
+    durability.name_added()
+    first.run()
+    durability.done(first)
+    medium.operations.clear()
+    second = durability.job(tail, with_tail=False)
+    second.run()
+    durability.done(second)
+    assert synced(medium) == ["/a/b/sealed", "/a/b"]
+    durability.job(tail, with_tail=False).run()
+    assert synced(medium) == []
+
+
+def test_files_come_before_names_and_the_point_comes_last() -> None:
+    medium, durability, tail = setting(proven=False)
+    medium.operations.clear()
+    durability.job(tail, with_tail=True).run()
+    names = [name for name, _ in medium.operations]
+    assert names[0] == "fdatasync"
+    assert names[-1] == "rename"
+    assert recovery_point.load(medium, DIRECTORY) == RecoveryPoint(0, 0, False, "boot 0")
+
+
+@pytest.mark.parametrize("proven", [False, True])
+def test_a_changed_level_is_written_down_before_the_first_append(proven: bool) -> None:
+    medium, durability, tail = setting(proven=proven)
+    durability.begin(RecoveryPoint(0, 7, not proven, "boot 0"), tail)
+    assert recovery_point.load(medium, DIRECTORY) == RecoveryPoint(0, 0, proven, "boot 0")
+    assert durability.keeper.is_durable
+
+
+def test_a_new_boot_is_written_down_and_the_same_one_is_not() -> None:
+    medium, durability, tail = setting(proven=False)
+    old = RecoveryPoint(0, 7, False, "an earlier boot")
+    durability.begin(old, tail)
+    assert recovery_point.load(medium, DIRECTORY) == old._replace(boot_id="boot 0")
+    medium.operations.clear()
+    durability.begin(old._replace(boot_id="boot 0"), tail)
+    assert medium.operations == []
+
+
+def test_the_point_of_a_new_log_is_synced_before_its_second_segment() -> None:
+    _, durability, tail = setting(proven=False)
+    durability.begin(None, tail)
+    assert not durability.keeper.is_durable
+    durability.before_second_segment()
+    assert durability.keeper.is_durable

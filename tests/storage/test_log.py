@@ -1,0 +1,309 @@
+"""What a log promises, one claim at a time; the histories are in test_log_model.py."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from borzoi.model.errors import InvalidOffset, StorageFailure
+from borzoi.storage import log as log_module
+from borzoi.storage.local import LocalMedium
+from borzoi.storage.log import SegmentedLog, open_log
+from borzoi.storage.reading import FileRange
+from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
+from borzoi.storage.syncing import ThreadSyncer
+from borzoi.testing.disk import SimulatedDisk
+from borzoi.testing.faults import FaultyMedium
+from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
+
+DIRECTORY = Path("/d")
+
+
+def new_log(
+    level: Acknowledge = Acknowledge.WRITTEN, *, segment_bytes: int = 1 << 20, **options: object
+) -> tuple[SegmentedLog, FaultyMedium]:
+    medium = FaultyMedium(SimulatedDisk(), lambda *_: None)
+    log = open_log(
+        DIRECTORY,
+        medium,
+        segment=SegmentSettings(size=segment_bytes),
+        partition=PartitionSettings(acknowledge=level),
+        **options,  # type: ignore[arg-type]
+    )
+    medium.operations.clear()
+    return log, medium
+
+
+def append(log: SegmentedLog, *payloads: bytes, timestamp: int = 1) -> asyncio.Future[None] | None:
+    batch = numbered(payloads, base_offset=log.next_offset, timestamp=timestamp)
+    return log.append(batch, timestamp=timestamp)
+
+
+def payloads(log: SegmentedLog) -> list[bytes]:
+    return payloads_in(log.read(0, 1000).materialise())
+
+
+def log_writes(medium: FaultyMedium) -> int:
+    return sum(name == "write" and path.suffix == ".log" for name, path in medium.operations)
+
+
+# Acknowledging. ----------------------------------------------------------------------------------
+
+
+async def test_the_first_send_of_a_turn_is_answered_at_once_and_the_others_share_a_write() -> None:
+    log, medium = new_log()
+    assert append(log, b"first") is None
+    waiting = [append(log, b"%d" % number) for number in range(50)]
+    assert None not in waiting
+    assert payloads(log) == [b"first"], "nobody sees what could still be taken back"
+    await asyncio.gather(*(waiter for waiter in waiting if waiter))
+    assert log.read(0, 100).count == 51
+    assert log_writes(medium) == 2
+
+
+async def test_a_large_batch_is_written_at_once_with_what_waits() -> None:
+    log, medium = new_log()
+    append(log, b"first")
+    waiter = append(log, b"waits")
+    assert waiter is not None
+    assert append(log, bytes(log_module.LARGE_BYTES)) is None
+    assert waiter.done()
+    assert log_writes(medium) == 2
+    assert log.visible_offset == 3
+
+
+async def test_synced_messages_are_seen_when_the_disk_has_them() -> None:
+    syncer = ManualSyncer()
+    log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)
+    waiter = append(log, b"a")
+    assert waiter is not None
+    await asyncio.sleep(0)
+    assert log.read(0, 10).count == 0
+    assert (log.visible_offset, log.messages_count) == (0, 0)
+    syncer.run_all()
+    assert waiter.done()
+    assert payloads(log) == [b"a"]
+
+
+async def test_a_barrier_waits_for_everything_before_it() -> None:
+    syncer = ManualSyncer()
+    log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)
+    assert log.barrier() is None
+    append(log, b"a")
+    early = log.barrier()
+    await asyncio.sleep(0)
+    late = log.barrier()
+    assert early is not None
+    assert late is not None
+    assert not early.done()
+    syncer.run_all()
+    assert early.done()
+    assert late.done()
+    assert log.barrier() is None
+
+
+def test_buffered_messages_are_read_from_memory_until_they_are_saved() -> None:
+    log, medium = new_log(Acknowledge.BUFFERED)
+    buffer = numbered([b"kept"], base_offset=0, timestamp=5)
+    assert log.append(buffer, timestamp=5) is None
+    buffer.messages[:] = bytes(len(buffer.messages))  # the caller's buffer is free again
+    assert log_writes(medium) == 0
+    reading = log.read(0, 10)
+    assert reading.ranges == []
+    assert payloads_in(reading.materialise()) == [b"kept"]
+    assert log.offset_at(5) == 0
+    log.flush()
+    assert log_writes(medium) == 1
+    assert log.read(0, 10).tail == []
+
+
+async def test_a_real_disk_commits_for_many_at_once(tmp_path: Path) -> None:
+    syncer = ThreadSyncer()
+    log = open_log(
+        tmp_path / "p",
+        LocalMedium(),
+        partition=PartitionSettings(acknowledge=Acknowledge.SYNCED),
+        syncer=syncer,
+        segment=SegmentSettings(size=4096),
+    )
+
+    async def appender() -> None:
+        for _ in range(20):
+            waiter = append(log, b"x" * 100)
+            assert waiter is not None
+            await waiter
+
+    await asyncio.gather(*(appender() for _ in range(10)))
+    assert log.visible_offset == log.next_offset == 200
+    assert log.segments_count > 4
+    log.close()
+    syncer.close()
+    assert open_log(tmp_path / "p", LocalMedium()).next_offset == 200
+
+
+async def test_a_cancelled_waiter_takes_nobody_with_it() -> None:
+    log, _ = new_log()
+    append(log, b"at once")
+    first, second = append(log, b"a"), append(log, b"b")
+    assert first is not None
+    assert second is not None
+    first.cancel()
+    await second
+    assert payloads(log) == [b"at once", b"a", b"b"]
+
+
+def test_a_replicated_batch_keeps_the_times_of_its_messages() -> None:
+    log, _ = new_log()
+    for number in range(3):
+        log.append(numbered([b"x"], base_offset=number, timestamp=number * 10))
+    assert [log.offset_at(at) for at in (0, 1, 10, 20, 21)] == [0, 1, 1, 2, 3]
+
+
+def test_an_empty_batch_is_nothing() -> None:
+    log, medium = new_log()
+    assert append(log) is None
+    assert medium.operations == []
+
+
+# Segments. ---------------------------------------------------------------------------------------
+
+
+def test_a_full_segment_is_sealed_before_the_next_append() -> None:
+    log, _ = new_log(segment_bytes=512)
+    append(log, bytes(500))
+    assert log.segments_count == 1, "it may overshoot by one batch"
+    append(log, b"x")
+    assert [facts.sealed for facts in log.segments()] == [True, False]
+    assert log.segments()[1].start_offset == 1
+
+
+def test_a_position_never_passes_what_u32_can_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = new_log()
+    monkeypatch.setattr(log_module, "SEGMENT_BYTES_MAX", 300)
+    append(log, bytes(100))
+    append(log, bytes(100))
+    assert log.segments_count == 2
+    append(log, bytes(1000))
+    assert log.segments_count == 3, "an empty segment takes any batch"
+
+
+@pytest.mark.parametrize("cache", CacheIndexes)
+def test_polls_find_the_same_messages_whatever_is_cached(cache: CacheIndexes) -> None:
+    log = open_log(
+        DIRECTORY, SimulatedDisk(), segment=SegmentSettings(size=2048, cache_indexes=cache)
+    )
+    for number in range(60):
+        append(log, b"%02d" % number, timestamp=number // 3)
+    log.flush()
+    assert log.segments_count > 1
+    for number in range(60):
+        assert payloads_in(log.read(number, 3).materialise()) == [
+            b"%02d" % each for each in range(number, min(number + 3, 60))
+        ]
+        assert log.offset_at(number // 3) == number // 3 * 3
+
+
+def test_a_poll_is_file_ranges_and_never_bytes() -> None:
+    log, _ = new_log(segment_bytes=512)
+    for _ in range(10):
+        append(log, bytes(200))
+    reading = log.read(0, 100)
+    assert reading.tail == []
+    assert len(reading.ranges) == log.segments_count
+    assert all(isinstance(part, FileRange) for part in reading.ranges)
+
+
+def test_reading_below_the_oldest_message_starts_there() -> None:
+    log, _ = new_log(segment_bytes=512)
+    for _ in range(10):
+        append(log, bytes(500))
+    log.delete_segments(3)
+    assert log.first_offset == 3
+    assert log.read(0, 2).first_offset == 3
+    assert log.read(0, 100).count == 7
+
+
+def test_the_open_segment_cannot_be_deleted() -> None:
+    log, _ = new_log()
+    append(log, b"x")
+    assert log.delete_segments(5) == (0, 0, 0)
+    assert log.messages_count == 1
+
+
+async def test_a_sealed_segment_that_is_not_acknowledged_cannot_be_deleted() -> None:
+    syncer = ManualSyncer()
+    log, _ = new_log(Acknowledge.SYNCED, segment_bytes=512, syncer=syncer)
+    for number in range(3):
+        append(log, bytes(500), timestamp=number)
+        await asyncio.sleep(0)
+    assert log.segments_count == 3
+    assert log.delete_segments(9).segments == 0
+    assert log.offset_at(1) == log.visible_offset == 0
+    syncer.run_all()
+    assert log.offset_at(1) == 1
+    assert log.delete_segments(9).segments == 2
+
+
+def test_the_index_lags_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, medium = new_log()
+    monkeypatch.setattr(log_module, "LAG_ENTRIES", 10)
+    for _ in range(35):
+        append(log, b"x")
+    saved = [path for name, path in medium.operations if name == "write"]
+    assert sum(path.suffix == ".index" for path in saved) == 3
+    monkeypatch.setattr(log_module, "LAG_BYTES", 1000)
+    append(log, bytes(2000))
+    assert medium.operations[-1][1].suffix == ".index"
+
+
+# Ends. -------------------------------------------------------------------------------------------
+
+
+def test_purged_messages_are_gone_from_the_journal_too() -> None:
+    log, _ = new_log(Acknowledge.BUFFERED)
+    append(log, b"saved")
+    log.flush()
+    append(log, b"only in memory")
+    log.purge()
+    assert (log.next_offset, log.size, log.messages_count) == (0, 0, 0)
+    append(log, b"new")
+    log.flush()
+    assert payloads(log) == [b"new"]
+
+
+async def test_a_purge_answers_who_still_waits() -> None:
+    log, _ = new_log(Acknowledge.SYNCED, syncer=ManualSyncer())
+    waiter = append(log, b"x")
+    assert waiter is not None
+    await asyncio.sleep(0)
+    log.purge()
+    assert waiter.done()
+    assert log.next_offset == 0
+
+
+def test_a_log_is_only_cut_where_it_has_messages() -> None:
+    log, _ = new_log()
+    append(log, b"x")
+    with pytest.raises(InvalidOffset):
+        log.truncate(2)
+    log.truncate(1)
+    log.truncate(0)
+    assert log.next_offset == 0
+
+
+def test_a_closed_log_refuses_everything() -> None:
+    log, _ = new_log()
+    append(log, b"x")
+    log.close()
+    log.close()
+    for call in (lambda: append(log, b"x"), lambda: log.read(0, 1), log.flush, log.purge):
+        with pytest.raises(StorageFailure, match="closed"):
+            call()
+
+
+async def test_closing_answers_who_still_waits() -> None:
+    log, _ = new_log(Acknowledge.SYNCED, syncer=ManualSyncer())
+    waiter = append(log, b"x")
+    assert waiter is not None
+    log.close()
+    await waiter
