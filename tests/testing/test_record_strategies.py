@@ -38,7 +38,7 @@ def test_every_batch_is_accepted_and_stored(request: Sent) -> None:
     ids=["small", "one size", "any size"],
 )
 def test_batches_of_every_shape_are_drawn(is_of_shape: Callable[[Sent], bool]) -> None:
-    find(sent_batches(), is_of_shape, settings=settings(phases=[Phase.generate]))
+    find(sent_batches(), is_of_shape, settings=settings(phases=[Phase.generate], max_examples=1000))
 
 
 @given(sent_batches())
