@@ -152,6 +152,12 @@ def test_an_entry_that_contradicts_the_ones_before_is_refused():
             replay([root, creation(1, 0, "one"), second], now=NOW)
 
 
+def test_an_absurd_id_is_refused_and_not_made_room_for():
+    root = golden_entries("basic")[0]
+    with pytest.raises(StateCorrupted, match="far beyond"):
+        replay([root, creation(1, 2**32 - 1, "one")], now=NOW)
+
+
 def test_the_richest_recorded_log_replays_to_what_that_server_answers():
     state = replay(golden_entries("metadata"), now=NOW)
     assert {stream.id: stream.name for stream in state.streams.in_order()} == {

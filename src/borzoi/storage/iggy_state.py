@@ -68,6 +68,11 @@ HASHED: Final = struct.Struct("<QQIIQQII")
 DEFAULTS: Final = TopicDefaults(segment_size=0)
 
 
+#: Ids are given out one after another there; a gap wider than this is a damaged id, and every id
+#: in the gap would have to be remembered as free.
+IDS_SKIPPED_MAX: Final = 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignEntry:
     index: int
@@ -254,6 +259,8 @@ def _reserve(slots: Slots[str, Any], wanted: int) -> None:
     if wanted in slots:
         raise StateCorrupted(f"id {wanted} is in use already")
     known = len(slots) + len(slots.freed)
+    if wanted > known + IDS_SKIPPED_MAX:
+        raise StateCorrupted(f"id {wanted} is far beyond the {known} that were ever in use")
     slots.freed.extend(range(known, wanted + 1))
     if slots.freed and slots.freed[-1] != wanted:
         slots.freed.remove(wanted)
