@@ -61,6 +61,12 @@ def test_records_are_frames_padded_to_64_bytes():
     assert len(raw) == record_bytes(header.size)
     assert len(raw) % 64 == 0
     assert raw[256 : header.size] == body_of(1)
+    trailer = raw[-64:]
+    assert trailer[:8] == b"BRZTRAIL"
+    assert trailer[8:16] == (1).to_bytes(8, "little")
+    assert trailer[16:32] == header.checksum
+    assert trailer[32:36] == header.view.to_bytes(4, "little")
+    assert trailer[56:] == checksum(trailer[:56])[:8]
 
 
 def test_a_whole_journal_reads_back_and_ends_where_the_next_record_goes():
@@ -89,7 +95,7 @@ def test_a_tail_torn_at_any_byte_is_cut(count, data):
 def test_a_journal_that_ends_inside_a_body_is_torn():
     headers = chain(2)
     raw = bytes_of(headers)
-    assert len(scan(raw[: len(raw) - 70], CLUSTER).records) == 1
+    assert len(scan(raw[: len(raw) - 100], CLUSTER).records) == 1
 
 
 def test_a_rotten_body_before_valid_records_keeps_its_header():
@@ -100,13 +106,41 @@ def test_a_rotten_body_before_valid_records_keeps_its_header():
     assert [record.readable for record in result.records] == [True, False, True]
 
 
-def test_a_rotten_header_before_valid_records_is_a_gap():
-    headers = chain(4)
+def rotten(headers: list[Prepare], *positions: tuple[int, int]) -> JournalScan:
+    """Scan after flipping a bit at (record, byte); negative bytes count from the record's end."""
     raw = bytearray(bytes_of(headers))
-    raw[record_bytes(headers[0].size) + 130] ^= 1
-    result = scan(bytes(raw), CLUSTER)
+    for record, byte in positions:
+        start = sum(record_bytes(header.size) for header in headers[: record + (byte < 0)])
+        raw[start + byte] ^= 1
+    return scan(bytes(raw), CLUSTER)
+
+
+def test_a_rotten_header_before_valid_records_is_a_gap_that_its_trailer_names():
+    headers = chain(4, view=7)
+    result = rotten(headers, (1, 130))
     assert [record.header.op for record in result.records] == [1, 3, 4]
-    assert result.gaps == (Gap(1),)
+    assert result.gaps == (Gap(1, 2, headers[1].checksum, 7),)
+
+
+def test_two_rotten_headers_in_a_row_are_two_named_gaps():
+    headers = chain(4)
+    result = rotten(headers, (1, 130), (2, 10))
+    assert [gap.op for gap in result.gaps] == [2, 3]
+
+
+def test_without_its_trailer_a_gap_has_no_name():
+    headers = chain(4)
+    assert rotten(headers, (1, 130), (1, -40)).gaps == (Gap(1),)
+    assert rotten(headers, (1, 130), (1, -60)).gaps == (Gap(1),)
+    assert [gap.op for gap in rotten(headers, (1, 9), (2, 9), (2, -1)).gaps] == [2, 0]
+
+
+def test_a_body_may_contain_the_magic_of_trailers():
+    body = b"BRZTRAIL" * 40
+    header = seal_prepare(chain(1)[0]._replace(size=256 + len(body), checksum_body=checksum(body)))
+    raw = bytearray(encode_record(header, body) + bytes_of(chain(2)[1:]))
+    raw[3] ^= 1
+    assert scan(bytes(raw), CLUSTER).gaps == (Gap(0, 1, header.checksum, 0),)
 
 
 def test_garbage_that_mentions_the_cluster_is_no_record():
@@ -186,6 +220,25 @@ def test_a_lost_first_record_is_named_too():
     assert (log.lost, log.broken) == ({headers[0].checksum: 1}, False)
 
 
+def test_a_named_gap_needs_no_neighbours():
+    headers = chain(6)
+    named = Gap(3, 2, headers[1].checksum)
+    records = tuple(JournalRecord(headers[at], True) for at in (0, 2, 4, 3, 5))
+    log = recover(superblock(), JournalScan(records, (named,)), 32)
+    assert (log.lost, log.broken, log.op) == ({headers[1].checksum: 2}, False, 6)
+    again = JournalScan((*records, JournalRecord(headers[1], True)), (named,))
+    assert recover(superblock(), again, 32).lost == {}
+
+
+def test_a_log_whose_next_op_is_lost_is_broken_unless_that_op_was_of_an_older_view():
+    headers = chain(3)
+    records = (JournalRecord(headers[0], True), JournalRecord(headers[1], True))
+    lost = Gap(1, 3, headers[2].checksum, 0)
+    assert recover(superblock(), JournalScan(records, (lost,)), 32).broken
+    newer = superblock(view=4, log_view=4, suffix=(headers[1],))
+    assert not recover(newer, JournalScan(records, (lost,)), 32).broken
+
+
 def test_a_gap_that_cannot_be_named_breaks_the_log():
     headers = chain(6)
     assert recover(superblock(), found(headers[0], *headers[3:], gaps=(1,)), 32).broken
@@ -202,5 +255,7 @@ def test_a_gap_before_everything_the_checkpoint_covers_says_nothing():
 def test_a_lost_record_whose_successor_is_of_another_view_ends_the_log():
     headers = chain(1)
     elsewhere = chain(3, parent=headers[0], view=9)
-    log = recover(superblock(), found(headers[0], elsewhere[1], elsewhere[2], gaps=(1,)), 32)
-    assert log.op == 1
+    journal = found(headers[0], elsewhere[1], elsewhere[2], gaps=(1,))
+    assert recover(superblock(), journal, 32).op == 1
+    later = superblock(view=10, log_view=10, suffix=(headers[0],))
+    assert not recover(later, journal, 32).broken

@@ -10,6 +10,7 @@ from borzoi.consensus.messages import (
     ZERO,
     Command,
     Commit,
+    Header,
     Operation,
     Prepare,
     PrepareOk,
@@ -141,12 +142,14 @@ def test_n5_m5_a_cumulative_ack_stops_below_a_hole(skips):
     for number in range(3):
         cluster.request(b"x", number=number)
     acked: list[int] = []
-    # The backup learns the head from a probe; bodies below it never arrive.
-    cluster.drop = lambda source, target, header: (
-        acked.append(header.op) or False
-        if source == behind and isinstance(header, PrepareOk)
-        else isinstance(header, Prepare) and target == behind and header.op < primary.op
-    )
+
+    def watch(source: int, target: int, header: Header) -> bool:
+        """The backup learns the head from a probe; bodies below it never arrive."""
+        if source == behind and isinstance(header, PrepareOk):
+            acked.append(header.op)
+        return isinstance(header, Prepare) and target == behind and header.op < primary.op
+
+    cluster.drop = watch
     cluster.tick(60)
     assert cluster.replicas[behind].op == primary.op
     assert (max(acked, default=0) > cluster.replicas[behind].durable_prefix) is skips
@@ -157,9 +160,13 @@ def test_n8_a_replayed_heartbeat_does_not_keep_a_dead_primary_alive(accepts_old)
     cluster = ScriptedCluster(bugs=PlantedBugs(old_heartbeat_accepted=accepts_old))
     primary = cluster.elect()
     heard: list[Commit] = []
-    cluster.drop = lambda source, target, header: (
-        bool(heard.append(header)) if isinstance(header, Commit) else False
-    )
+
+    def watch(source: int, target: int, header: Header) -> bool:
+        if isinstance(header, Commit):
+            heard.append(header)
+        return False
+
+    cluster.drop = watch
     cluster.tick(20)
     cluster.crash(primary.replica_id)
     for _ in range(200):
@@ -241,7 +248,7 @@ def test_a_retry_is_answered_from_the_table_and_executed_once():
     for _ in range(2):
         cluster.request(b"x", client=ADA, number=1)
     assert cluster.replies()[1] == cluster.replies()[2]
-    assert cluster.machines[primary.replica_id].applied == [b"x"]  # type: ignore[attr-defined]
+    assert cluster.applied(primary.replica_id) == [b"x"]
     cluster.request(b"y", client=ADA, number=1)
     assert statuses(cluster)[-1] == Refusal.REQUEST_MISMATCH
 

@@ -6,19 +6,33 @@
     0..256     header      of the Prepare, as sent
     256..size  body
     size..     padding     zero, to a multiple of 64
+    +0..8      magic       b"BRZTRAIL", a trailer of 64 bytes that names the record once more
+    +8..16     op          u64
+    +16..32    identity    u128, the checksum of the prepare
+    +32..36    view        u32
+    +36..56    reserved    zero
+    +56..64    checksum    first 8 bytes of the XXH3-128 of the 56 bytes before
 
-A file is records back to back and zeros to its end. Pure over bytes: the driver reads and writes.
+The trailer is there for one case: when the header rots, the op that is lost still has a name, so
+this replica knows what it can no longer vouch for. A file is records back to back and zeros to its
+end. Pure over bytes: the driver reads and writes.
 """
 
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final, NamedTuple
 
 from borzoi.consensus.config import FRAME_BYTES_MAX
 from borzoi.consensus.frames import checksum, pack_header, unpack_header
-from borzoi.consensus.messages import HEADER_BYTES, U128, Command, Prepare
+from borzoi.consensus.messages import HEADER_BYTES, U128, ZERO, Command, Prepare
 from borzoi.consensus.superblock import Superblock
 
 ALIGNMENT: Final = 64
+TRAILER_BYTES: Final = 64
+# As new as can be, so that nobody mistakes the record for a dead one.
+VIEW_UNKNOWN: Final = (1 << 32) - 1
+TRAILER_MAGIC: Final = b"BRZTRAIL"
+_TRAILER: Final = Struct("<8sQ16sI20x")
 
 
 class JournalRecord(NamedTuple):
@@ -30,9 +44,15 @@ class JournalRecord(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes without a valid header between ``records[after - 1]`` and ``records[after]``."""
+    """A record whose header is bad, between ``records[after - 1]`` and ``records[after]``.
+
+    Its trailer names it by op, identity and view, unless that is bad as well (op 0).
+    """
 
     after: int
+    op: int = 0
+    identity: U128 = ZERO
+    view: int = VIEW_UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +79,13 @@ class RecoveredLog:
 
 def record_bytes(size: int) -> int:
     """Space a record with this frame size takes."""
-    return size + -size % ALIGNMENT
+    return size + -size % ALIGNMENT + TRAILER_BYTES
 
 
 def encode_record(header: Prepare, body: bytes) -> bytes:
     frame = pack_header(header) + body
-    return frame + bytes(-len(frame) % ALIGNMENT)
+    named = _TRAILER.pack(TRAILER_MAGIC, header.op, header.checksum, header.view)
+    return frame + bytes(-len(frame) % ALIGNMENT) + named + checksum(named)[:8]
 
 
 def scan(data: bytes, cluster: U128) -> JournalScan:
@@ -78,7 +99,7 @@ def scan(data: bytes, cluster: U128) -> JournalScan:
             following = _next_header(data, position, cluster)
             if following is None:
                 break
-            gaps.append(Gap(len(records)))
+            gaps += _gaps_between(data, position, following, len(records))
             position = following
             continue
         end = position + header.size
@@ -87,6 +108,25 @@ def scan(data: bytes, cluster: U128) -> JournalScan:
         records.append(JournalRecord(header, readable, position))
         position += record_bytes(header.size)
     return _cut_tail(records, gaps)
+
+
+def _gaps_between(data: bytes, start: int, end: int, after: int) -> list[Gap]:
+    """One gap per trailer in a damaged stretch; a stretch must end with one to be fully named."""
+    gaps: list[Gap] = []
+    position = start
+    last = start
+    while (position := data.find(TRAILER_MAGIC, position, end)) >= 0:
+        named = data[position : position + TRAILER_BYTES]
+        position += 1
+        if (position - 1) % ALIGNMENT or len(named) < TRAILER_BYTES:
+            continue
+        if checksum(named[:56])[:8] == named[56:]:
+            _, op, identity, view = _TRAILER.unpack(named[:56])
+            gaps.append(Gap(after, op, identity, view))
+            last = position - 1 + TRAILER_BYTES
+    if last != end:
+        gaps.append(Gap(after))
+    return gaps
 
 
 def _cut_tail(records: list[JournalRecord], gaps: list[Gap]) -> JournalScan:
@@ -132,30 +172,38 @@ def recover(superblock: Superblock, found: JournalScan, pipeline_max: int) -> Re
     for identity in readable:
         faulty.pop(identity, None)
     lost, broken = _identify_gaps(found, readable | faulty, superblock.checkpoint_op)
+    lost_ops = {gap.identity: gap.op for gap in lost}
     canon = {header.op: header for header in superblock.suffix}
     _extend_downwards(canon, superblock, readable | faulty)
-    op = _extend_upwards(canon, superblock, readable | faulty, lost)
+    op = _extend_upwards(canon, superblock, readable | faulty, lost_ops)
+    # The next op of this view was journaled and is gone: it may have been acknowledged, and a log
+    # that ends below it would claim the opposite.
+    broken |= any(gap.op == op + 1 and gap.view >= superblock.log_view for gap in lost)
     commit_max = max(
         superblock.commit,
         superblock.checkpoint_op,
         op - pipeline_max,
         max(header.commit for header in canon.values()),
     )
-    return RecoveredLog(op, commit_max, canon, readable, faulty, lost, broken)
+    return RecoveredLog(op, commit_max, canon, readable, faulty, lost_ops, broken)
 
 
 def _identify_gaps(
     found: JournalScan, known: dict[U128, Prepare], checkpoint_op: int
-) -> tuple[dict[U128, int], bool]:
-    """Name the record a gap swallowed by the parent its successor states; else the log is broken.
+) -> tuple[list[Gap], bool]:
+    """Name what a gap swallowed: by its trailer, or by the parent its successor states.
 
-    Only a single record missing from a run of consecutive ops can be named. Anything else might
-    have held an op that was acknowledged, and a replica that cannot say what it acknowledged must
-    not vote.
+    Without a trailer only a single record missing from a run of consecutive ops can be named.
+    Anything else might have held an op that was acknowledged, and a replica that cannot say what
+    it acknowledged must not vote.
     """
-    lost: dict[U128, int] = {}
+    lost: list[Gap] = []
     broken = False
     for gap in found.gaps:
+        if gap.op:
+            if gap.identity not in known:
+                lost.append(gap)
+            continue
         after = found.records[gap.after].header
         if gap.after == 0 and after.op <= checkpoint_op + 1:
             # What came before was recycled; the checkpoint speaks for it.
@@ -163,7 +211,8 @@ def _identify_gaps(
         before_op = found.records[gap.after - 1].header.op if gap.after > 0 else 0
         consecutive = before_op + 2 == after.op
         if consecutive and after.parent not in known:
-            lost[after.parent] = after.op - 1
+            # Its view is at most its successor's.
+            lost.append(Gap(gap.after, after.op - 1, after.parent, after.view))
         else:
             broken = True
     return lost, broken

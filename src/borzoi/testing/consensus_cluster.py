@@ -90,11 +90,14 @@ class Disk:
                 return
         raise KeyError(op)
 
-    def rot_header(self, op: int) -> None:
-        """A record becomes a gap."""
+    def rot_header(self, op: int, *, trailer_too: bool = False) -> None:
+        """A record becomes a gap, which its trailer names unless that rots as well."""
         index = next(i for i, (header, _, _) in enumerate(self.records) if header.op == op)
-        del self.records[index]
-        self.gaps.append(Gap(index))
+        header = self.records.pop(index)[0]
+        if trailer_too:
+            self.gaps.append(Gap(index))
+        else:
+            self.gaps.append(Gap(index, header.op, header.checksum, header.view))
 
 
 class ScriptedCluster:
@@ -322,6 +325,13 @@ class ScriptedCluster:
 
     def replies(self) -> list[out.Reply]:
         return [effect for _, effect in self.outputs if isinstance(effect, out.Reply)]
+
+    def applied(self, replica: int) -> list[bytes]:
+        """Payloads a RegisterMachine has applied."""
+        machine = self.machines[replica]
+        if not isinstance(machine, RegisterMachine):
+            raise TypeError("this cluster drives another machine")
+        return machine.applied
 
     def effects_of(self, kind: type[out.Effect]) -> list[out.Effect]:
         return [effect for _, effect in self.outputs if isinstance(effect, kind)]
