@@ -302,3 +302,39 @@ def test_damaged_metadata_is_never_guessed(tmp_path):
     assert "bring this file back from a backup" in finding.what
     path.unlink()
     assert not any(isinstance(f, Repair) for f in plan_repairs(MEDIUM, tmp_path, tmp_path / "b"))
+
+
+def damage(path, draws: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    at = draws.randrange(len(content) + 1)
+    match draws.randrange(6):
+        case 0 if at < len(content):
+            content[at] ^= 1 << draws.randrange(8)
+        case 1:
+            del content[at:]
+        case 2:
+            content += draws.randbytes(draws.randrange(300))
+        case 3:
+            del content[at : at + draws.randrange(400)]
+        case 4:
+            content[at:at] = draws.randbytes(draws.randrange(100))
+        case _:
+            path.unlink()
+            return
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_after_any_damage_and_its_repair_everything_is_sound_and_nothing_is_invented(
+    partition, seed
+):
+    draws = random.Random(seed)
+    before = stored(partition)
+    segments = sorted(path for path in partition.iterdir() if path.suffix in (".log", ".index"))
+    for path in draws.sample(segments, draws.randrange(1, 4)):
+        damage(path, draws)
+    repaired(partition)
+    assert worst(partition) is Severity.NOTE
+    after = stored(partition)
+    assert list(after) == list(range(min(after, default=0), min(after, default=0) + len(after)))
+    assert all(payload in (b"", before[offset]) for offset, payload in after.items())
