@@ -33,6 +33,10 @@ LARGE_PIECE_BYTES = 128 * 1024
 ACCEPTED_PER_TURN = 64
 #: One call of `sendfile` moves at most this much, so that one reader does not own the turn.
 SENDFILE_BYTES_MAX = 8 * 1024 * 1024
+#: What is still read, and thrown away, from a peer that was told good-bye.
+PARTING_BYTES_MAX = 64 * 1024 * 1024
+#: When there are no descriptors left, look again after this long, not in a busy loop.
+ACCEPT_AGAIN_SECONDS = 0.2
 
 WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
@@ -103,9 +107,11 @@ class TcpConnection:
         "_listener",
         "_low_water",
         "_outgoing",
+        "_parting_bytes",
         "_reading",
         "_sock",
         "conversation",
+        "parting",
         "progressed_at",
         "session",
     )
@@ -120,6 +126,9 @@ class TcpConnection:
         self._finishing = False
         self._reading = True
         self._low_water = False
+        #: The last answer has left, the session is over; we wait for the peer to close as well.
+        self.parting = False
+        self._parting_bytes = 0
         #: Monotonic seconds of the last byte that moved; a frame that stands still is given up.
         self.progressed_at = session.pinged_at
         listener.loop.add_reader(sock.fileno(), self._on_readable)
@@ -153,7 +162,7 @@ class TcpConnection:
         """Ask the kernel to gather a large frame into large pieces, and to stop doing so before the
         last piece, which may be small."""
         wanted = conversation.wanted
-        if wanted is not None:
+        if conversation.inside_frame:
             self.progressed_at = self._listener.loop.time()
         large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
         if large != self._low_water and self._sock.fileno() >= 0:
@@ -202,6 +211,7 @@ class TcpConnection:
         """The peer does not take more: nothing new is begun for it until it does."""
         self._outgoing.extend(pieces)
         self.conversation.blocked = True
+        self.progressed_at = self._listener.loop.time()
         self._listener.loop.add_writer(self._sock.fileno(), self._on_writable)
 
     def _on_writable(self) -> None:
@@ -217,7 +227,7 @@ class TcpConnection:
             return
         self._listener.loop.remove_writer(self._sock.fileno())
         if self._finishing:
-            self._close()
+            self._part()
         else:
             self.conversation.unblocked()
 
@@ -252,8 +262,36 @@ class TcpConnection:
     def finish(self) -> None:
         self._finishing = True
         self.pause_reading()
-        if not self._outgoing:
+        if not self._outgoing and not self.parting:
+            self._part()
+
+    def _part(self) -> None:
+        """The session is over, but a socket that is closed with unread bytes takes back what it
+        sent last: so say that nothing more comes, and read on until the peer has heard it."""
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError:
             self._close()
+            return
+        self.parting = True
+        self.progressed_at = self._listener.loop.time()
+        self._listener.loop.add_reader(self._sock.fileno(), self._on_leftovers)
+        self._end_session()
+
+    def _on_leftovers(self) -> None:
+        try:
+            count = self._sock.recv_into(self._listener.scratch)
+        except WOULD_BLOCK:
+            return
+        except OSError:
+            count = 0
+        self._parting_bytes += count
+        if not count or self._parting_bytes > PARTING_BYTES_MAX:
+            self._close()
+
+    def _end_session(self) -> None:
+        self.conversation.lost()
+        self._listener.ended(self.session)
 
     def give_up(self, reason: str) -> None:
         """End it now; whatever was under way is lost."""
@@ -262,7 +300,7 @@ class TcpConnection:
 
     def stalled(self, before: float) -> bool:
         """Whether something begun has not moved since the moment."""
-        unfinished = self.conversation.inside_frame or bool(self._outgoing)
+        unfinished = self.conversation.inside_frame or bool(self._outgoing) or self.parting
         return unfinished and self.progressed_at < before
 
     def _lose(self, fault: OSError | None) -> None:
@@ -278,7 +316,8 @@ class TcpConnection:
         loop.remove_reader(fileno)
         loop.remove_writer(fileno)
         self._sock.close()
-        self.conversation.lost()
+        if not self.parting:
+            self._end_session()
         self._listener.forget(self)
 
 
@@ -319,8 +358,14 @@ class TcpListener:
             except OSError as fault:
                 # Out of descriptors: those who wait stay in the backlog until one is freed.
                 log.warning("cannot accept a connection: %s", fault)
+                self.loop.remove_reader(self._sock.fileno())
+                self.loop.call_later(ACCEPT_AGAIN_SECONDS, self._accept_again)
                 return
             self._welcome(sock, peer)
+
+    def _accept_again(self) -> None:
+        if self._sock.fileno() >= 0:
+            self.loop.add_reader(self._sock.fileno(), self._on_acceptable)
 
     def _welcome(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         if not self._admission.admit(peer[0]):
@@ -337,11 +382,15 @@ class TcpListener:
         self.connections.add(connection)
         self._on_connect(session)
 
+    def ended(self, session: Session) -> None:
+        """Nobody speaks through the session any more."""
+        self._on_disconnect(session)
+
     def forget(self, connection: TcpConnection) -> None:
+        """The socket is closed: there is room for another one."""
         if connection in self.connections:
             self.connections.discard(connection)
             self._admission.leave(host_of(connection.session.address))
-            self._on_disconnect(connection.session)
 
     def give_up_stalled(self, before: float) -> None:
         """Close connections that began something and stopped in the middle of it."""
@@ -356,8 +405,15 @@ class TcpListener:
     def say_goodbye(self, farewell: bytes) -> None:
         """Tell every client that the server stops, and close."""
         for connection in list(self.connections):
-            connection.send(farewell)
-            connection.conversation.end()
+            if not connection.conversation.ended:
+                connection.send(farewell)
+                connection.conversation.end()
+
+    def close(self) -> None:
+        """Close what is still open, whatever it is in the middle of."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.give_up("the server stops")
 
 
 def host_of(address: str) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -17,15 +18,17 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import host_of, peer_text
+from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
 from borzoi.storage.media import read_exactly
 from borzoi.storage.memory_pool import MemoryPool
+from borzoi.storage.reading import FileRange
 
 log = logging.getLogger(__name__)
 
 #: A poll is read and encrypted in pieces of this size.
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 64 * 1024
 HANDSHAKE_SECONDS_MAX = 10.0
 
 
@@ -36,6 +39,8 @@ class TlsConnection(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._finishing = False
+        #: What the transport has not been given yet, because the peer is slow to take it.
+        self._outgoing: deque[bytes | memoryview | FileRange] = deque()
         self.session: Session | None = None
         self.conversation: Conversation | None = None
         self.progressed_at = listener.loop.time()
@@ -68,6 +73,7 @@ class TlsConnection(asyncio.Protocol):
             self.conversation.feed(memoryview(data))
 
     def connection_lost(self, fault: Exception | None) -> None:
+        self._outgoing.clear()
         if self.conversation is not None:
             self.conversation.lost()
             self._listener.forget(self)
@@ -75,30 +81,52 @@ class TlsConnection(asyncio.Protocol):
     # What the conversation asks for.
 
     def send(self, reply: Reply) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing():
+        if isinstance(reply, RangesReply):
+            self._outgoing.append(reply.head)
+            self._outgoing.extend(reply.ranges)
+            self._outgoing.extend(reply.tail)
+        else:
+            self._outgoing.append(reply)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Hand pieces to the transport until there are none, or until it has enough: a slow reader
+        costs its buffer and one piece, however much it asked for."""
+        transport, conversation = self._transport, self.conversation
+        if transport is None or conversation is None:
             return
-        if not isinstance(reply, RangesReply):
-            transport.write(reply)
-            return
-        transport.write(reply.head)
-        for file, position, length in reply.ranges:
-            end = position + length
-            while position < end:
-                piece = read_exactly(file, min(PIECE_BYTES, end - position), position)
-                transport.write(piece)
-                position += len(piece)
-        for tail in reply.tail:
-            transport.write(bytes(tail))
+        while self._outgoing and not conversation.blocked and not transport.is_closing():
+            piece = self._outgoing.popleft()
+            if isinstance(piece, tuple):
+                file, position, length = piece
+                size = min(PIECE_BYTES, length)
+                if size < length:
+                    self._outgoing.appendleft(FileRange(file, position + size, length - size))
+                try:
+                    piece = read_exactly(file, size, position)
+                except (OSError, BorzoiError):
+                    log.exception("a stored range of %d bytes cannot be read", length)
+                    transport.abort()
+                    return
+            transport.write(bytes(piece))
 
     def pause_writing(self) -> None:
         if self.conversation is not None:
             self.conversation.blocked = True
 
     def resume_writing(self) -> None:
+        conversation = self.conversation
+        if conversation is None:
+            return
         self.progressed_at = self._listener.loop.time()
-        if self.conversation is not None and not self._finishing:
-            self.conversation.unblocked()
+        conversation.blocked = False
+        self._pump()
+        if self._outgoing or conversation.blocked:
+            return
+        if self._finishing:
+            self._close()
+        else:
+            conversation.unblocked()
 
     def pause_reading(self) -> None:
         if self._transport is not None:
@@ -110,6 +138,10 @@ class TlsConnection(asyncio.Protocol):
 
     def finish(self) -> None:
         self._finishing = True
+        if not self._outgoing:
+            self._close()
+
+    def _close(self) -> None:
         if self._transport is not None:
             self._transport.close()
 
@@ -178,7 +210,14 @@ class TlsListener:
             self._server.close()
 
     def say_goodbye(self, farewell: bytes) -> None:
+        """Tell every client that the server stops, and close."""
         for connection in list(self.connections):
-            connection.send(farewell)
-            if connection.conversation is not None:
+            if connection.conversation is not None and not connection.conversation.ended:
+                connection.send(farewell)
                 connection.conversation.end()
+
+    def close(self) -> None:
+        """Close what is still open, whatever it is in the middle of."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.give_up("the server stops")

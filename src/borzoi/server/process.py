@@ -241,7 +241,7 @@ class Server:
     async def close(self) -> None:
         """Save, sync and close everything that was opened."""
         for listener in self._listeners:
-            listener.stop_accepting()
+            listener.close()
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=1)
         self._services.authentication.close()

@@ -1,0 +1,227 @@
+"""The conversation alone, before a real dispatcher: bytes in at any cut, answers out in order."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.handlers.replies import DONE, Reply, failed
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.connection import PIPELINED_BYTES_MAX, Conversation
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from borzoi.model.system import Transport
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.streams import CreateStream, GetStreams
+from borzoi.protocol.commands.system import GetMe, Ping
+from borzoi.protocol.commands.users import CreateUser, LoginUser
+from borzoi.protocol.contract import Request
+from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
+from borzoi.storage.memory_pool import MemoryPool
+from borzoi.testing.embedded import EmbeddedServer, whole
+from borzoi.testing.listening import turns
+
+PING = encode_request(Ping())
+
+
+@dataclass
+class Sink:
+    """What a listener would do, noted."""
+
+    sent: list[Reply] = field(default_factory=list)
+    reading: bool = True
+    finished: bool = False
+
+    def send(self, reply: Reply) -> None:
+        self.sent.append(reply)
+
+    def finish(self) -> None:
+        self.finished = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    @property
+    def statuses(self) -> list[int]:
+        return [RESPONSE_PREFIX.unpack_from(whole(reply))[0] for reply in self.sent]
+
+
+@pytest.fixture
+def pool() -> MemoryPool:
+    return MemoryPool.disabled()
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+@pytest.fixture
+def talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
+    """A conversation that root is logged in on."""
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    server.services.sessions.add(session)
+    return Conversation(session, server.dispatcher, sink, pool)
+
+
+def frame(code: int, payload: bytes) -> bytes:
+    return REQUEST_PREFIX.pack(len(payload) + 4, code) + payload
+
+
+async def answered(sink: Sink, count: int) -> None:
+    async with asyncio.timeout(30):
+        while len(sink.sent) < count:
+            await asyncio.sleep(0)
+
+
+async def test_one_byte_at_a_time_is_as_good_as_all_at_once(talk: Conversation, sink: Sink) -> None:
+    for byte in PING + encode_request(GetStreams()) + PING:
+        talk.feed(memoryview(bytes([byte])))
+    assert sink.sent == [DONE, DONE, DONE]
+    assert not talk.inside_frame
+
+
+async def test_frames_survive_any_chunking(server: EmbeddedServer, pool: MemoryPool) -> None:
+    """Frames of every size around the limits, cut anywhere: as many answers, in order."""
+    frames = [
+        PING,
+        frame(int(Code.PING), bytes(100_000)),
+        frame(999, bytes(10)),
+        encode_request(GetStreams()),
+        frame(int(Code.GET_STREAM), b"\x09"),
+    ]
+    expected = {id(one): status for one, status in zip(frames, (0, 0, 3, 0, 3), strict=True)}
+
+    @given(st.lists(st.sampled_from(frames), min_size=1, max_size=8), st.data())
+    def check(sent: list[bytes], data: st.DataObject) -> None:
+        sink = Sink()
+        session = Session(1, "1.1.1.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+        talk = Conversation(session, server.dispatcher, sink, pool)
+        wire = memoryview(b"".join(sent))
+        while wire:
+            cut = data.draw(st.one_of(st.integers(1, min(20, len(wire))), st.just(len(wire))))
+            talk.feed(wire[:cut])
+            wire = wire[cut:]
+        assert sink.statuses == [expected[id(one)] for one in sent]
+
+    check()
+
+
+async def test_requests_sent_ahead_are_answered_in_order(talk: Conversation, sink: Sink) -> None:
+    """The first has to wait for a thread; those behind it would be ready long before."""
+    ahead: list[Request] = [CreateUser("bob", "secret"), GetMe(), CreateStream("s"), Ping()]
+    talk.feed(memoryview(b"".join(encode_request(one) for one in ahead)))
+    assert sink.sent == []
+    await answered(sink, 4)
+    assert sink.statuses == [0, 0, 0, 0]
+    assert [len(whole(reply)) > RESPONSE_PREFIX.size for reply in sink.sent] == [True] * 3 + [False]
+
+
+async def test_who_sends_too_far_ahead_is_not_read_from(talk: Conversation, sink: Sink) -> None:
+    talk.feed(memoryview(encode_request(CreateUser("bob", "secret"))))
+    pings = PIPELINED_BYTES_MAX // len(PING)
+    talk.feed(memoryview(PING * pings))
+    paused = not sink.reading
+    await answered(sink, 1 + pings)
+    assert paused
+    assert sink.reading
+    assert sink.statuses == [0] * (1 + pings)
+
+
+async def test_nothing_is_begun_while_the_peer_takes_nothing(
+    talk: Conversation, sink: Sink
+) -> None:
+    talk.blocked = True
+    talk.received(memoryview(PING * 3))
+    assert sink.sent == []
+    paused = not sink.reading
+    talk.unblocked()
+    assert sink.sent == [DONE] * 3
+    assert paused
+    assert sink.reading
+
+
+async def test_a_frame_too_short_for_its_code_is_refused_and_the_next_one_is_found(
+    talk: Conversation, sink: Sink
+) -> None:
+    talk.feed(memoryview(REQUEST_PREFIX.pack(3, int(Code.PING)) + PING))
+    assert sink.statuses == [3, 0]
+
+
+async def test_a_control_frame_beyond_the_limit_is_refused_at_its_prefix_and_ends_it(
+    talk: Conversation, sink: Sink
+) -> None:
+    talk.feed(memoryview(REQUEST_PREFIX.pack(CONTROL_PAYLOAD_BYTES_MAX + 5, int(Code.GET_ME))))
+    assert sink.sent == [failed(3)]
+    assert sink.finished
+    talk.feed(memoryview(PING))
+    assert sink.sent == [failed(3)]
+
+
+async def test_the_largest_control_frame_is_read(talk: Conversation, sink: Sink) -> None:
+    talk.feed(memoryview(frame(int(Code.PING), bytes(CONTROL_PAYLOAD_BYTES_MAX))))
+    assert sink.sent == [DONE]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(Code.SEND_MESSAGES, 40), (Code.CREATE_STREAM, 40), (Code.PING, 3), (Code.LOGIN_USER, 3)],
+)
+async def test_who_is_not_logged_in_cannot_make_us_hold_a_large_frame(
+    server: EmbeddedServer, sink: Sink, code: Code, status: int
+) -> None:
+    pool = MemoryPool(512 << 20)
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    size = UNAUTHENTICATED_BYTES_MAX + 1
+    talk.feed(memoryview(REQUEST_PREFIX.pack(size + 4, int(code))))
+    assert talk.wanted is None
+    assert talk.inside_frame
+    talk.feed(memoryview(bytes(size - 1)))
+    assert sink.sent == []
+    talk.feed(memoryview(b"\0" + PING))
+    assert sink.statuses == [status, 0]
+    assert pool.counters().allocations == 0
+    pool.close()
+
+
+async def test_what_fits_is_held_also_before_a_login(
+    server: EmbeddedServer, sink: Sink, pool: MemoryPool
+) -> None:
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk.feed(memoryview(frame(int(Code.PING), bytes(UNAUTHENTICATED_BYTES_MAX))))
+    talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
+    await answered(sink, 2)
+    assert sink.statuses == [0, 0]
+
+
+async def test_a_buffer_goes_back_to_the_pool_when_its_frame_ran_or_its_connection_went(
+    talk: Conversation, server: EmbeddedServer, sink: Sink
+) -> None:
+    pool = MemoryPool(512 << 20)
+    session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    large = memoryview(frame(int(Code.PING), bytes(200_000)))
+    talk.feed(large[:1000])
+    assert pool.counters().in_use_bytes
+    talk.feed(large[1000:])
+    assert pool.counters().in_use_bytes == 0
+    talk.feed(large[:1000])
+    talk.lost()
+    assert pool.counters().in_use_bytes == 0
+    pool.close()
+
+
+async def test_an_answer_that_comes_after_the_end_is_nobodys(
+    talk: Conversation, sink: Sink
+) -> None:
+    talk.feed(memoryview(encode_request(CreateStream("s")) + PING))
+    talk.lost()
+    await turns(100)
+    assert sink.sent == []

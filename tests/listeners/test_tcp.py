@@ -1,0 +1,373 @@
+"""Real sockets on loopback in front of a whole server; both ends on one event loop."""
+
+import asyncio
+import contextlib
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from borzoi.handlers.replies import failed
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.tcp import (
+    LARGE_PIECE_BYTES,
+    SocketOptions,
+    TcpListener,
+    host_of,
+    listening_socket,
+    peer_text,
+)
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.system import GetClients, GetMe, Ping
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.contract import Request
+from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
+from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.testing.embedded import EmbeddedServer, embedded_server
+from borzoi.testing.listening import FrameClient, tcp_listener, turns
+
+PING = encode_request(Ping())
+READER = Consumer(ConsumerKind.CONSUMER, 1)
+EVERYTHING = PollMessages(READER, "s", "t", 0, PollingStrategy.first(), 100_000, False)
+
+
+@pytest.fixture
+async def listener(server: EmbeddedServer) -> AsyncIterator[TcpListener]:
+    async with tcp_listener(server) as listening:
+        yield listening
+
+
+@pytest.fixture
+async def topic(server: EmbeddedServer) -> None:
+    root = server.root()
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 1))
+
+
+def batch(*payloads: bytes) -> SendMessages:
+    indexes, messages = encode_messages([Message(payload) for payload in payloads])
+    return SendMessages(
+        "s",
+        "t",
+        Partitioning.partition(0),
+        len(payloads),
+        memoryview(indexes),
+        memoryview(messages),
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for the condition, looking at it between turns of the loop."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def gone(listener: TcpListener, left: int = 0) -> None:
+    await until(lambda: len(listener.connections) == left)
+
+
+async def test_a_frame_may_come_one_byte_at_a_time(listener: TcpListener) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        for byte in PING:
+            await client.send(bytes([byte]))
+            await turns(3)
+        assert await client.receive() == (0, b"")
+
+
+async def test_requests_sent_ahead_are_answered_in_order(
+    listener: TcpListener, topic: None
+) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        await client.login()
+        requests: list[Request] = [batch(b"%d" % number) for number in range(50)]
+        await client.send(b"".join(encode_request(one) for one in [*requests, GetMe()]))
+        for _ in requests:
+            assert await client.receive() == (0, b"")
+        status, payload = await client.receive()
+        assert status == 0
+        assert payload
+        polled = await client.call(EVERYTHING)
+        stored = [message.payload for message in decode_messages(polled.messages)]
+        assert stored == [b"%d" % number for number in range(50)]
+
+
+async def test_a_large_batch_arrives_whole_however_it_is_cut(
+    listener: TcpListener, topic: None
+) -> None:
+    payload = bytes(range(256)) * (5 * LARGE_PIECE_BYTES // 256)
+    frame = memoryview(encode_request(batch(payload)))
+    async with await FrameClient.connect(listener.address) as client:
+        await client.login()
+        for start in range(0, len(frame), 100_001):
+            await client.send(frame[start : start + 100_001])
+            await turns(5)
+        assert await client.receive() == (0, b"")
+        polled = await client.call(EVERYTHING)
+        assert [message.payload for message in decode_messages(polled.messages)] == [payload]
+
+
+@pytest.mark.parametrize("acknowledge", ["buffered", "written", "synced"])
+async def test_large_batches_do_not_write_over_each_other(tmp_path: Path, acknowledge: str) -> None:
+    """Their buffers go back to the pool; what is stored must not change when they are reused."""
+    settings = {
+        "SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge,
+        "SYSTEM_PARTITION_SIZE_OF_MESSAGES_REQUIRED_TO_SAVE": "100 MiB",
+    }
+    async with embedded_server(tmp_path, settings) as server, tcp_listener(server) as listener:
+        root = server.root()
+        await root.call(CreateStream("s"))
+        await root.call(CreateTopic("s", "t", 1))
+        sent = [bytes([65 + number]) * 150_000 for number in range(5)]
+        async with await FrameClient.connect(listener.address) as client:
+            await client.login()
+            for payload in sent:
+                await client.call(batch(payload))
+            polled = await client.call(EVERYTHING)
+        assert [message.payload for message in decode_messages(polled.messages)] == sent
+
+
+async def test_a_poll_over_several_segments_is_whole(
+    server: EmbeddedServer, listener: TcpListener, topic: None
+) -> None:
+    """Sent from the files with sendfile: segments are 1 MiB here, the poll is 6 MiB."""
+    sent = [bytes([65 + number]) * 300_000 for number in range(20)]
+    async with await FrameClient.connect(listener.address) as client:
+        await client.login()
+        for payload in sent:
+            await client.call(batch(payload))
+        files = list((server.directory / "streams").rglob("*.log"))
+        assert len(files) > 3
+        polled = await client.call(EVERYTHING)
+    messages = decode_messages(polled.messages)
+    assert [message.payload for message in messages] == sent
+    assert [message.offset for message in messages] == list(range(20))
+
+
+async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
+    server: EmbeddedServer, topic: None
+) -> None:
+    """It asks for 6 MiB ten times and reads nothing; others are answered meanwhile."""
+    options = SocketOptions(send_buffer_bytes=8192)
+    async with tcp_listener(server, options=options) as listener:
+        async with (
+            await FrameClient.connect(listener.address, receive_buffer=8192) as slow,
+            await FrameClient.connect(listener.address) as other,
+        ):
+            await slow.login()
+            await other.login()
+            for number in range(20):
+                await other.call(batch(bytes([65 + number]) * 300_000))
+            before = server.opened.pool.counters().in_use_bytes
+            slow.writer.write(encode_request(EVERYTHING) * 10)
+            for _ in range(20):
+                await other.call(Ping())
+            (blocked,) = (one for one in listener.connections if one.conversation.blocked)
+            # Ranges of files and one head, not the bytes; and only for the first of the requests.
+            assert sum(len(p) for p in blocked._outgoing if isinstance(p, bytes)) < 1000
+            assert len(blocked._outgoing) < 20
+            assert server.opened.pool.counters().in_use_bytes == before
+            for _ in range(10):
+                status, payload = await slow.receive()
+                assert (status, len(payload) > 6_000_000) == (0, True)
+
+
+async def test_who_asks_and_goes_away_leaves_nothing_behind(
+    server: EmbeddedServer, listener: TcpListener, topic: None
+) -> None:
+    client = await FrameClient.connect(listener.address)
+    await client.login()
+    for number in range(10):
+        await client.call(batch(bytes([65 + number]) * 300_000))
+    client.writer.write(encode_request(EVERYTHING))
+    client.writer.transport.abort()
+    await gone(listener)
+    assert len(server.services.sessions) == 1  # root's, which made the topic
+    assert server.opened.pool.counters().in_use_bytes == 0
+    await turns(3)
+
+
+async def test_a_frame_too_large_before_login_is_answered_and_the_next_one_is_found(
+    server: EmbeddedServer, listener: TcpListener
+) -> None:
+    size = 40 * UNAUTHENTICATED_BYTES_MAX
+    allocations = server.opened.pool.counters().allocations
+    async with await FrameClient.connect(listener.address) as client:
+        await client.send(REQUEST_PREFIX.pack(size + 4, int(Code.SEND_MESSAGES)) + bytes(size))
+        assert await client.receive() == (40, b"")
+        await client.send(REQUEST_PREFIX.pack(size + 4, int(Code.LOGIN_USER)) + bytes(size))
+        assert await client.receive() == (3, b"")
+        await client.login()
+        await client.call(GetMe())
+    assert server.opened.pool.counters().allocations == allocations
+
+
+async def test_a_refusal_reaches_who_is_still_sending_what_was_refused(
+    listener: TcpListener,
+) -> None:
+    """A socket closed with unread bytes would reset, and take the answer back."""
+    size = CONTROL_PAYLOAD_BYTES_MAX + 1
+    async with await FrameClient.connect(listener.address) as client:
+        await client.send(REQUEST_PREFIX.pack(size + 4, int(Code.GET_ME)) + bytes(size))
+        assert await client.receive() == (3, b"")
+        assert await client.rest() == b""
+    await gone(listener)
+
+
+async def test_half_a_frame_is_given_up_after_a_while_and_not_before(
+    server: EmbeddedServer, listener: TcpListener
+) -> None:
+    ended: list[Session] = []
+    async with tcp_listener(server, ended=ended) as listener:
+        async with await FrameClient.connect(listener.address) as client:
+            assert await client.exchange(PING) == (0, b"")
+            (connection,) = listener.connections
+            # Between frames a client may be silent for as long as it likes.
+            listener.give_up_stalled(listener.loop.time() + 1000)
+            assert await client.exchange(PING) == (0, b"")
+            begun = listener.loop.time()
+            await client.send(PING[:5])
+            await until(lambda: connection.conversation.inside_frame)
+            listener.give_up_stalled(begun)
+            assert connection in listener.connections
+            listener.give_up_stalled(listener.loop.time() + 1)
+            assert await client.rest() == b""
+        assert [session.address for session in ended] == [connection.session.address]
+
+
+async def test_a_reader_that_stopped_is_given_up_after_a_while_and_not_before(
+    server: EmbeddedServer, topic: None
+) -> None:
+    async with tcp_listener(server, options=SocketOptions(send_buffer_bytes=8192)) as listener:
+        async with await FrameClient.connect(listener.address, receive_buffer=8192) as client:
+            await client.login()
+            for number in range(10):
+                await client.call(batch(bytes([65 + number]) * 300_000))
+            asked = listener.loop.time()
+            client.writer.write(encode_request(EVERYTHING))
+            (connection,) = listener.connections
+            await until(lambda: connection.conversation.blocked)
+            listener.give_up_stalled(asked)
+            assert connection in listener.connections
+            listener.give_up_stalled(listener.loop.time() + 1)
+            await gone(listener)
+
+
+async def test_connections_are_limited_in_all_and_per_address(server: EmbeddedServer) -> None:
+    async with tcp_listener(server, admission=Admission(2, 10)) as listener:
+        first = await FrameClient.connect(listener.address)
+        assert await first.exchange(PING) == (0, b"")
+        async with await FrameClient.connect(listener.address) as second:
+            assert await second.exchange(PING) == (0, b"")
+            async with await FrameClient.connect(listener.address) as third:
+                assert await third.rest() == b""
+            await first.close()
+            await gone(listener, left=1)
+            async with await FrameClient.connect(listener.address) as fourth:
+                assert await fourth.exchange(PING) == (0, b"")
+    async with tcp_listener(server, admission=Admission(10, 1)) as listener:
+        async with (
+            await FrameClient.connect(listener.address) as only,
+            await FrameClient.connect(listener.address) as another,
+        ):
+            assert await only.exchange(PING) == (0, b"")
+            assert await another.rest() == b""
+
+
+async def test_a_session_lasts_as_long_as_its_connection(
+    server: EmbeddedServer, listener: TcpListener
+) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        await client.login()
+        host, port = client.writer.get_extra_info("sockname")
+        (seen,) = (await client.call(GetClients())).clients
+        assert (seen.address, seen.user_id) == (f"{host}:{port}", 0)
+    await gone(listener)
+    assert len(server.services.sessions) == 0
+
+
+async def test_hanging_up_ends_the_session_at_once(
+    server: EmbeddedServer, listener: TcpListener
+) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        assert await client.exchange(PING) == (0, b"")
+        (session,) = server.services.sessions
+        session.hang_up()
+        assert len(server.services.sessions) == 0
+        assert await client.rest() == b""
+    await gone(listener)
+
+
+async def test_a_farewell_is_the_last_that_everyone_hears(listener: TcpListener) -> None:
+    async with (
+        await FrameClient.connect(listener.address) as one,
+        await FrameClient.connect(listener.address) as two,
+    ):
+        for client in (one, two):
+            assert await client.exchange(PING) == (0, b"")
+        listener.stop_accepting()
+        listener.say_goodbye(failed(8))
+        assert await one.rest() == failed(8)
+        assert await two.rest() == failed(8)
+        with pytest.raises(ConnectionError):
+            await FrameClient.connect(listener.address)
+
+
+async def test_without_descriptors_those_who_wait_are_served_later(
+    listener: TcpListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with await FrameClient.connect(listener.address) as there:
+        assert await there.exchange(PING) == (0, b"")
+        waiting = socket.socket()
+        taken = []
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(socket.socket())
+            waiting.connect(listener.address)
+            await until(lambda: "cannot accept" in caplog.text)
+            assert await there.exchange(PING) == (0, b"")
+            # It looks again from time to time; a busy loop would have logged thousands of lines.
+            assert caplog.text.count("cannot accept") < 10
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for sock in taken:
+                sock.close()
+        await until(lambda: len(listener.connections) == 2)
+        waiting.close()
+
+
+def test_a_listening_socket_is_shared_only_by_those_who_ask_for_it() -> None:
+    with listening_socket(("127.0.0.1", 0)) as sock:
+        address = sock.getsockname()
+        with listening_socket(address):
+            pass
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(address)
+
+
+def test_an_address_reads_as_clients_write_it() -> None:
+    assert peer_text(("127.0.0.1", 8090)) == "127.0.0.1:8090"
+    assert peer_text(("::1", 8090, 0, 0)) == "[::1]:8090"
+    assert host_of("127.0.0.1:8090") == "127.0.0.1"
+    assert host_of("[::1]:8090") == "::1"
+
+
+def test_options_are_applied_to_accepted_sockets() -> None:
+    options = SocketOptions(10_000, 10_000, keepalive=True, nodelay=True, linger_seconds=3)
+    with socket.socket() as sock:
+        options.apply(sock)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)[4] == 3
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 20_000

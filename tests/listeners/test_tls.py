@@ -1,0 +1,185 @@
+"""The same server behind TLS; both ends on one event loop."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+
+from borzoi.handlers.replies import failed
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.tls import TlsListener
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.system import GetMe, Ping
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.framing import encode_request
+from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.security.certificates import self_signed_context
+from borzoi.testing.embedded import EmbeddedServer
+from borzoi.testing.listening import FrameClient, tls_listener, turns
+
+PING = encode_request(Ping())
+EVERYTHING = PollMessages(
+    Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 100_000, False
+)
+
+
+@pytest.fixture(scope="module")
+def context() -> ssl.SSLContext:
+    return self_signed_context("localhost")
+
+
+@pytest.fixture
+def trusting() -> ssl.SSLContext:
+    """A client that takes any certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@pytest.fixture
+async def listener(server: EmbeddedServer, context: ssl.SSLContext) -> AsyncIterator[TlsListener]:
+    async with tls_listener(server, context) as listening:
+        yield listening
+
+
+@pytest.fixture
+async def topic(server: EmbeddedServer) -> None:
+    root = server.root()
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 1))
+
+
+def batch(payload: bytes) -> SendMessages:
+    indexes, messages = encode_messages([Message(payload)])
+    return SendMessages(
+        "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
+    )
+
+
+async def gone(listener: TlsListener) -> None:
+    async with asyncio.timeout(30):
+        while listener.connections:
+            await asyncio.sleep(0.001)
+
+
+async def test_requests_are_answered_in_order_however_they_are_cut(
+    listener: TlsListener, trusting: ssl.SSLContext
+) -> None:
+    async with await FrameClient.connect(listener.address, context=trusting) as client:
+        await client.login()
+        for byte in PING:
+            await client.send(bytes([byte]))
+            await turns(2)
+        assert await client.receive() == (0, b"")
+        await client.send(PING * 20 + encode_request(GetMe()) + PING)
+        answers = [await client.receive() for _ in range(22)]
+        assert [status for status, _ in answers] == [0] * 22
+        assert [bool(payload) for _, payload in answers] == [False] * 20 + [True, False]
+
+
+async def test_a_large_poll_over_several_segments_is_whole(
+    listener: TlsListener, trusting: ssl.SSLContext, topic: None
+) -> None:
+    sent = [bytes([65 + number]) * 300_000 for number in range(20)]
+    async with await FrameClient.connect(listener.address, context=trusting) as client:
+        await client.login()
+        for payload in sent:
+            await client.call(batch(payload))
+        polled = await client.call(EVERYTHING)
+        assert [message.payload for message in decode_messages(polled.messages)] == sent
+
+
+async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
+    listener: TlsListener, trusting: ssl.SSLContext, topic: None
+) -> None:
+    async with (
+        await FrameClient.connect(listener.address, context=trusting, receive_buffer=8192) as slow,
+        await FrameClient.connect(listener.address, context=trusting) as other,
+    ):
+        await slow.login()
+        await other.login()
+        for number in range(20):
+            await other.call(batch(bytes([65 + number]) * 300_000))
+        slow.writer.write(encode_request(EVERYTHING) * 3)
+        for _ in range(30):
+            await other.call(Ping())
+        (blocked,) = (
+            one
+            for one in listener.connections
+            if one.conversation is not None and one.conversation.blocked
+        )
+        assert blocked._transport is not None
+        assert blocked._transport.get_write_buffer_size() < 2_000_000
+        for _ in range(3):
+            status, payload = await slow.receive()
+            assert (status, len(payload) > 6_000_000) == (0, True)
+
+
+async def test_half_a_frame_is_given_up_after_a_while_and_not_before(
+    listener: TlsListener, trusting: ssl.SSLContext
+) -> None:
+    async with await FrameClient.connect(listener.address, context=trusting) as client:
+        assert await client.exchange(PING) == (0, b"")
+        listener.give_up_stalled(listener.loop.time() + 1000)
+        begun = listener.loop.time()
+        await client.send(PING[:5])
+        (connection,) = listener.connections
+        async with asyncio.timeout(30):
+            while connection.conversation is None or not connection.conversation.inside_frame:
+                await asyncio.sleep(0.001)
+        listener.give_up_stalled(begun)
+        assert listener.connections
+        listener.give_up_stalled(listener.loop.time() + 1)
+        assert await client.rest() == b""
+    await gone(listener)
+
+
+async def test_connections_are_limited(
+    server: EmbeddedServer, context: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
+    async with tls_listener(server, context, admission=Admission(1, 1)) as listener:
+        async with await FrameClient.connect(listener.address, context=trusting) as only:
+            assert await only.exchange(PING) == (0, b"")
+            answered = True
+            try:
+                async with await FrameClient.connect(listener.address, context=trusting) as another:
+                    await another.exchange(PING)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                answered = False
+            assert not answered
+            assert len(listener.connections) == 1
+
+
+async def test_a_session_ends_with_its_connection_and_by_hanging_up(
+    server: EmbeddedServer, listener: TlsListener, trusting: ssl.SSLContext
+) -> None:
+    async with await FrameClient.connect(listener.address, context=trusting) as client:
+        assert await client.exchange(PING) == (0, b"")
+        (session,) = server.services.sessions
+        session.hang_up()
+        assert await client.rest() == b""
+    await gone(listener)
+    assert len(server.services.sessions) == 0
+
+
+async def test_a_farewell_is_the_last_that_everyone_hears(
+    listener: TlsListener, trusting: ssl.SSLContext
+) -> None:
+    async with await FrameClient.connect(listener.address, context=trusting) as client:
+        assert await client.exchange(PING) == (0, b"")
+        listener.stop_accepting()
+        listener.say_goodbye(failed(8))
+        assert await client.rest() == failed(8)
+
+
+async def test_who_does_not_speak_tls_is_not_answered(listener: TlsListener) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        await client.send(PING * 10)
+        answer = await client.rest()
+        assert answer[:8] != bytes(8)
+    assert not listener.connections
