@@ -26,6 +26,8 @@ class NodeClock:
 
     def ticks_due(self) -> int:
         """How many ticks of this node fall into a tick of virtual time: 1, now and then 0 or 2."""
+        if self.rate == RATE_UNIT:
+            return 1
         self._owed += self.rate
         due, self._owed = divmod(self._owed, RATE_UNIT)
         return due

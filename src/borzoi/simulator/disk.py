@@ -27,7 +27,7 @@ SUPERBLOCK_COPIES: Final = 2
 class Record:
     """One journal record as it lies on the disk; `image` only at full fidelity."""
 
-    __slots__ = ("body", "body_bad", "header", "header_bad", "image")
+    __slots__ = ("body", "body_bad", "header", "header_bad", "image", "known_bad", "trailer_bad")
 
     def __init__(self, header: Prepare, body: bytes, image: bytes | None) -> None:
         self.header = header
@@ -35,6 +35,8 @@ class Record:
         self.image = image
         self.header_bad = False
         self.body_bad = False
+        self.trailer_bad = False
+        self.known_bad = False
 
     @property
     def is_good(self) -> bool:
@@ -82,6 +84,10 @@ class Volume:
         ]
         return max(readable, key=lambda superblock: superblock.generation, default=None)
 
+    def is_damaged(self) -> bool:
+        """Whether some record is spoiled and has not been written again since."""
+        return any(not record.is_good for record in self.found.values())
+
     def is_synced(self, checksum: bytes) -> bool:
         record = self.found.get(checksum)
         return record is not None
@@ -118,7 +124,8 @@ class Volume:
         """Files are recycled whole, from the oldest on: stop at the first record still needed."""
         dropped = 0
         for record in self.records[:-1]:
-            if record.header.op >= below:
+            # A header nobody can read does not keep a file alive.
+            if record.header.op >= below and not record.header_bad:
                 break
             if self.found.get(record.header.checksum) is record:
                 del self.found[record.header.checksum]
@@ -127,8 +134,12 @@ class Volume:
             del self.records[:dropped]
 
     def rewrite(self) -> None:
-        """Copies what is valid into fresh files; damaged records are gone for good."""
-        self.records = [record for record in self.records if record.is_good]
+        """Fresh files without the damage that was there at the start.
+
+        Only that: a record that rotted since is copied as it is. The replica does not know of it
+        yet, and would take an op it acknowledged for one it never had.
+        """
+        self.records = [record for record in self.records if not record.known_bad]
         self.found = {record.header.checksum: record for record in self.records}
 
     def power_cut(self, random: Random) -> list[Record]:
@@ -160,14 +171,14 @@ class Volume:
         self.pending_checkpoints = {}
         return kept
 
-    def rot_candidates(self, replica: int, replicas: int) -> list[Record]:
+    def rot_candidates(self, replica: int, replicas: int) -> list[int]:
         """The fault atlas: op o may rot on replica o mod n only, so one good copy always remains.
 
         Never the newest record: at its place a rotten record cannot be told from a torn one (S5).
         """
         return [
-            record
-            for record in self.records[:-1]
+            index
+            for index, record in enumerate(self.records[:-1])
             if record.header.op % replicas == replica and record.is_good
         ]
 
@@ -327,23 +338,32 @@ class Disk:
         candidates = volume.rot_candidates(self.number, self.replicas)
         if not candidates or self.replicas < 2:
             return None
-        record = random.choice(candidates)
-        spot = random.random()
+        index = random.choice(candidates)
+        record, spot = volume.records[index], random.random()
         if happens(random, 0.4):
-            record.header_bad = True
-            position = 16 + int(spot * 240)
-            what = "journal header"
-        elif record.body:
-            record.body_bad = True
-            position = 256 + int(spot * len(record.body))
-            what = "journal body"
-        else:
+            spoil_header(record, spot)
+            return "journal header"
+        if not record.body:
             return None
+        record.body_bad = True
+        spoil(record, 256 + int(spot * len(record.body)))
+        return "journal body"
+
+    def rot_unnamed(self, random: Random) -> bool:
+        """Spoils a header and its trailer, so that nobody can say which op this was.
+
+        Such a replica cannot tell what it acknowledged and loses its vote (S5): that is as bad as
+        a lost disk, and is dealt out with the same care.
+        """
+        volume = random.choice(self.volumes)
+        if len(volume.records) < 2:
+            return False
+        record = volume.records[random.randrange(len(volume.records) - 1)]
+        spoil_header(record, random.random())
+        record.trailer_bad = True
         if record.image is not None:
-            image = bytearray(record.image)
-            image[position] ^= 0x40
-            record.image = bytes(image)
-        return what
+            spoil(record, len(record.image) - 40)
+        return True
 
     def _rot_superblock(self, volume: Volume, random: Random) -> str | None:
         newest = volume.newest()
@@ -352,3 +372,15 @@ class Disk:
             return None
         pair.copies = random.choice((1, 2))
         return "superblock copy"
+
+
+def spoil_header(record: Record, spot: float) -> None:
+    record.header_bad = True
+    spoil(record, 16 + int(spot * 240))
+
+
+def spoil(record: Record, position: int) -> None:
+    if record.image is not None:
+        image = bytearray(record.image)
+        image[position] ^= 0x40
+        record.image = bytes(image)

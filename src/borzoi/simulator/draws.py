@@ -237,7 +237,7 @@ def _draw_clocks(random: Random, chosen: dict[str, float]) -> None:
 
 def _draw_clients(random: Random, chosen: dict[str, float]) -> None:
     chosen["clients"] = random.randint(1, 8)
-    chosen["think_ticks"] = random.choice((2, 10, 20, 40))
+    chosen["think_ticks"] = random.choice((5, 20, 50, 100))
     chosen["client_timeout"] = random.choice((50, 200, 500))
     if happens(random, 0.4):
         chosen["resend_duplicates"] = round(random.random() * 0.3, 3)

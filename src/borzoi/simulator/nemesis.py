@@ -25,6 +25,7 @@ class Machine(Protocol):
     """What the nemesis may do to a node."""
 
     number: int
+    rejoining: bool
     clock: NodeClock
     disk: Disk
 
@@ -246,9 +247,14 @@ class Nemesis:
         node = self._storage.choice(list(self._nodes))
         if node.is_up:
             node.crash()
-        self.counts["wiped disk"] += 1
-        self._log(f"nemesis wipes the disk of replica {node.number}")
-        node.wipe()
+        if happens(self._storage, 0.3) and node.disk.rot_unnamed(self._storage):
+            self.counts["bit rot: unnamed records"] += 1
+            self._log(f"nemesis spoils several journal headers of replica {node.number}")
+            node.rejoining = True
+        else:
+            self.counts["wiped disk"] += 1
+            self._log(f"nemesis wipes the disk of replica {node.number}")
+            node.wipe()
         self._events.after(self._storage.randint(1, self.draw.restart_max), self._restart, node)
 
     def sync_error(self) -> None:

@@ -105,6 +105,9 @@ class Node:
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._inputs: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
         self._busy = False
+        # Ticks not yet handed to the replicas, and how many may be saved up.
+        self._owed = 0
+        self._sleep = 1
         self._positions = [(-1, -1, -1) for _ in configs]
         self._handlers: dict[type[Any], Callable[[int, Any], None]] = {
             fx.Send: self._send,
@@ -137,7 +140,13 @@ class Node:
 
     @property
     def is_rejoining(self) -> bool:
-        if self.rejoining and self.is_up and not any(one.wiped for one in self.replicas):
+        """Since its disk was lost or damaged, until everything it may have vouched for is back."""
+        if (
+            self.rejoining
+            and self.is_up
+            and not any(one.wiped for one in self.replicas)
+            and not any(volume.is_damaged() for volume in self.disk.volumes)
+        ):
             self.rejoining = False
         return self.rejoining
 
@@ -167,9 +176,11 @@ class Node:
         self.machines, self.replicas = machines, replicas
         self.leadership = [fx.Leadership.NONE for _ in self.configs]
         self._positions = [(-1, -1, -1) for _ in self.configs]
+        self._owed, self._sleep = 0, 1
         for group in range(len(replicas)):
             self._say(group, "starts")
             self._drain(group)
+        self.rejoining = self.rejoining or any(one.wiped for one in self.replicas)
         self._settle()
 
     def _formatted(self) -> bool:
@@ -209,14 +220,15 @@ class Node:
         if life != self.life or not self.is_up or not self.paused_until:
             return
         self.paused_until = 0
-        self._set_clocks()
         inbox, self._inbox = self._inbox, []
         for action, arguments in inbox:
             if life == self.life and self.is_up:
                 action(*arguments)
         for _ in range(CATCH_UP_TICKS_MAX):
             if life == self.life and self.is_up:
-                self._tick_all()
+                self._owed += 1
+                self._catch_up()
+                self._settle()
 
     def arm_crash(self, effects: int) -> None:
         self.fuse = effects
@@ -236,25 +248,33 @@ class Node:
             replica.wall_us = wall
 
     def tick(self) -> None:
-        """One tick of virtual time; the node's own clock decides how many ticks that is."""
+        """One tick of virtual time; the node's own clock decides how many ticks that is.
+
+        Ticks in which no timer is due are saved up and handed over together, before the next
+        timer or the next input, whichever comes first.
+        """
         due = self.clock.ticks_due()
         if not self.replicas or self.paused_until:
             return
-        self._set_clocks()
-        for _ in range(due):
-            self._tick_all()
+        self._owed += due
+        if self._owed >= self._sleep:
+            self._catch_up()
+            if self._inputs:
+                self._settle()
 
-    def _tick_all(self) -> None:
-        self.ticks += len(self.replicas)
+    def _catch_up(self) -> None:
+        """Brings the replicas' clocks to now; timers that are due fire."""
+        owed, self._owed = self._owed, 0
+        self.ticks += owed * len(self.replicas)
+        self._set_clocks()
         for group, replica in enumerate(self.replicas):
             try:
-                replica.tick()
+                replica.tick(owed)
             except InvariantError as error:
                 raise self._broken(group, error) from error
             if replica.effects:
                 self._drain(group)
-        if self._inputs:
-            self._settle()
+        self._sleep = min([one.ticks_until_deadline() for one in self.replicas], default=1)
 
     def receive(self, source: int, frame: Any) -> None:
         if not self.replicas:
@@ -292,7 +312,7 @@ class Node:
         else:
             self._input(group, replica.on_checkpoint_written, (token,))
 
-    def _input(self, group: int, method: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    def _input(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Runs one input to completion, its effects, and every input that follows from those."""
         self._inputs.append((group, method, arguments))
         if not self._busy:
@@ -300,18 +320,24 @@ class Node:
 
     def _settle(self) -> None:
         self._busy = True
+        if self._owed and self.replicas:
+            self._catch_up()
+        inputs = self._inputs
         try:
-            while self._inputs:
-                group, method, arguments = self._inputs.popleft()
+            while inputs:
+                group, method, arguments = inputs.popleft()
                 try:
                     method(*arguments)
                 except (InvariantError, Divergence) as error:
                     raise self._broken(group, error) from error
-                self._drain(group)
+                replicas = self.replicas
+                if replicas and replicas[group].effects:
+                    self._drain(group)
                 if group and self.replicas:
                     self._tell_position(group)
         finally:
             self._busy = False
+        self._sleep = min([one.ticks_until_deadline() for one in self.replicas], default=1)
 
     def _drain(self, group: int) -> None:
         if not self.replicas:
@@ -375,24 +401,30 @@ class Node:
         )
 
     def _asked(self, source: int, call: ReadCall) -> None:
-        replica = self.replicas[call.group]
+        """Reads of a data group lean on the control group: same node, same view, one lease (D2)."""
         if call.level == "prefix":
-            self._answer_read(source, call, replica.commit_min)
+            self._answer_read(source, call)
         elif call.level == "lease":
-            if replica.may_read(self._around.events.now * TICK_US):
-                self._answer_read(source, call, replica.commit_min)
-            else:
-                self._around.network.send(self.number, source, ReadAnswer(*call, granted=False))
+            granted = self.replicas[0].may_read(self._around.events.now * TICK_US)
+            self._finish_read(source, call, granted=granted)
         else:
             self._reads[call.number] = (source, call)
-            self._input(call.group, self._read_linearizably, (replica, call))
+            self._input(0, self._read_linearizably, (call,))
 
-    def _read_linearizably(self, replica: Replica, call: ReadCall) -> None:
-        if not replica.on_linearizable_read(call.number):
+    def _read_linearizably(self, call: ReadCall) -> None:
+        if not self.replicas[0].on_linearizable_read(call.number):
             source, _ = self._reads.pop(call.number)
+            self._finish_read(source, call, granted=False)
+
+    def _finish_read(self, source: int, call: ReadCall, *, granted: bool) -> None:
+        control, replica = self.replicas[0], self.replicas[call.group]
+        if granted and (call.group == 0 or replica.serves_reads(control.view)):
+            self._answer_read(source, call)
+        else:
             self._around.network.send(self.number, source, ReadAnswer(*call, granted=False))
 
-    def _answer_read(self, source: int, call: ReadCall, applied: int) -> None:
+    def _answer_read(self, source: int, call: ReadCall) -> None:
+        applied = self.replicas[call.group].commit_min
         self._around.auditor.read(call.group, call.level, applied, call.floor, self.number)
         self._around.network.send(self.number, source, ReadAnswer(*call, granted=True))
 
@@ -486,9 +518,10 @@ class Node:
                 self._around.network.send(
                     self.number, endpoint, Answer(group, key[1], key[2], None, b"")
                 )
-        for number in [key for key, (_, call) in self._reads.items() if call.group == group]:
-            source, call = self._reads.pop(number)
-            self._around.network.send(self.number, source, ReadAnswer(*call, granted=False))
+        if group == 0:
+            reads, self._reads = self._reads, {}
+            for source, call in reads.values():
+                self._finish_read(source, call, granted=False)
 
     def _role(self, group: int, effect: fx.Role) -> None:
         self.leadership[group] = effect.leadership
@@ -525,7 +558,7 @@ class Node:
     def _read_ready(self, group: int, effect: fx.ReadReady) -> None:
         asked = self._reads.pop(effect.token, None)
         if asked is not None:
-            self._answer_read(*asked, self.replicas[group].commit_min)
+            self._finish_read(*asked, granted=True)
 
     def _undecidable(self, group: int, effect: fx.Undecidable) -> None:
         self._around.auditor.counters["undecidable merges"] += 1

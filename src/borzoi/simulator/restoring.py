@@ -43,15 +43,20 @@ def scan_of(volume: Volume) -> JournalScan:
     """The classification of the records without their bytes: what `journal.scan` would say."""
     records: list[JournalRecord] = []
     gaps: list[Gap] = []
-    in_gap = False
+    unnamed = False
     for record in volume.records:
+        record.known_bad = not record.is_good
         if record.header_bad:
-            if not in_gap:
-                gaps.append(Gap(len(records)))
-            in_gap = True
+            # The trailer still names the record; a damaged stretch that does not end with one
+            # has swallowed something without a name.
+            unnamed = record.trailer_bad
+            if not record.trailer_bad:
+                gaps.append(Gap(len(records), record.header.op, record.header.checksum))
         else:
+            if unnamed:
+                gaps.append(Gap(len(records)))
+                unnamed = False
             records.append(JournalRecord(record.header, not record.body_bad))
-            in_gap = False
     return JournalScan(tuple(records), tuple(gaps))
 
 

@@ -6,7 +6,7 @@ a minute of virtual time requests must commit and the core must converge.
 """
 
 from collections.abc import Callable
-from time import perf_counter
+from time import process_time
 from typing import Any, Final
 
 from borzoi.consensus import superblock as superblocks
@@ -266,13 +266,13 @@ def simulate(
     draw: Draw, *, bugs: tuple[str, ...] = (), trace: Callable[[str], None] | None = None
 ) -> Outcome:
     """Runs one draw. A failure is run again with the trace kept, since tracing costs time."""
-    began = perf_counter()
+    began = process_time()
     simulation = Simulation(draw, bugs=bugs, trace=trace, keep_trace=trace is not None)
     failure = simulation.run()
     if failure is not None and trace is None:
         simulation = Simulation(draw, bugs=bugs, keep_trace=True)
         failure = simulation.run() or failure
-    return outcome_of(simulation, failure, perf_counter() - began)
+    return outcome_of(simulation, failure, process_time() - began)
 
 
 def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) -> Outcome:

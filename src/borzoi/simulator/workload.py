@@ -63,6 +63,8 @@ class Pending:
     call: Call
     sent_at: int
     attempts: int = 1
+    # Refusals may arrive twice; only one of them may lead to another try.
+    retrying: bool = False
 
 
 class Client:
@@ -184,6 +186,9 @@ class Client:
             return
         world = self.world
         if answer.status is None or answer.status in (Refusal.NOT_PRIMARY, Refusal.BUSY):
+            if pending.retrying:
+                return
+            pending.retrying = True
             self.target = world.random.randrange(world.draw.replicas)
             delay = 1 + world.random.randrange(10)
             pending.sent_at = world.events.now + delay
@@ -205,6 +210,7 @@ class Client:
 
     def _again(self, pending: Pending) -> None:
         if self.pending is pending:
+            pending.retrying = False
             pending.sent_at = self.world.events.now
             self._transmit(pending.call)
 
