@@ -74,7 +74,10 @@ def encode_entry(entry: StateEntry, cipher: Cipher | None = None) -> bytes:
 
 
 def read_entries(
-    data: bytes | bytearray | memoryview, *, first_index: int | None = None, cipher: Cipher | None = None
+    data: bytes | bytearray | memoryview,
+    *,
+    first_index: int | None = None,
+    cipher: Cipher | None = None,
 ) -> Iterator[StateEntry | TornTail]:
     """Every entry in order, then a `TornTail` if bytes are left over.
 
