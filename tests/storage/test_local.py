@@ -17,14 +17,6 @@ def test_a_descriptor_is_closed_with_the_last_reference(tmp_path: Path) -> None:
         os.fstat(descriptor)
 
 
-def test_a_mapped_file_shares_its_bytes(tmp_path: Path) -> None:
-    file = LocalMedium().open(tmp_path / "f", create=True)
-    file.preallocate(4096)
-    view = file.map(4096)
-    view[10:15] = b"hello"
-    assert file.read(5, 10) == b"hello"
-
-
 def test_every_failure_of_the_system_becomes_one_of_ours(tmp_path: Path) -> None:
     medium = LocalMedium()
     file = medium.open(tmp_path / "f", create=True)
@@ -35,7 +27,6 @@ def test_every_failure_of_the_system_becomes_one_of_ours(tmp_path: Path) -> None
         lambda: file.write([b"x"], 0),
         lambda: file.truncate(1),
         lambda: file.preallocate(1),
-        lambda: file.map(1),
         lambda: medium.open(tmp_path / "no" / "f"),
         lambda: medium.list(tmp_path / "f"),
         lambda: medium.make_directory(tmp_path / "f" / "g"),

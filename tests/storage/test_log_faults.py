@@ -226,6 +226,30 @@ async def test_a_full_disk_refuses_until_there_is_room_again(level: Acknowledge)
     assert open_log(DIRECTORY, disk).next_offset == 10
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_failed_write_left_never_comes_back_behind_new_messages(seed: int) -> None:
+    """Half of the refused batch is on its way to the disk, and its second message would follow
+    the first message of the next batch."""
+    disk = SimulatedDisk()
+    full = False
+    medium = FaultyMedium(
+        disk, lambda operation, _: Fault.TORN_WRITE if full and operation == "write" else None
+    )
+    log = open_log(DIRECTORY, medium)
+    log.flush(sync=True)
+    disk.fsync_directory(DIRECTORY)
+    refused = numbered([b"refused %d" % each for each in range(4)], base_offset=0, timestamp=1)
+    full = True
+    with pytest.raises(StorageFailure):
+        log.append(refused, timestamp=1)
+    full = False
+    stored = numbered([b"stored  0"], base_offset=0, timestamp=2)
+    log.append(stored, timestamp=2)
+    disk.power_cut(Random(seed))
+    survived = open_log(DIRECTORY, disk).read(0, 10).materialise()
+    assert survived in (b"", bytes(stored.messages))
+
+
 async def test_a_failed_sync_fences_and_is_never_tried_again() -> None:
     disk = SimulatedDisk()
     failing = False

@@ -1,11 +1,13 @@
 """What may lie in a partition's directory after whatever happened to it."""
 
+import asyncio
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from borzoi.model.errors import StorageFailure
+from borzoi.records.batch import verify, walk
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
@@ -14,7 +16,7 @@ from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.segment import Body
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
 from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import numbered, payloads_in
+from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
 
 DIRECTORY = Path("/d")
 SMALL = SegmentSettings(size=1024)
@@ -148,7 +150,6 @@ def test_a_damaged_sealed_segment_fences_the_partition(
             call()
     assert disk.open(path).size() == before - 10, "damage is left as it is"
     log.purge()
-    assert log.fenced is None
     goes_on(log)
 
 
@@ -273,6 +274,45 @@ def test_a_power_cut_in_a_sealed_segment_that_was_not_synced_cuts_the_log(
     assert whole.startswith(content(log))
     assert log.segments_count == 2
     goes_on(log)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_recovery_cut_off_never_comes_back_behind_new_messages(seed: int) -> None:
+    """The messages behind the cut have the right sizes, offsets and checksums to be taken for
+    successors of the new one, if the cut itself were lost with the power."""
+    disk = SimulatedDisk()
+    log = open_log(DIRECTORY, disk)
+    for name in (b"old 0", b"old 1", b"old 2", b"old 3"):
+        append(log, name)
+    log.flush(sync=True)
+    disk.kill()
+    file = disk.open(path_of(disk, ".log", -1))
+    file.write([bytes(69)], 69)  # a hole where "old 1" was
+    file.fdatasync()
+    disk.unlink(DIRECTORY / layout.RECOVERY_POINT)
+    disk.unlink(path_of(disk, ".index", -1))
+    disk.fsync_directory(DIRECTORY)
+    log = open_log(DIRECTORY, disk)
+    assert payloads_in(content(log)) == [b"old 0"]
+    append(log, b"new 1")
+    disk.power_cut(Random(seed))
+    survived = payloads_in(content(open_log(DIRECTORY, disk)))
+    assert survived in ([b"old 0"], [b"old 0", b"new 1"])
+
+
+@pytest.mark.parametrize("seed", range(200))
+async def test_under_synced_the_index_names_nothing_that_is_not_on_the_disk(seed: int) -> None:
+    """It is believed after a power cut, so an entry ahead of its message would serve garbage."""
+    disk = SimulatedDisk()
+    settings = PartitionSettings(acknowledge=Acknowledge.SYNCED)
+    log = open_log(DIRECTORY, disk, partition=settings, syncer=ManualSyncer())
+    log.append(numbered([bytes(700), bytes(900)], base_offset=0, timestamp=1), timestamp=1)
+    await asyncio.sleep(0)  # written, and the sync has not begun
+    log.flush()
+    disk.power_cut(Random(seed))
+    log = open_log(DIRECTORY, disk, partition=settings)
+    assert log.fenced is None
+    assert verify(walk(memoryview(content(log)))) is None
 
 
 class Inflated:

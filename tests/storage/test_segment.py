@@ -33,6 +33,7 @@ def test_a_segment_knows_its_bounds() -> None:
 
 def test_messages_are_given_as_a_range_of_the_open_file() -> None:
     segment, _ = open_segment()
+    assert segment.file is not None
     assert segment.part(1, 2) == FileRange(segment.file, 100, 200)
     assert segment.log_path_is_plain
 

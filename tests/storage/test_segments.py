@@ -126,7 +126,6 @@ def test_a_twin_takes_the_place_of_the_plain_log_and_can_be_inflated_again() -> 
     assert mixed.materialise()[: len(plain)] == plain
     assert mixed.ranges == []
     segment = segments.holding(0)
-    assert not segment.log_path_is_plain
     segments.inflate(segment)
     assert segment.log_path_is_plain
     assert segments.medium.open(log).read(1000, 0) == plain

@@ -1,8 +1,6 @@
 import asyncio
 import threading
 
-import pytest
-
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage.syncing import InlineSyncer, ThreadSyncer, outcome
 
@@ -58,8 +56,11 @@ def test_a_job_whose_loop_is_gone_is_finished_quietly() -> None:
     def job() -> None:
         may_end.wait(10)
 
+    def done(failure: StorageFailure | None) -> None:
+        raise AssertionError("nobody waits any more")
+
     async def submit() -> None:
-        syncer.submit(job, pytest.fail)
+        syncer.submit(job, done)
 
     asyncio.run(submit())
     may_end.set()

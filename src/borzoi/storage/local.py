@@ -1,7 +1,6 @@
 """Files of the operating system."""
 
 import contextlib
-import mmap
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -57,10 +56,6 @@ class LocalFile:
     def preallocate(self, size: int) -> None:
         with _translated("preallocate", self._path):
             os.posix_fallocate(self._descriptor, 0, size)
-
-    def map(self, size: int) -> memoryview:
-        with _translated("map", self._path):
-            return memoryview(mmap.mmap(self._descriptor, size))
 
     def truncate(self, size: int) -> None:
         with _translated("truncate", self._path):

@@ -43,10 +43,6 @@ class File(Protocol):
         """Make the file at least `size` bytes long, with the space really taken on the disk."""
         ...
 
-    def map(self, size: int) -> memoryview:
-        """The first `size` bytes as writable shared memory."""
-        ...
-
     def truncate(self, size: int) -> None: ...
 
     def fdatasync(self) -> None:

@@ -38,8 +38,6 @@ class SegmentSettings:
     #: A segment that has reached this many bytes is sealed before the next append.
     size: int = SEGMENT_BYTES_DEFAULT
     cache_indexes: CacheIndexes = CacheIndexes.OPEN_SEGMENT
-    #: Take the disk space of a segment ahead and receive into it; see `SegmentedLog.reserve`.
-    preallocate: bool = False
 
     def __post_init__(self) -> None:
         if self.size % SEGMENT_BYTES_STEP or not 0 < self.size <= SEGMENT_BYTES_MAX:

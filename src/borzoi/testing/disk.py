@@ -220,9 +220,6 @@ class SimulatedFile:
         if self.size() < size:
             self._writing().apply(_Resize(size))
 
-    def map(self, size: int) -> memoryview:
-        raise StorageFailure(f"{self._path} cannot be mapped, it is only simulated")
-
     def truncate(self, size: int) -> None:
         self._writing().apply(_Resize(size))
 

@@ -117,10 +117,6 @@ class FaultyFile:
         self.medium.attempt("preallocate", self.path)
         self.file.preallocate(size)
 
-    def map(self, size: int) -> memoryview:
-        self.medium.attempt("map", self.path)
-        return self.file.map(size)
-
     def truncate(self, size: int) -> None:
         self.medium.attempt("truncate", self.path)
         self.file.truncate(size)

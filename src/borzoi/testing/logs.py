@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.batch import Batch, stamp, walk
-from borzoi.records.header import HEADER, MessageHeader
+from borzoi.records.header import HEADER
 from borzoi.storage.syncing import Done, Job, outcome
 
 
@@ -14,8 +14,7 @@ def batch_of(payloads: Sequence[bytes], *, ids: Sequence[int] | None = None) -> 
     messages = bytearray()
     for number, payload in enumerate(payloads):
         message_id = (ids[number] if ids else 0).to_bytes(16, "little")
-        header = MessageHeader(0, message_id, 0, 0, 0, 0, len(payload), 0)
-        messages += HEADER.pack(*header) + payload
+        messages += HEADER.pack(0, message_id, 0, 0, 0, 0, len(payload), 0) + payload
     return walk(memoryview(messages))
 
 

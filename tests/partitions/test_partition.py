@@ -1,0 +1,190 @@
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from borzoi.model.consuming import ConsumerKind, PollingStrategy
+from borzoi.model.errors import ConsumerOffsetNotFound, InvalidOffset
+from borzoi.model.limits import NEVER
+from borzoi.model.namespace import Namespace
+from borzoi.partitions.deduplication import Deduplicator
+from borzoi.partitions.partition import Partition
+from borzoi.partitions.polling import Polled
+from borzoi.records.fresh_ids import FreshIds
+from borzoi.security.encryption import Cipher
+from borzoi.storage.log import open_log
+from borzoi.storage.offsets import OffsetWriter, open_offsets
+from borzoi.storage.settings import SegmentSettings
+from borzoi.testing.disk import SimulatedDisk
+from borzoi.testing.logs import batch_of, payloads_in
+
+DIRECTORY = Path("/data/0")
+NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
+CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
+CONSUMER = ConsumerKind.CONSUMER
+
+
+def open_partition(disk: SimulatedDisk, **options: object) -> Partition:
+    return Partition(
+        Namespace(0, 0, 0),
+        open_log(DIRECTORY, disk, segment=SegmentSettings(size=512)),
+        open_offsets(DIRECTORY, OffsetWriter(disk)),
+        new_ids=NEW_IDS,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk()
+
+
+@pytest.fixture
+def partition(disk: SimulatedDisk) -> Partition:
+    """Ten messages, each in a segment of its own, at times 0, 10, …"""
+    made = open_partition(disk)
+    for number in range(10):
+        made.append(batch_of([b"%d" % number + bytes(500)]), now=number * 10)
+    return made
+
+
+def poll(
+    partition: Partition, strategy: PollingStrategy, count: int = 3, *, commit: bool = False
+) -> Polled:
+    return partition.poll(strategy, count, kind=CONSUMER, consumer_id=1, auto_commit=commit)
+
+
+def numbers(polled: Polled) -> list[int]:
+    return [int(payload.split(b"\0")[0]) for payload in payloads_in(polled.reading.materialise())]
+
+
+def test_every_strategy_finds_its_messages(partition: Partition) -> None:
+    assert numbers(poll(partition, PollingStrategy.offset(4))) == [4, 5, 6]
+    assert numbers(poll(partition, PollingStrategy.timestamp(41))) == [5, 6, 7]
+    assert numbers(poll(partition, PollingStrategy.first())) == [0, 1, 2]
+    assert numbers(poll(partition, PollingStrategy.last())) == [7, 8, 9]
+    assert numbers(poll(partition, PollingStrategy.next())) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("strategy", [PollingStrategy.offset(10), PollingStrategy.timestamp(91)])
+def test_behind_the_last_message_there_is_an_empty_answer(
+    partition: Partition, strategy: PollingStrategy
+) -> None:
+    polled = poll(partition, strategy)
+    assert (polled.reading.count, polled.current_offset) == (0, 9)
+
+
+def test_an_empty_partition_stands_at_offset_0(disk: SimulatedDisk) -> None:
+    partition = open_partition(disk)
+    for strategy in (PollingStrategy.first(), PollingStrategy.last(), PollingStrategy.next()):
+        polled = poll(partition, strategy, commit=True)
+        assert (polled.reading.count, polled.current_offset) == (0, 0)
+    assert partition.load_offset(CONSUMER, 1) is None
+    with pytest.raises(InvalidOffset):
+        partition.store_offset(CONSUMER, 1, 0)
+
+
+def test_auto_commit_stores_the_last_offset_handed_out(partition: Partition) -> None:
+    handed_out = []
+    while found := numbers(poll(partition, PollingStrategy.next(), 4, commit=True)):
+        handed_out += found
+    assert handed_out == [*range(10)]
+    assert partition.load_offset(CONSUMER, 1) == 9
+    assert partition.load_offset(ConsumerKind.GROUP, 1) is None
+
+
+def test_an_offset_may_go_back_but_not_past_the_end(partition: Partition) -> None:
+    partition.store_offset(CONSUMER, 1, 9)
+    partition.store_offset(CONSUMER, 1, 2)
+    with pytest.raises(InvalidOffset):
+        partition.store_offset(CONSUMER, 1, 10)
+    assert numbers(poll(partition, PollingStrategy.next())) == [3, 4, 5]
+    partition.delete_offset(CONSUMER, 1)
+    with pytest.raises(ConsumerOffsetNotFound):
+        partition.delete_offset(CONSUMER, 1)
+
+
+def test_encrypted_messages_are_polled_in_the_clear(disk: SimulatedDisk) -> None:
+    partition = open_partition(disk, cipher=CIPHER)
+    partition.append(batch_of([b"1", b"2"]), now=1)
+    assert numbers(poll(partition, PollingStrategy.first())) == [1, 2]
+    assert b"1" not in payloads_in(partition.log.read(0, 10).materialise())
+
+
+def test_a_consumer_gets_past_messages_no_key_opens(disk: SimulatedDisk) -> None:
+    open_partition(disk).append(batch_of([b"1", b"2"]), now=1)
+    disk.kill()
+    partition = open_partition(disk, cipher=CIPHER)
+    polled = poll(partition, PollingStrategy.next(), commit=True)
+    assert (polled.reading.count, polled.reading.left_out) == (0, 2)
+    partition.append(batch_of([b"3"]), now=2)
+    assert numbers(poll(partition, PollingStrategy.next(), commit=True)) == [3]
+
+
+def test_retention_by_age_keeps_what_was_not_read(partition: Partition) -> None:
+    partition.store_offset(CONSUMER, 1, 2)
+    partition.store_offset(ConsumerKind.GROUP, 5, 8)
+    assert partition.barrier() == 2
+    assert partition.expire(1000, NEVER).segments == 0
+    assert partition.expire(75, 20).segments == 3
+    assert partition.expire(75, 20, keep_unread=False).segments == 3
+    assert partition.log.first_offset == 6
+
+
+def test_segments_are_deleted_from_the_oldest_on(partition: Partition) -> None:
+    assert partition.delete_segments(2).segments == 2
+    partition.store_offset(CONSUMER, 1, 3)
+    assert partition.delete_segments(5).segments == 2
+    assert partition.delete_segments(50, keep_unread=False).segments == 5
+    assert partition.statistics == (1, 9, partition.log.size, 1)
+    assert numbers(poll(partition, PollingStrategy.first())) == [9]
+
+
+def test_a_purged_partition_begins_again(disk: SimulatedDisk) -> None:
+    partition = open_partition(disk, deduplicator=Deduplicator(10, 0))
+    partition.append(batch_of([b"1"], ids=[1]), now=1)
+    partition.store_offset(CONSUMER, 1, 0)
+    partition.purge()
+    assert partition.statistics == (1, 0, 0, 0)
+    assert partition.load_offset(CONSUMER, 1) is None
+    partition.append(batch_of([b"1"], ids=[1]), now=2)
+    assert numbers(poll(partition, PollingStrategy.next())) == [1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_offsets_of_messages_a_power_cut_took_are_moved_back(seed: int) -> None:
+    disk = SimulatedDisk()
+    partition = open_partition(disk)
+    for number in range(4):
+        partition.append(batch_of([b"%d" % number]), now=number)
+    partition.store_offset(CONSUMER, 1, 3)
+    partition.offsets.flush(sync=True)
+    disk.power_cut(Random(seed))
+    partition = open_partition(disk)
+    left = partition.log.visible_offset
+    partition.append(batch_of([b"77"]), now=10)
+    stored = partition.load_offset(CONSUMER, 1)
+    assert stored is None or stored < left
+    assert numbers(poll(partition, PollingStrategy.next(), 10))[-1] == 77
+
+
+def test_everything_is_there_after_a_clean_end(disk: SimulatedDisk, partition: Partition) -> None:
+    partition.store_offset(CONSUMER, 1, 4)
+    partition.flush(sync=True)
+    partition.close()
+    disk.power_cut(Random(1))
+    again = open_partition(disk)
+    assert again.fenced is None
+    assert numbers(poll(again, PollingStrategy.next(), 10)) == [5, 6, 7, 8, 9]
+
+
+def test_a_fenced_partition_keeps_its_offsets(disk: SimulatedDisk, partition: Partition) -> None:
+    partition.store_offset(CONSUMER, 1, 4)
+    partition.close()
+    disk.kill()
+    names = sorted(name for name in disk.list(DIRECTORY) if name.endswith(".log"))
+    disk.unlink(DIRECTORY / names[3])
+    again = open_partition(disk)
+    assert again.fenced is not None
+    assert again.load_offset(CONSUMER, 1) == 4

@@ -1,0 +1,24 @@
+from pathlib import Path
+
+from borzoi.partitions.statistics import PartitionStatistics, current_offset_of, statistics_of
+from borzoi.storage.log import open_log
+from borzoi.storage.settings import SegmentSettings
+from borzoi.testing.disk import SimulatedDisk
+from borzoi.testing.logs import numbered
+
+
+def test_the_current_offset_is_that_of_the_last_message_and_0_without_any() -> None:
+    log = open_log(Path("/d"), SimulatedDisk(), segment=SegmentSettings(size=512))
+    assert statistics_of(log) == PartitionStatistics(1, 0, 0, 0)
+    for number in range(3):
+        log.append(numbered([bytes(536)], base_offset=number, timestamp=1), timestamp=1)
+        assert current_offset_of(log) == number
+    assert statistics_of(log) == PartitionStatistics(3, 2, 1800, 3)
+
+
+def test_deleting_a_segment_of_one_message_counts_it() -> None:
+    log = open_log(Path("/d"), SimulatedDisk(), segment=SegmentSettings(size=512))
+    for number in range(3):
+        log.append(numbered([bytes(536)], base_offset=number, timestamp=1), timestamp=1)
+    log.delete_segments(1)
+    assert statistics_of(log) == PartitionStatistics(2, 2, 1200, 2)
