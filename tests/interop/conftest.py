@@ -24,10 +24,10 @@ def server() -> Iterator[RunningServer]:
 def play(server: RunningServer) -> Play:
     """Run a program with the name of a scenario and the server's address; it must succeed."""
 
-    def run(program: Sequence[str | Path], scenario: str) -> None:
+    def run(program: Sequence[str | Path], scenario: str, *arguments: str) -> None:
         host, port = server.tcp_address
         done = subprocess.run(
-            [*program, scenario, f"{host}:{port}"],
+            [*program, scenario, f"{host}:{port}", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from borzoi.testing.server import running_server
+from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
+from borzoi.testing.server import RunningServer, running_server
+from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.interop
 
@@ -57,7 +59,7 @@ def interpreter(
 
 
 @pytest.fixture(scope="module")
-def server(interpreter):
+def server(interpreter: str | Path) -> Iterator[RunningServer]:
     """Every version gets a server of its own, so that both may use the same names."""
     with running_server() as running:
         yield running
@@ -81,6 +83,16 @@ def test_the_python_client_gets_what_it_expects(
     play: Callable[..., None], interpreter: str | Path, scenario: str
 ) -> None:
     play([interpreter, PROGRAM], scenario)
+
+
+def test_the_python_client_logs_in_with_a_token(
+    play: Callable[..., None], server: RunningServer, interpreter: str | Path
+) -> None:
+    with WireClient(server.tcp_address) as client:
+        client.login()
+        made = client.call(CreatePersonalAccessToken("interop", 0))
+    assert isinstance(made, RawToken)
+    play([interpreter, PROGRAM], "token_login", made.token)
 
 
 def write_certificate(folder: Path) -> None:

@@ -3,7 +3,7 @@
 A program of its own, without borzoi and without pytest, because every version of the client runs
 it in an environment of its own:
 
-    scenarios.py NAME HOST:PORT [CERTIFICATE_FILE]
+    scenarios.py NAME HOST:PORT [TOKEN | CERTIFICATE_FILE]
 
 It exits with 0 when the scenario held, and with a traceback when it did not.
 """
@@ -86,6 +86,12 @@ async def login(address: str) -> None:
 
     unknown = IggyClient.from_connection_string(f"iggy+tcp://nobody:wrong@{address}")
     assert await refused(unknown.connect()) == "InvalidCredentials"
+
+
+async def token_login(address: str, token: str) -> None:
+    client = IggyClient.from_connection_string(f"iggy://{token}@{address}")
+    await client.connect()
+    assert await client.get_stream("absent") is None
 
 
 async def streams(address: str) -> None:
@@ -389,8 +395,8 @@ async def reconnecting(address: str) -> None:
 SCENARIOS: dict[str, Callable[..., Awaitable[None]]] = {
     scenario.__name__: scenario
     for scenario in (
-        login, streams, topics, sending, polling, committed_offsets, consuming, groups, member,
-        tls, reconnecting,
+        login, token_login, streams, topics, sending, polling, committed_offsets, consuming, groups,
+        member, tls, reconnecting,
     )
 }  # fmt: skip
 
