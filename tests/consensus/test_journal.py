@@ -66,6 +66,7 @@ def test_records_are_frames_padded_to_64_bytes():
     assert trailer[8:16] == (1).to_bytes(8, "little")
     assert trailer[16:32] == header.checksum
     assert trailer[32:36] == header.view.to_bytes(4, "little")
+    assert trailer[36:40] == header.size.to_bytes(4, "little")
     assert trailer[56:] == checksum(trailer[:56])[:8]
 
 
@@ -133,6 +134,7 @@ def test_without_its_trailer_a_gap_has_no_name():
     assert rotten(headers, (1, 130), (1, -40)).gaps == (Gap(1),)
     assert rotten(headers, (1, 130), (1, -60)).gaps == (Gap(1),)
     assert [gap.op for gap in rotten(headers, (1, 9), (2, 9), (2, -1)).gaps] == [2, 0]
+    assert [gap.op for gap in rotten(headers, (1, 9), (1, -1), (2, 9)).gaps] == [0, 3]
 
 
 def test_a_body_may_contain_the_magic_of_trailers():

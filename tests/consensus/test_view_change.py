@@ -369,6 +369,28 @@ def test_d2_a_data_group_takes_views_only_from_its_node():
         assert cluster.replicas[replica].commit_min == commit
 
 
+def test_d2_a_node_tells_its_data_groups_only_views_that_are_durable_and_again_after_a_start():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.tick(5)
+    cluster.outputs.clear()
+    cluster.stuck_disks = set(cluster.replicas)
+    old.step_down()
+    cluster.execute(old.replica_id)
+    cluster.tick(3)
+    assert not cluster.effects_of(EnterView)
+    cluster.stuck_disks = set()
+    cluster.tick(3)
+    assert {e.view for e in cluster.effects_of(EnterView) if isinstance(e, EnterView)} == {old.view}
+    cluster.outputs.clear()
+    follower = next(r for r in cluster.replicas if not cluster.replicas[r].leads_view())
+    cluster.crash(follower)
+    cluster.start(follower)
+    told = cluster.effects_of(EnterView)[0]
+    assert isinstance(told, EnterView)
+    assert told.view == old.view
+
+
 def test_a_stale_promise_delays_the_vote_for_another_log():
     """4.12: who answered the primary a moment ago starts no other view."""
     cluster = ScriptedCluster()

@@ -76,7 +76,11 @@ class TruncateJournal(NamedTuple):
 
 
 class RewriteJournal(NamedTuple):
-    """Copy the valid records into fresh files, fsync those, then drop the damaged ones."""
+    """Copy the journal into fresh files, without the gaps the scan at start reported; fsync; swap.
+
+    Only those: a record that went bad since must be copied as it is, trailer included, because it
+    is the only witness that this replica acknowledged its op.
+    """
 
 
 class WriteCheckpoint(NamedTuple):
@@ -140,6 +144,7 @@ class Role(NamedTuple):
 class EnterView(NamedTuple):
     """Control group only: call ``on_enter_view(*this)`` of every data group of this node (D2).
 
+    Also after each start, once the node's groups exist: a data group may have slept through it.
     For ``promise_ticks`` this node keeps its promise to the primary it last answered (4.12).
     """
 

@@ -10,7 +10,8 @@
     +8..16     op          u64
     +16..32    identity    u128, the checksum of the prepare
     +32..36    view        u32
-    +36..56    reserved    zero
+    +36..40    size        u32, of the frame: says where the record began
+    +40..56    reserved    zero
     +56..64    checksum    first 8 bytes of the XXH3-128 of the 56 bytes before
 
 The trailer is there for one case: when the header rots, the op that is lost still has a name, so
@@ -32,7 +33,7 @@ TRAILER_BYTES: Final = 64
 # As new as can be, so that nobody mistakes the record for a dead one.
 VIEW_UNKNOWN: Final = (1 << 32) - 1
 TRAILER_MAGIC: Final = b"BRZTRAIL"
-_TRAILER: Final = Struct("<8sQ16sI20x")
+_TRAILER: Final = Struct("<8sQ16sII16x")
 
 
 class JournalRecord(NamedTuple):
@@ -84,7 +85,7 @@ def record_bytes(size: int) -> int:
 
 def encode_record(header: Prepare, body: bytes) -> bytes:
     frame = pack_header(header) + body
-    named = _TRAILER.pack(TRAILER_MAGIC, header.op, header.checksum, header.view)
+    named = _TRAILER.pack(TRAILER_MAGIC, header.op, header.checksum, header.view, header.size)
     return frame + bytes(-len(frame) % ALIGNMENT) + named + checksum(named)[:8]
 
 
@@ -111,20 +112,19 @@ def scan(data: bytes, cluster: U128) -> JournalScan:
 
 
 def _gaps_between(data: bytes, start: int, end: int, after: int) -> list[Gap]:
-    """One gap per trailer in a damaged stretch; a stretch must end with one to be fully named."""
+    """One gap per trailer in a damaged stretch, and one without a name for what they leave open."""
     gaps: list[Gap] = []
     position = start
-    last = start
-    while (position := data.find(TRAILER_MAGIC, position, end)) >= 0:
+    while start < end and (position := data.find(TRAILER_MAGIC, position, end)) >= 0:
         named = data[position : position + TRAILER_BYTES]
-        position += 1
-        if (position - 1) % ALIGNMENT or len(named) < TRAILER_BYTES:
-            continue
-        if checksum(named[:56])[:8] == named[56:]:
-            _, op, identity, view = _TRAILER.unpack(named[:56])
+        if position % ALIGNMENT == 0 and checksum(named[:56])[:8] == named[56:]:
+            _, op, identity, view, size = _TRAILER.unpack(named[:56])
+            if position + TRAILER_BYTES - record_bytes(size) > start:
+                gaps.append(Gap(after))
             gaps.append(Gap(after, op, identity, view))
-            last = position - 1 + TRAILER_BYTES
-    if last != end:
+            start = position + TRAILER_BYTES
+        position += len(TRAILER_MAGIC)
+    if start < end:
         gaps.append(Gap(after))
     return gaps
 

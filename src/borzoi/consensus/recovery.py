@@ -50,6 +50,7 @@ def restart(r: ReplicaState, restored: Restored) -> None:
     r.is_damaged = bool(restored.journal.gaps)
     # A restart forgets when the primary was last answered; assume a moment ago (4.12).
     normal.promise(r)
+    view_change.announce_view(r)
     if found.wiped or log.broken:
         return _rejoin(r)
     return _resume(r)

@@ -138,6 +138,7 @@ class Replica(ReplicaState):
         if write.checkpoint_op > previous_checkpoint_op:
             checkpointing.forget_covered(self, previous_checkpoint_op)
         self.flush_superblock()
+        view_change.announce_view(self)
         view_change.send_do_view_change(self)
         normal.acknowledge(self)
         self._progress()

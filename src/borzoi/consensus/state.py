@@ -85,6 +85,7 @@ class ReplicaState:
     __slots__ = (
         "abdicating",
         "acked_prefix",
+        "announced_view",
         "announces",
         "barrier",
         "bugs",
@@ -236,6 +237,7 @@ class ReplicaState:
         self.claims: dict[int, Claim] = {}
         self.do_view_change: tuple[DoViewChange, bytes] | None = None
         self.announces = False
+        self.announced_view = -1
         self.undecidable: int | None = None
         self.promise_until = 0
         self.acked_prefix = -1

@@ -138,10 +138,15 @@ def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> Non
     r.timers.start(Timer.REQUEST_START_VIEW)
     r.timers.start(Timer.DO_VIEW_CHANGE)
     r.do_view_change = build_do_view_change(r)
-    if r.elects:
-        r.effects.append(EnterView(view, max(0, r.promise_until - r.timers.now)))
     r.take_role(Leadership.NONE)
     r.persist()
+
+
+def announce_view(r: ReplicaState) -> None:
+    """D2: the node's data groups follow once this view is durable, so they are never ahead."""
+    if r.elects and r.durable_view > r.announced_view:
+        r.announced_view = r.durable_view
+        r.effects.append(EnterView(r.durable_view, max(0, r.promise_until - r.timers.now)))
 
 
 def _drop_leadership(r: ReplicaState) -> None:
@@ -430,8 +435,6 @@ def adopt(r: ReplicaState, header: StartView, headers: list[Prepare]) -> None:
     if header.view > r.view:
         invariant(r.commit_max <= header.op, "a new view keeps every committed op")
         _drop_leadership(r)
-        if r.elects:
-            r.effects.append(EnterView(header.view, 0))
     r.view = header.view
     install_suffix(r, headers)
     r.log_view = r.view
