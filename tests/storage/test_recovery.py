@@ -1,6 +1,7 @@
 """What may lie in a partition's directory after whatever happened to it."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 from borzoi.model.errors import StorageFailure
 from borzoi.records.batch import verify, walk
 from borzoi.storage import layout, recovery_point
+from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
 from borzoi.storage.reading import FileRange
@@ -19,6 +21,7 @@ from borzoi.testing.disk import SimulatedDisk
 from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
 
 DIRECTORY = Path("/d")
+DATA = Path(__file__).parents[1] / "golden" / "data"
 SMALL = SegmentSettings(size=1024)
 
 
@@ -396,3 +399,31 @@ def test_the_level_may_change_between_starts(before: Acknowledge, after: Acknowl
         disk.power_cut(Random(3))
         assert content(reopen(disk)) == expected
         disk.kill()
+
+
+GOLDEN = sorted(
+    path.relative_to(DATA)
+    for path in DATA.rglob("partitions/*")
+    if any(each.stat().st_size for each in path.glob("*.log"))
+)
+
+
+@pytest.mark.parametrize("where", GOLDEN, ids=str)
+@pytest.mark.parametrize("keep_indexes", [True, False])
+def test_what_the_published_server_wrote_is_opened_as_it_is(
+    where: Path, keep_indexes: bool, tmp_path: Path
+) -> None:
+    """And an index that is missing is rebuilt to the same bytes."""
+    copy = tmp_path / "partition"
+    shutil.copytree(DATA / where, copy)
+    before = {path.name: path.read_bytes() for path in copy.glob("0*")}
+    if not keep_indexes:
+        for path in copy.glob("*.index"):
+            path.unlink()
+    settings = PartitionSettings(validate_checksum=True)
+    log = open_log(copy, LocalMedium(), partition=settings)
+    assert log.fenced is None
+    stored = walk(memoryview(content(log)))
+    assert stored.offsets().tolist() == [*range(log.first_offset, log.next_offset)]
+    assert {path.name: path.read_bytes() for path in copy.glob("0*")} == before
+    goes_on(log)
