@@ -188,3 +188,12 @@ def test_a_fenced_partition_keeps_its_offsets(disk: SimulatedDisk, partition: Pa
     again = open_partition(disk)
     assert again.fenced is not None
     assert again.load_offset(CONSUMER, 1) == 4
+
+
+def test_an_abandoned_partition_leaves_its_directory_alone(
+    disk: SimulatedDisk, partition: Partition
+) -> None:
+    partition.store_offset(CONSUMER, 1, 4)
+    disk.remove_tree(DIRECTORY)
+    partition.abandon()
+    assert disk.list(DIRECTORY) == []

@@ -307,3 +307,31 @@ async def test_closing_answers_who_still_waits() -> None:
     assert waiter is not None
     log.close()
     await waiter
+
+
+async def test_an_abandoned_log_writes_nothing_and_fails_who_still_waits() -> None:
+    syncer = ManualSyncer()
+    log, medium = new_log(segment_bytes=512, syncer=syncer)
+    append(log, bytes(500))
+    append(log, bytes(500))
+    waiter = append(log, b"waits")
+    assert waiter is not None
+    syncing = log.flush(sync=True)
+    append(log, b"waits again")
+    last = append(log, b"and again")
+    assert syncing is not None
+    assert last is not None
+    medium.operations.clear()
+    log.abandon()
+    log.abandon()
+    await asyncio.sleep(0)
+    syncer.run_all()
+    written = [
+        name for name, _ in medium.operations if name not in ("fdatasync", "fsync_directory")
+    ]
+    assert written == []
+    for failed in (syncing, last):
+        assert "deleted" in str(failed.exception())
+    with pytest.raises(StorageFailure, match="deleted"):
+        append(log, b"x")
+    log.close()

@@ -147,6 +147,11 @@ class Partition:
         finally:
             self.log.close()
 
+    def abandon(self) -> None:
+        """Let go without writing anything: the partition is being deleted."""
+        self.offsets.abandon()
+        self.log.abandon()
+
     def _barrier(self, keep_unread: bool) -> int | None:
         return self.offsets.minimum() if keep_unread else None
 

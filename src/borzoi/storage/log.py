@@ -344,6 +344,22 @@ class SegmentedLog:
             self._reset()
             self._damage = StorageFailure(f"the log of {self.directory} is closed")
 
+    def abandon(self) -> None:
+        """Let go without writing or syncing anything: the directory is about to be removed."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._durability.keeper.cutting():
+            pass  # a sync under way puts no file into the directory any more
+        gone = StorageFailure(f"the log of {self.directory} was deleted")
+        waiters, self._waiters = self._waiters, []
+        for _, waiter in waiters:
+            answer(waiter, gone)
+        self._commits.abandon(gone)
+        self._segments.forget_descriptors()
+        self._reset()
+        self._damage = gone
+
     # Inside: the state. --------------------------------------------------------------------------
 
     def _reset(self) -> None:
