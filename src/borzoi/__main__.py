@@ -4,7 +4,6 @@ Sub-commands are imported when they are asked for, so that ``borzoi --help`` sta
 server never loads what only a tool needs.
 """
 
-import sys
 from importlib import import_module
 
 import click
@@ -43,5 +42,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.argv[0] = "borzoi"
-    main()
+    main(prog_name="borzoi")

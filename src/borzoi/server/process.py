@@ -50,6 +50,9 @@ EXIT_FAILED = 70
 
 #: The whole stop, from the signal to the end of the process.
 STOP_SECONDS_MAX = 10.0
+#: How long clients have to take their farewell before their connections are cut.
+GOODBYE_SECONDS_MAX = 0.5
+GOODBYE_LOOKS = 50
 #: A frame or an answer that does not move for this long ends its connection.
 STALLED_SECONDS_MAX = 30.0
 #: Status 8: the server goes away; clients reconnect and ask again.
@@ -144,6 +147,10 @@ class Server:
     async def listen(self) -> None:
         """Bind every listener that is enabled; when this returns all of them accept."""
         self._config_file.unlink(missing_ok=True)
+        # Before anyone can know that we are here: a signal must never find us without an answer.
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
         self._endpoints = await listen(
             self._settings,
             dispatcher=self._dispatcher,
@@ -190,9 +197,6 @@ class Server:
 
     async def serve(self) -> int:
         """Return when a signal asks for it, after everything was finished and saved."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
         rows: Sequence[Chore] = [
             *chores(self._settings, self._services),
             Chore("stalled connections", 5_000_000, self._give_up_stalled),
@@ -237,6 +241,10 @@ class Server:
             log.warning("some requests did not end in time")
         for listener in self._listeners:
             listener.say_goodbye(FAREWELL)
+        for _ in range(GOODBYE_LOOKS):
+            if not any(listener.connections for listener in self._listeners):
+                break
+            await asyncio.sleep(GOODBYE_SECONDS_MAX / GOODBYE_LOOKS)
 
     async def close(self) -> None:
         """Save, sync and close everything that was opened."""

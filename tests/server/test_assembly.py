@@ -1,0 +1,122 @@
+from pathlib import Path
+
+import pytest
+
+from borzoi.model.errors import BorzoiError, Unauthenticated
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.system import NodeRole
+from borzoi.protocol.commands.streams import CreateStream, GetStreams
+from borzoi.protocol.commands.system import GetMe
+from borzoi.protocol.commands.tokens import (
+    CreatePersonalAccessToken,
+    DeletePersonalAccessToken,
+    LoginWithPersonalAccessToken,
+)
+from borzoi.protocol.commands.users import CreateUser, DeleteUser, LoginUser
+from borzoi.server.assembly import STORED_ROOT, acknowledge_of, cluster_nodes, hang_up, open_data
+from borzoi.server.config import load
+from borzoi.server.settings import Settings
+from borzoi.storage.settings import Acknowledge
+from borzoi.testing.embedded import embedded_server
+
+KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+
+
+def settings_of(folder: Path, **variables: str) -> Settings:
+    return load({f"BORZOI_{name}": value for name, value in variables.items()}, folder).settings
+
+
+def test_root_is_made_the_first_time_and_found_the_second(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    environment = {"BORZOI_ROOT_USERNAME": "admin", "BORZOI_ROOT_PASSWORD": "secret"}
+    first = open_data(settings, tmp_path, environment=environment, default_credentials=False)
+    assert (first.root.username, first.root.shown_password) == ("admin", None)
+    first.state_log.close()
+    first.pool.close()
+    second = open_data(settings, tmp_path, environment={}, default_credentials=True)
+    assert (second.root.username, second.root.source) == ("admin", STORED_ROOT)
+    assert second.state.users[ROOT_USER_ID].username == "admin"
+    second.state_log.close()
+    second.pool.close()
+
+
+def test_a_password_that_nobody_gave_is_shown(tmp_path: Path) -> None:
+    opened = open_data(settings_of(tmp_path), tmp_path, environment={}, default_credentials=False)
+    assert opened.root.shown_password is not None
+    assert len(opened.root.shown_password) >= 20
+    opened.state_log.close()
+    opened.pool.close()
+
+
+async def test_what_is_encrypted_opens_with_its_key_only(tmp_path: Path) -> None:
+    encrypted = {"SYSTEM_ENCRYPTION_ENABLED": "true", "SYSTEM_ENCRYPTION_KEY": KEY}
+    async with embedded_server(tmp_path, encrypted) as server:
+        await server.root().call(CreateStream("hidden"))
+    assert b"hidden" not in b"".join(
+        path.read_bytes() for path in tmp_path.rglob("state*") if path.is_file()
+    )
+    async with embedded_server(tmp_path, encrypted) as server:
+        (stream,) = (await server.root().call(GetStreams())).streams
+        assert stream.name == "hidden"
+    with pytest.raises(BorzoiError):
+        async with embedded_server(tmp_path):
+            pass
+
+
+async def test_deleting_a_user_or_a_token_ends_the_sessions_it_opened(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as server:
+        root = server.root()
+        await root.call(CreateUser("bob", "secret"))
+        bob, by_token, other = server.connect(), server.connect(), server.root()
+        await bob.call(LoginUser("bob", "secret"))
+        token = (await root.call(CreatePersonalAccessToken("tok", 0))).token
+        await by_token.call(LoginWithPersonalAccessToken(token))
+        await root.call(DeletePersonalAccessToken("tok"))
+        assert by_token.hung_up
+        with pytest.raises(Unauthenticated):
+            await by_token.call(GetMe())
+        await root.call(DeleteUser("bob"))
+        assert bob.hung_up
+        spared = not other.hung_up
+        hang_up([other.session])
+        assert spared
+        assert other.hung_up
+        assert other.session.user_id is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "level"),
+    [
+        ({}, Acknowledge.WRITTEN),
+        ({"SYSTEM_PARTITION_ACKNOWLEDGE": "buffered"}, Acknowledge.BUFFERED),
+        ({"SYSTEM_PARTITION_ENFORCE_FSYNC": "true"}, Acknowledge.SYNCED),
+    ],
+)
+def test_fsync_is_another_word_for_synced(
+    tmp_path: Path, variables: dict[str, str], level: Acknowledge
+) -> None:
+    assert acknowledge_of(settings_of(tmp_path, **variables)) is level
+
+
+def test_the_cluster_has_the_configured_nodes_and_one_leader(tmp_path: Path) -> None:
+    alone = cluster_nodes(settings_of(tmp_path), follower=False).metadata()
+    assert [node.tcp_port for node in alone.nodes] == [8090]
+    settings = settings_of(
+        tmp_path,
+        CLUSTER_ENABLED="true",
+        CLUSTER_NODE_OTHERS_0_NAME="two",
+        CLUSTER_NODE_OTHERS_0_IP="10.0.0.2",
+        CLUSTER_NODE_OTHERS_0_PORTS_TCP="9",
+    )
+    for follower in (False, True):
+        nodes = cluster_nodes(settings, follower=follower).metadata().nodes
+        assert [(node.name, node.tcp_port) for node in nodes] == [("iggy-node-1", 8090), ("two", 9)]
+        assert [node.role for node in nodes].count(NodeRole.LEADER) == 1
+        assert (nodes[0].role is NodeRole.FOLLOWER) == follower
+
+
+def test_a_pool_can_be_switched_off(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, SYSTEM_MEMORY_POOL_ENABLED="false")
+    opened = open_data(settings, tmp_path, environment={}, default_credentials=True)
+    assert opened.pool.limit_bytes == 0
+    opened.state_log.close()

@@ -1,0 +1,243 @@
+"""Chores, each called once at a time of the test's choosing; only the runner has a clock."""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from borzoi.handlers.call import Services
+from borzoi.metadata import queries
+from borzoi.metadata.state import Topic
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import StaleClient
+from borzoi.model.limits import NEVER, UNLIMITED
+from borzoi.model.namespace import Namespace
+from borzoi.model.partitioning import Partitioning
+from borzoi.model.topics import Compression
+from borzoi.protocol.commands.groups import CreateConsumerGroup, GetConsumerGroup, JoinConsumerGroup
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.system import GetMe
+from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, GetPersonalAccessTokens
+from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
+from borzoi.records.message import Message, encode_messages
+from borzoi.server import housekeeping
+from borzoi.server.config import load
+from borzoi.server.housekeeping import Chore, algorithm_of, chores, run_all
+from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+SETTINGS = {
+    "SYSTEM_SEGMENT_SIZE": "512 B",
+    "SYSTEM_PARTITION_ACKNOWLEDGE": "buffered",
+    "SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE": "1000",
+}
+GROUP = Consumer(ConsumerKind.GROUP, "g")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server(tmp_path, SETTINGS) as running:
+        root = running.root()
+        await root.call(CreateStream("s"))
+        await root.call(CreateTopic("s", "t", 2))
+        yield running
+
+
+@pytest.fixture
+def root(server: EmbeddedServer) -> EmbeddedClient:
+    return server.root()
+
+
+def later(services: Services, microseconds: int) -> Services:
+    """The same server, some time from now."""
+    clock = services.clock
+    return dataclasses.replace(services, clock=lambda: clock() + microseconds)
+
+
+def send(payload: bytes, topic: str = "t") -> SendMessages:
+    indexes, messages = encode_messages([Message(payload)])
+    return SendMessages(
+        "s", topic, Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
+    )
+
+
+def first_topic(server: EmbeddedServer) -> Topic:
+    return queries.topic(server.services.metadata.state, "s", "t")
+
+
+async def test_expired_tokens_are_forgotten_and_others_are_not(
+    server: EmbeddedServer, root: EmbeddedClient
+) -> None:
+    await root.call(CreatePersonalAccessToken("short", 60 * SECOND))
+    await root.call(CreatePersonalAccessToken("long", 2 * HOUR))
+    await housekeeping.expire_tokens(server.services)
+    assert len((await root.call(GetPersonalAccessTokens())).tokens) == 2
+    await housekeeping.expire_tokens(later(server.services, HOUR))
+    assert [token.name for token in (await root.call(GetPersonalAccessTokens())).tokens] == ["long"]
+
+
+async def test_a_partition_moves_without_a_commit_when_the_patience_is_over(
+    server: EmbeddedServer, root: EmbeddedClient
+) -> None:
+    await root.call(CreateConsumerGroup("s", "t", "g"))
+    await root.call(JoinConsumerGroup("s", "t", "g"))
+    for number in range(2):
+        indexes, messages = encode_messages([Message(b"x")])
+        await root.call(
+            SendMessages(
+                "s",
+                "t",
+                Partitioning.partition(number),
+                1,
+                memoryview(indexes),
+                memoryview(messages),
+            )
+        )
+        await root.call(PollMessages(GROUP, "s", "t", None, PollingStrategy.next(), 10, False))
+    second = server.root()
+    await second.call(JoinConsumerGroup("s", "t", "g"))
+
+    async def shares() -> list[int]:
+        group = await root.call(GetConsumerGroup("s", "t", "g"))
+        return sorted(len(member.partitions) for member in group.members)
+
+    before = await shares()
+    await housekeeping.expire_revocations(server.services, patience=30 * SECOND)
+    assert await shares() == before
+    await housekeeping.expire_revocations(later(server.services, HOUR), patience=30 * SECOND)
+    assert await shares() == [1, 1]
+    group = queries.group_of(first_topic(server), "g")
+    assert not any(queries.is_pending(group, number) for number in range(2))
+
+
+async def test_what_is_buffered_is_saved(server: EmbeddedServer, root: EmbeddedClient) -> None:
+    await root.call(send(b"kept"))
+    log = server.directory / "streams/0/topics/0/partitions/0/00000000000000000000.log"
+    assert b"kept" not in log.read_bytes()
+    await housekeeping.save(server.services, sync=True)
+    assert b"kept" in log.read_bytes()
+
+
+async def test_old_segments_go_and_young_ones_stay(
+    server: EmbeddedServer, root: EmbeddedClient
+) -> None:
+    await root.call(UpdateTopic("s", "t", "t", message_expiry=60 * SECOND))
+    for number in range(6):
+        await root.call(send(b"%d" % number * 200))
+    namespace = Namespace(0, 0, 0)
+    many = server.services.partitions.statistics(namespace).segments_count
+    await housekeeping.clean(server.services)
+    assert server.services.partitions.statistics(namespace).segments_count == many > 2
+    await housekeeping.clean(later(server.services, HOUR))
+    assert server.services.partitions.statistics(namespace).segments_count < many
+
+
+async def test_a_session_without_ping_leaves_its_groups_and_is_told_so(
+    server: EmbeddedServer, root: EmbeddedClient
+) -> None:
+    await root.call(CreateConsumerGroup("s", "t", "g"))
+    silent, lively = server.root(), server.root()
+    for client in (silent, lively):
+        await client.call(JoinConsumerGroup("s", "t", "g"))
+    now = asyncio.get_running_loop().time()
+    silent.session.pinged_at, lively.session.pinged_at = now - 10, now - 5.5
+    root.session.pinged_at = now
+    await housekeeping.drop_silent(server.services, interval=5 * SECOND)
+    members = (await root.call(GetConsumerGroup("s", "t", "g"))).members
+    assert len(members) == 1
+    await lively.call(GetMe())
+    with pytest.raises(StaleClient):
+        await silent.call(GetMe())
+    assert silent.session.closing
+
+
+async def test_sealed_segments_of_a_compressed_topic_are_compressed(
+    server: EmbeddedServer, root: EmbeddedClient
+) -> None:
+    await root.call(UpdateTopic("s", "t", "t", Compression.ZSTD))
+    for number in range(8):
+        await root.call(send(b"%d" % number * 200))
+    await housekeeping.compress(server.services, server.configuration.settings.system)
+    folder = server.directory / "streams/0/topics/0/partitions/0"
+    assert list(folder.glob("*.log.zst"))
+
+
+def test_a_topic_without_an_algorithm_has_the_servers_unless_none_is_its_right() -> None:
+    def topic(compression: Compression) -> Topic:
+        return Topic(0, "t", 0, compression, NEVER, UNLIMITED, 1)
+
+    zstd = Compression.ZSTD
+    assert algorithm_of(topic(Compression.NONE), zstd, allow_override=False) is zstd
+    assert algorithm_of(topic(Compression.NONE), zstd, allow_override=True) is Compression.NONE
+    assert algorithm_of(topic(Compression.GZIP), zstd, allow_override=False) is Compression.GZIP
+
+
+async def test_the_line_about_the_server_is_written(
+    server: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="borzoi"):
+        housekeeping.print_sysinfo(server.services)
+    assert "memory" in caplog.text
+
+
+async def test_what_is_switched_off_is_no_chore(server: EmbeddedServer, tmp_path: Path) -> None:
+    def names(**variables: str) -> set[str]:
+        environment = {f"BORZOI_{name}": value for name, value in variables.items()}
+        return {one.name for one in chores(load(environment, tmp_path).settings, server.services)}
+
+    everything = names(DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED="true", HEARTBEAT_ENABLED="true")
+    assert everything == {
+        "revocations",
+        "compression",
+        "saver",
+        "cleaner",
+        "tokens",
+        "heartbeats",
+        "sysinfo",
+    }
+    assert names(
+        MESSAGE_SAVER_ENABLED="false",
+        PERSONAL_ACCESS_TOKEN_CLEANER_ENABLED="false",
+        SYSTEM_LOGGING_SYSINFO_PRINT_INTERVAL="0",
+    ) == {"revocations", "compression"}
+
+
+async def test_every_chore_of_a_server_can_be_run(server: EmbeddedServer, tmp_path: Path) -> None:
+    environment = {
+        "BORZOI_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED": "true",
+        "BORZOI_HEARTBEAT_ENABLED": "true",
+    }
+    for chore in chores(load(environment, tmp_path).settings, server.services):
+        waiting = chore.act()
+        if waiting is not None:
+            await waiting
+
+
+async def test_a_chore_that_fails_is_told_and_has_its_next_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    turns: list[str] = []
+    enough = asyncio.Event()
+
+    def fails() -> None:
+        turns.append("fails")
+        raise ValueError("no luck")
+
+    async def works() -> None:
+        turns.append("works")
+        if turns.count("fails") > 1 and turns.count("works") > 1:
+            enough.set()
+
+    rows = [Chore("fails", 1, fails), Chore("works", 1, works)]
+    running = asyncio.create_task(run_all(rows))
+    async with asyncio.timeout(30):
+        await enough.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert "fails failed; it is tried again" in caplog.text

@@ -1,0 +1,112 @@
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
+from borzoi.listeners.tls import TlsListener
+from borzoi.model.errors import InvalidConfiguration
+from borzoi.protocol.commands.system import Ping
+from borzoi.protocol.framing import encode_request
+from borzoi.security.certificates import self_signed
+from borzoi.server.config import load
+from borzoi.server.listening import Endpoint, listen, socket_options, tls_context
+from borzoi.server.settings import Settings, TlsSection
+from borzoi.testing.embedded import EmbeddedServer, embedded_server
+from borzoi.testing.listening import FrameClient, turns
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server(tmp_path) as running:
+        yield running
+
+
+def settings_of(folder: Path, **variables: str) -> Settings:
+    environment = {"BORZOI_TCP_ADDRESS": "127.0.0.1:0"}
+    environment |= {f"BORZOI_{name}": value for name, value in variables.items()}
+    return load(environment, folder).settings
+
+
+async def listening(server: EmbeddedServer, settings: Settings) -> list[Endpoint]:
+    return await listen(
+        settings,
+        dispatcher=server.dispatcher,
+        pool=server.opened.pool,
+        on_connect=server.services.sessions.add,
+        on_disconnect=lambda session: None,
+    )
+
+
+async def test_a_plain_listener_answers(server: EmbeddedServer, tmp_path: Path) -> None:
+    (endpoint,) = await listening(server, settings_of(tmp_path))
+    assert isinstance(endpoint.listener, TcpListener)
+    async with await FrameClient.connect(endpoint.listener.address) as client:
+        assert await client.exchange(encode_request(Ping())) == (0, b"")
+    endpoint.listener.close()
+
+
+async def test_a_listener_with_tls_answers(server: EmbeddedServer, tmp_path: Path) -> None:
+    (endpoint,) = await listening(server, settings_of(tmp_path, TCP_TLS_ENABLED="true"))
+    assert isinstance(endpoint.listener, TlsListener)
+    assert (endpoint.name, endpoint.section) == ("tcp (TLS)", "tcp")
+    trusting = ssl.create_default_context()
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    async with await FrameClient.connect(endpoint.listener.address, context=trusting) as client:
+        assert await client.exchange(encode_request(Ping())) == (0, b"")
+    endpoint.listener.close()
+    await turns(5)
+
+
+async def test_what_is_switched_off_does_not_listen(server: EmbeddedServer, tmp_path: Path) -> None:
+    assert await listening(server, settings_of(tmp_path, TCP_ENABLED="false")) == []
+
+
+async def test_an_address_that_cannot_be_had_is_told_with_its_key(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidConfiguration, match=r"tcp\.address: cannot listen at 192\.0\.2\.1"):
+        await listening(server, settings_of(tmp_path, TCP_ADDRESS="192.0.2.1:8090"))
+
+
+async def test_the_number_of_connections_comes_from_the_settings(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    settings = settings_of(tmp_path, TCP_MAX_CONNECTIONS_PER_ADDRESS="1")
+    (endpoint,) = await listening(server, settings)
+    async with (
+        await FrameClient.connect(endpoint.listener.address) as first,
+        await FrameClient.connect(endpoint.listener.address) as second,
+    ):
+        assert await first.exchange(encode_request(Ping())) == (0, b"")
+        assert await second.rest() == b""
+    endpoint.listener.close()
+
+
+def test_socket_options_count_only_when_they_override(tmp_path: Path) -> None:
+    said = {"TCP_SOCKET_KEEPALIVE": "true", "TCP_SOCKET_LINGER": "3 s"}
+    assert socket_options(settings_of(tmp_path, **said).tcp.socket) == SocketOptions()
+    said["TCP_SOCKET_OVERRIDE_DEFAULTS"] = "true"
+    options = socket_options(settings_of(tmp_path, **said).tcp.socket)
+    assert (options.keepalive, options.linger_seconds) == (True, 3)
+    assert options.recv_buffer_bytes == 100_000
+
+
+def test_a_certificate_comes_from_its_files_or_is_our_own_when_allowed(tmp_path: Path) -> None:
+    made = self_signed("localhost")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    missing = TlsSection(enabled=True, self_signed=False, cert_file=str(cert), key_file=str(key))
+    with pytest.raises(InvalidConfiguration, match=r"tcp\.tls"):
+        tls_context(missing, "tcp.tls")
+    own = TlsSection(enabled=True, self_signed=True, cert_file=str(cert), key_file=str(key))
+    assert isinstance(tls_context(own, "tcp.tls"), ssl.SSLContext)
+    cert.write_bytes(made.certificate)
+    key.write_bytes(made.key)
+    assert isinstance(tls_context(missing, "tcp.tls"), ssl.SSLContext)
+
+
+def test_a_listening_socket_may_be_shared_between_processes_of_one_server() -> None:
+    with listening_socket(("127.0.0.1", 0)) as one, listening_socket(one.getsockname()) as two:
+        assert one.getsockname() == two.getsockname()

@@ -1,0 +1,149 @@
+"""Real processes: what a start says and leaves behind, and how it ends."""
+
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from borzoi.handlers.replies import failed
+from borzoi.protocol.commands.streams import CreateStream, GetStreams
+from borzoi.protocol.commands.system import Ping
+from borzoi.server.config import load
+from borzoi.server.process import EXIT_CANNOT_START, EXIT_OK, Start, run
+from borzoi.testing.server import ServerDied, running_server
+from borzoi.testing.wire_client import WireClient
+
+pytestmark = pytest.mark.system
+
+SECRET = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+
+
+def start_of(folder: Path, **variables: str) -> Start:
+    environment = {f"BORZOI_{name}": value for name, value in variables.items()}
+    environment["BORZOI_SYSTEM_PATH"] = str(folder / "data")
+    return Start(load(environment, folder), False, True, False, environment)
+
+
+def test_a_server_says_when_it_is_ready_and_where() -> None:
+    encrypted = {"SYSTEM_ENCRYPTION_ENABLED": "true", "SYSTEM_ENCRYPTION_KEY": SECRET}
+    with running_server(encrypted) as server:
+        host, port = server.tcp_address
+        assert f"{host}:{port}" in server.output
+        assert "is ready" in server.output
+        current = server.directory / "runtime" / "current_config.toml"
+        document = tomllib.loads(current.read_text())
+        assert document["tcp"]["address"] == f"{host}:{port}"
+        # The file is handed out in snapshots, so it has no secret in it; nor has the banner.
+        assert SECRET not in current.read_text()
+        assert SECRET not in server.output
+        assert not list(current.parent.glob("*.tmp"))
+        assert server.stop() == EXIT_OK
+        assert "Traceback" not in server.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_well_and_clients_are_told(number: signal.Signals) -> None:
+    with running_server() as server:
+        with WireClient(server.tcp_address) as busy, WireClient(server.tcp_address) as idle:
+            busy.login()
+            busy.call(CreateStream("kept"))
+            idle.call(Ping())
+            server.process.send_signal(number)
+            for client in (busy, idle):
+                assert client.leftovers(30) == (failed(8), True)
+        assert server.process.wait(30) == EXIT_OK
+        server.start()
+        with WireClient(server.tcp_address) as again:
+            again.login()
+            (stream,) = again.call(GetStreams()).streams  # type: ignore[union-attr]
+            assert stream.name == "kept"
+
+
+def test_clients_behind_tls_are_told_as_well() -> None:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    with running_server({"TCP_TLS_ENABLED": "true"}) as server:
+        with (
+            socket.create_connection(server.tcp_address, 30) as plain,
+            trusting.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            secure.sendall(bytes.fromhex("0400000001000000"))
+            assert secure.recv(8) == bytes(8)
+            server.process.send_signal(signal.SIGTERM)
+            assert secure.recv(8) == failed(8)
+        assert server.process.wait(30) == EXIT_OK
+
+
+def test_two_servers_share_neither_a_directory_nor_an_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running_server() as server:
+        host, port = server.tcp_address
+        taken = start_of(tmp_path, TCP_ADDRESS=f"{host}:{port}")
+        assert run(taken) == EXIT_CANNOT_START
+        assert f"already answers at {host}:{port}" in capsys.readouterr().err
+        occupied = Start(
+            load(
+                {
+                    "BORZOI_SYSTEM_PATH": str(server.directory),
+                    "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
+                },
+                tmp_path,
+            ),
+            fresh=True,
+            default_credentials=True,
+            follower=False,
+            environment={},
+        )
+        before = sorted(path.name for path in server.directory.iterdir())
+        assert run(occupied) == EXIT_CANNOT_START
+        assert "in use by another server" in capsys.readouterr().err
+        # Not even with --fresh, which empties what it has locked.
+        assert sorted(path.name for path in server.directory.iterdir()) == before
+        with WireClient(server.tcp_address) as client:
+            client.login()
+
+
+def test_the_file_that_says_ready_is_not_there_when_nothing_listens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stale = tmp_path / "data" / "runtime" / "current_config.toml"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("from an earlier start")
+    code = run(start_of(tmp_path, TCP_ADDRESS="192.0.2.1:8090"))
+    assert code == EXIT_CANNOT_START
+    assert "tcp.address: cannot listen" in capsys.readouterr().err
+    assert not stale.exists()
+
+
+def test_a_wrong_setting_ends_a_start_with_two_and_a_sentence() -> None:
+    with pytest.raises(ServerDied, match=r"tcp\.address: 'nowhere' is not allowed"):
+        with running_server({"TCP_ADDRESS": "nowhere"}):
+            pass
+    ended = subprocess.run(
+        [sys.executable, "-m", "borzoi", "serve"],
+        env={"BORZOI_TCP_ADDRESS": "nowhere", "PATH": ""},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_fresh_start_forgets_what_was_there() -> None:
+    with running_server() as server:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            client.call(CreateStream("s"))
+        server.stop()
+        server.arguments = ("--with-default-root-credentials", "--fresh")
+        server.start()
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            assert client.call(GetStreams()) is None
