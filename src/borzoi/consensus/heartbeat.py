@@ -1,6 +1,6 @@
 """Pings, the lease of the primary, linearizable reads, and comparing checkpoints (4.11, 4.12)."""
 
-from borzoi.consensus import checkpointing, normal
+from borzoi.consensus import checkpointing, following, normal
 from borzoi.consensus.effects import Fatal, GroupCheckpoints, ReadReady
 from borzoi.consensus.frames import checksum
 from borzoi.consensus.messages import HEADER_BYTES, U128, UNSEALED, Command, Ping, Pong
@@ -50,13 +50,13 @@ def on_ping(r: ReplicaState, header: Ping, body: bytes) -> None:
     r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)
     from_primary = header.replica == r.primary_of(header.view) and header.status == Status.NORMAL
     if from_primary and header.view > r.view:
-        normal.probe(r, header.view)
+        following.probe(r, header.view)
     normal_here = r.status == Status.NORMAL and r.log_is_durable()
     if from_primary and header.view == r.view and normal_here:
         if header.ping_monotonic > r.heard_monotonic:
             r.heard_monotonic = header.ping_monotonic
-            normal.hear_primary(r)
-        normal.promise(r)
+            following.hear_primary(r)
+        following.promise(r)
     # fmt: off
     r.send(header.replica, Pong(
         UNSEALED, checksum(b""), r.cluster, HEADER_BYTES, r.durable_view, r.release,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from borzoi.consensus import checkpointing, normal, repair, view_change
+from borzoi.consensus import applying, checkpointing, following, new_view, repair, view_change
 from borzoi.consensus.checkpoint import Checkpoint, manifest_checksum
 from borzoi.consensus.effects import Abdicate, Fatal, Leadership, RewriteJournal
 from borzoi.consensus.frames import EMPTY_BODY
@@ -49,7 +49,7 @@ def restart(r: ReplicaState, restored: Restored) -> None:
     _restore_log(r, found, log)
     r.is_damaged = bool(restored.journal.gaps)
     # A restart forgets when the primary was last answered; assume a moment ago (4.12).
-    normal.promise(r)
+    following.promise(r)
     view_change.announce_view(r)
     if found.wiped or log.broken:
         return _rejoin(r)
@@ -115,13 +115,13 @@ def _resume(r: ReplicaState) -> None:
     elif not r.leads_view():
         r.status = Status.NORMAL
         r.take_role(Leadership.FOLLOWER)
-        normal.hear_primary(r)
+        following.hear_primary(r)
         repair.begin(r)
-        normal.acknowledge(r)
-        normal.apply_committed(r)
+        following.acknowledge(r)
+        applying.apply_committed(r)
     elif r.bugs.primary_resumes_view:
         r.status = Status.VIEW_CHANGE
-        view_change.become_primary(r)
+        new_view.become_primary(r)
     elif r.elects:
         r.status = Status.NORMAL
         view_change.enter_view(r, r.view + 1, from_primary=True)
@@ -141,7 +141,7 @@ def _rejoin(r: ReplicaState) -> None:
     r.timers.start(Timer.REQUEST_START_VIEW)
     r.take_role(Leadership.NONE)
     r.persist()
-    normal.request_start_view(r)
+    following.request_start_view(r)
 
 
 def finish_rejoin(r: ReplicaState) -> None:
@@ -153,7 +153,7 @@ def finish_rejoin(r: ReplicaState) -> None:
     r.wiped = False
     r.status = Status.NORMAL
     r.timers.stop(Timer.REQUEST_START_VIEW)
-    normal.hear_primary(r)
+    following.hear_primary(r)
     r.persist()
 
 
@@ -243,5 +243,5 @@ def format_disk(r: ReplicaState) -> None:
     else:
         r.status = Status.NORMAL
         r.take_role(Leadership.FOLLOWER)
-        normal.hear_primary(r)
+        following.hear_primary(r)
     r.persist()

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from borzoi.consensus import (
+    applying,
     checkpointing,
+    following,
     heartbeat,
+    new_view,
     normal,
     recovery,
     repair,
@@ -119,7 +122,7 @@ class Replica(ReplicaState):
         if self.status == Status.NORMAL and self.leads_view():
             normal.own_acks(self)
         elif self.advance_durable_prefix() or self.bugs.ack_skips_hole:
-            normal.acknowledge(self)
+            following.acknowledge(self)
             self._progress()
         self.check()
 
@@ -140,13 +143,13 @@ class Replica(ReplicaState):
         self.flush_superblock()
         view_change.announce_view(self)
         view_change.send_do_view_change(self)
-        normal.acknowledge(self)
+        following.acknowledge(self)
         self._progress()
         self.check()
 
     def on_read(self, token: int, body: bytes | None) -> None:
         if repair.on_read(self, token, body):
-            normal.apply_committed(self)
+            applying.apply_committed(self)
             self._progress()
         self.check()
 
@@ -167,14 +170,14 @@ class Replica(ReplicaState):
 
     def on_machine_ready(self) -> None:
         """Something the state machine waited for may be there now (X1)."""
-        normal.apply_committed(self)
+        applying.apply_committed(self)
         self._progress()
         self.check()
 
     def _progress(self) -> None:
         """Whatever became possible because something became durable or was applied (M4)."""
         if self.status == Status.VIEW_CHANGE:
-            view_change.try_start_view(self)
+            new_view.try_start_view(self)
         elif self.wiped:
             recovery.finish_rejoin(self)
         elif self.is_primary:
@@ -194,7 +197,7 @@ class Replica(ReplicaState):
         """Data groups: the primary's position, carried by the control group's heartbeat."""
         if view == self.view and self.follows_log() and not self.leads_view():
             self.peer_checkpoint_op = max(self.peer_checkpoint_op, checkpoint_op)
-            normal.learn_commit(self, commit)
+            following.learn_commit(self, commit)
             self._progress()
         self.check()
 
@@ -249,7 +252,7 @@ class Replica(ReplicaState):
 
 
 def _on_prepare(r: Replica, header: Prepare, body: bytes) -> None:
-    normal.on_prepare(r, header, body)
+    following.on_prepare(r, header, body)
     if r.wiped:
         r._progress()
 
@@ -258,7 +261,7 @@ def _on_commit(r: Replica, header: Commit, body: bytes) -> None:
     if header.view < r.view and r.is_primary:
         # V7: a primary of an older view still believes in itself.
         view_change.send_start_view(r, header.replica, bytes(16))
-    elif normal.on_commit(r, header, body) and body:
+    elif following.on_commit(r, header, body) and body:
         positions = checkpointing.decode_positions(body)
         r.effects.append(GroupCommits(header.view, positions))
     if r.wiped:
@@ -268,9 +271,9 @@ def _on_commit(r: Replica, header: Commit, body: bytes) -> None:
 def _on_headers(r: Replica, header: Headers, body: bytes) -> None:
     if repair.on_headers(r, header, body):
         if r.advance_durable_prefix():
-            normal.acknowledge(r)
+            following.acknowledge(r)
         repair.begin(r)
-        normal.apply_committed(r)
+        applying.apply_committed(r)
         r._progress()
 
 
@@ -278,7 +281,7 @@ def _on_repair_timer(r: Replica) -> None:
     stuck = repair.on_timer(r)
     if r.is_damaged:
         recovery.rewrite_when_whole(r)
-    normal.apply_committed(r)
+    applying.apply_committed(r)
     state_transfer.consider(r, repair_is_stuck=stuck)
     r._progress()
 
@@ -312,8 +315,8 @@ _FRAME_HANDLERS: Final[dict[type, Callable[[Replica, Any, bytes], None]]] = {
     Commit: _on_commit,
     StartViewChange: view_change.on_start_view_change,
     DoViewChange: view_change.on_do_view_change,
-    StartView: view_change.on_start_view,
-    RequestStartView: view_change.on_request_start_view,
+    StartView: new_view.on_start_view,
+    RequestStartView: new_view.on_request_start_view,
     RequestHeaders: repair.on_request_headers,
     Headers: _on_headers,
     RequestPrepare: repair.on_request_prepare,
@@ -332,7 +335,7 @@ _TIMER_HANDLERS: Final[dict[int, Callable[[Replica], None]]] = {
     Timer.START_VIEW_CHANGE: view_change.on_vote_timer,
     Timer.VIEW_CHANGE_STATUS: view_change.on_view_change_timer,
     Timer.DO_VIEW_CHANGE: view_change.on_do_view_change_timer,
-    Timer.REQUEST_START_VIEW: view_change.on_request_start_view_timer,
+    Timer.REQUEST_START_VIEW: new_view.on_request_start_view_timer,
     Timer.REPAIR: _on_repair_timer,
     Timer.PRIMARY_ABDICATE: view_change.on_abdicate_timer,
     Timer.STATE_TRANSFER_STALL: state_transfer.on_stall_timer,

@@ -1,6 +1,6 @@
 """Pulling a peer's checkpoint when its journal no longer reaches back far enough (4.8)."""
 
-from borzoi.consensus import checkpointing, normal, repair
+from borzoi.consensus import applying, checkpointing, following, repair
 from borzoi.consensus.checkpoint import Checkpoint, decode_manifest, encode_manifest
 from borzoi.consensus.effects import ReadCheckpoint, WriteCheckpoint
 from borzoi.consensus.frames import EMPTY_BODY, checksum
@@ -52,7 +52,7 @@ def abandon(r: ReplicaState) -> None:
     r.transfer = None
     r.timers.stop(Timer.STATE_TRANSFER_STALL)
     r.timers.ensure(Timer.REPAIR)
-    normal.acknowledge(r)
+    following.acknowledge(r)
 
 
 def on_stall_timer(r: ReplicaState) -> None:
@@ -157,7 +157,7 @@ def install(r: ReplicaState, checkpoint: Checkpoint) -> None:
     r.recompute_durable_prefix()
     r.persist()
     repair.begin(r)
-    normal.apply_committed(r)
+    applying.apply_committed(r)
 
 
 def _forget_history(r: ReplicaState, floor: int) -> None:

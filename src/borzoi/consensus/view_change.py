@@ -1,6 +1,6 @@
-"""Leaving a view, deciding the log of the next one, and adopting it (4.2-4.5)."""
+"""Leaving a view and deciding the log of the next one (4.2-4.4)."""
 
-from borzoi.consensus import normal, repair
+from borzoi.consensus import repair
 from borzoi.consensus.effects import (
     Abdicate,
     EnterView,
@@ -14,7 +14,6 @@ from borzoi.consensus.frames import (
     checksum,
     decode_headers,
     encode_headers,
-    is_blank,
 )
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.merge import Claim, Undecided, merge
@@ -26,11 +25,9 @@ from borzoi.consensus.messages import (
     Command,
     DoViewChange,
     Prepare,
-    RequestStartView,
     StartView,
     StartViewChange,
 )
-from borzoi.consensus.pipeline import InFlight
 from borzoi.consensus.quorum import members
 from borzoi.consensus.state import Held, ReplicaState, Status
 from borzoi.consensus.timeouts import Timer
@@ -122,7 +119,7 @@ def on_abdicate_timer(r: ReplicaState) -> None:
 def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> None:
     """V5: nothing stamped with the new view leaves before the superblock holds it."""
     invariant(view > r.view, "views only go up")
-    _drop_leadership(r)
+    drop_leadership(r)
     r.view = view
     r.status = Status.VIEW_CHANGE
     r.claims.clear()
@@ -149,7 +146,7 @@ def announce_view(r: ReplicaState) -> None:
         r.effects.append(EnterView(r.durable_view, max(0, r.promise_until - r.timers.now)))
 
 
-def _drop_leadership(r: ReplicaState) -> None:
+def drop_leadership(r: ReplicaState) -> None:
     if r.pipeline.has_waiters() or r.reply_due or r.reads:
         r.effects.append(FailWaiters(f"view {r.view} was lost"))
     r.pipeline.clear()
@@ -333,46 +330,6 @@ def install_suffix(r: ReplicaState, headers: list[Prepare]) -> None:
     r.recompute_durable_prefix()
 
 
-# -- the new view starts ------------------------------------------------------------------------
-
-
-def try_start_view(r: ReplicaState) -> None:
-    """4.4 step 8, re-evaluated whenever something became durable (M4)."""
-    if r.status != Status.VIEW_CHANGE or not r.leads_view() or not r.log_is_durable():
-        return
-    if r.durable_prefix < r.op and not r.bugs.start_view_before_repair:
-        return
-    become_primary(r)
-
-
-def become_primary(r: ReplicaState) -> None:
-    invariant(r.log_view == r.view, "a primary holds the log of its view")
-    r.status = Status.NORMAL
-    r.timers.stop(Timer.VIEW_CHANGE_STATUS)
-    r.timers.stop(Timer.REPAIR)
-    r.timers.stop(Timer.START_VIEW_CHANGE)
-    r.timers.stop(Timer.REQUEST_START_VIEW)
-    r.votes = 0
-    r.voting = False
-    r.inherited_op = r.op
-    own = 1 << r.replica_id
-    for op in range(r.commit_max + 1, r.op + 1):
-        r.pipeline.append(InFlight(r.canon[op], own, None, 0, r.monotonic_us))
-    if r.pipeline.entries:
-        r.timers.start(Timer.PREPARE)
-        r.timers.start(Timer.PRIMARY_ABDICATE)
-    if r.elects:
-        r.timers.start(Timer.COMMIT_MESSAGE)
-    r.take_role(Leadership.LEADER)
-    for to in r.others:
-        send_start_view(r, to, ZERO)
-    normal.advance_commit(r)
-    normal.apply_committed(r)
-    # N11: inherited ops commit without waiting for a client.
-    r.noop_due = True
-    normal.drain_queue(r)
-
-
 def send_start_view(r: ReplicaState, to: int, incarnation: U128) -> None:
     invariant(r.is_primary, "only a primary starts a view")
     suffix = list(r.suffix())
@@ -387,91 +344,6 @@ def send_start_view(r: ReplicaState, to: int, incarnation: U128) -> None:
         Command.START_VIEW.value, r.replica_id, r.op, base, r.group, incarnation,
     ), body)
     # fmt: on
-
-
-def on_request_start_view(r: ReplicaState, header: RequestStartView, _: bytes) -> None:
-    """A probe; after the answer to a wiped replica comes the barrier op (G2)."""
-    if not r.is_primary or header.view > r.view or r.abdicating:
-        return
-    send_start_view(r, header.replica, header.incarnation)
-    if header.flags & normal.FLAG_WIPED:
-        r.pipeline.withdraw(header.replica)
-        r.contact_us[header.replica] = -1
-        r.noop_due = True
-        normal.drain_queue(r)
-
-
-# -- adopting -----------------------------------------------------------------------------------
-
-
-def on_start_view(r: ReplicaState, header: StartView, body: bytes) -> None:
-    """A1: from the primary of that view, newer than ours or telling more of it."""
-    if not _accepts_start_view(r, header):
-        return
-    headers = decode_headers(body, r.cluster)
-    if not headers or len(headers) != header.op - header.commit + 1 or any(map(is_blank, headers)):
-        return
-    headers.reverse()
-    adopt(r, header, headers)
-
-
-def _accepts_start_view(r: ReplicaState, header: StartView) -> bool:
-    if r.is_empty or header.view < r.view or r.primary_of(header.view) == r.replica_id:
-        return False
-    solicited = header.incarnation == r.incarnation
-    if r.status == Status.RECOVERING and header.view > r.view:
-        return solicited
-    if header.view > r.view:
-        # D2: a data group only takes views its node's control group has reached.
-        return r.elects
-    if r.follows_log():
-        return header.op > r.op
-    return r.status == Status.VIEW_CHANGE or solicited
-
-
-def adopt(r: ReplicaState, header: StartView, headers: list[Prepare]) -> None:
-    """A2-A4."""
-    changes_view = header.view > r.view or r.log_view != header.view or not r.follows_log()
-    if header.view > r.view:
-        invariant(r.commit_max <= header.op, "a new view keeps every committed op")
-        _drop_leadership(r)
-    r.view = header.view
-    install_suffix(r, headers)
-    r.log_view = r.view
-    r.commit_max = max(r.commit_max, header.commit)
-    if changes_view:
-        reset_view_scoped(r)
-        r.claims.clear()
-        r.do_view_change = None
-        r.undecidable = None
-        if r.wiped:
-            # The first op prepared after this answer is the barrier.
-            r.barrier = 0 if r.bugs.wiped_acks_before_barrier else header.op + 1
-        else:
-            r.status = Status.NORMAL
-        r.take_role(Leadership.FOLLOWER)
-    r.timers.stop(Timer.VIEW_CHANGE_STATUS)
-    r.timers.stop(Timer.DO_VIEW_CHANGE)
-    if not r.wiped:
-        r.timers.stop(Timer.REQUEST_START_VIEW)
-    normal.hear_primary(r)
-    for op in [op for op in r.future if op <= r.op]:
-        del r.future[op]
-    r.persist()
-    repair.begin(r)
-    normal.acknowledge(r)
-    normal.apply_committed(r)
-
-
-def on_request_start_view_timer(r: ReplicaState) -> None:
-    """A5, V7: still outside, still behind, or still wiped."""
-    if r.is_empty or (r.is_primary and not r.wiped):
-        return
-    behind = r.commit_max > r.op or r.probe_view > r.view
-    waiting = r.status == Status.VIEW_CHANGE and r.log_view < r.view
-    if behind or waiting or r.wiped:
-        normal.request_start_view(r)
-        r.timers.start(Timer.REQUEST_START_VIEW)
 
 
 def step_down(r: ReplicaState) -> None:

@@ -1,0 +1,119 @@
+"""Committed ops into client table and state machine, and their answers out (N7, 4.7)."""
+
+from typing import Final
+
+from borzoi.consensus import checkpointing, repair
+from borzoi.consensus.client_table import CachedReply
+from borzoi.consensus.effects import STATUS_OK, Applied
+from borzoi.consensus.effects import Reply as ReplyEffect
+from borzoi.consensus.frames import checksum
+from borzoi.consensus.machine import Outcome
+from borzoi.consensus.messages import (
+    HEADER_BYTES,
+    UNSEALED,
+    ZERO,
+    Command,
+    Operation,
+    Prepare,
+    Reply,
+)
+from borzoi.consensus.pipeline import LOCAL, InFlight, Queued
+from borzoi.consensus.state import BODIES_CACHED, Held, ReplicaState
+from borzoi.consensus.timeouts import Timer
+
+_NOOP: Final = Operation.NOOP.value
+_REGISTER: Final = Operation.REGISTER.value
+_UNREGISTER: Final = Operation.UNREGISTER.value
+_NO_PAYLOAD: Final = Outcome(STATUS_OK, b"")
+READ_AHEAD: Final = 8
+
+
+def apply_committed(r: ReplicaState) -> None:
+    """N7: in op order, and only entries that are canonical and held."""
+    if not r.follows_log():
+        return
+    while r.commit_min < r.commit_max:
+        op = r.commit_min + 1
+        header = r.canon.get(op)
+        if r.bugs.apply_uncanonical and header is None:
+            in_slot = [e.header for e in r.entries.values() if e.header.op == op]
+            header = in_slot[0] if in_slot else None
+        if header is None:
+            break
+        entry = r.entries.get(header.checksum)
+        if entry is None or entry.held == Held.FAULTY:
+            break
+        if entry.body is None:
+            _read_ahead(r, op)
+            break
+        if not _apply(r, header, entry.body):
+            break
+    if r.commit_min < r.commit_max and r.commit_min < r.op:
+        r.timers.ensure(Timer.REPAIR)
+
+
+def _read_ahead(r: ReplicaState, first: int) -> None:
+    for op in range(first, min(first + READ_AHEAD, r.commit_max + 1)):
+        header = r.canon.get(op)
+        entry = r.entries.get(header.checksum) if header is not None else None
+        if entry is not None and entry.body is None and entry.held == Held.DURABLE:
+            repair.read_for_apply(r, entry)
+
+
+def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
+    """One op into client table and state machine; false when the machine must wait (X1)."""
+    op, client, operation = header.op, header.client, header.operation
+    outcome = _NO_PAYLOAD
+    if operation == _REGISTER:
+        outcome = Outcome(STATUS_OK, r.client_table.register(client, op, header.user_id))
+        r.pipeline.registering.discard(client)
+    elif operation == _UNREGISTER:
+        r.client_table.unregister(client)
+    elif operation != _NOOP:
+        result = r.machine.apply(header, body)
+        if result is None:
+            return False
+        outcome = result
+        if client != ZERO:
+            reply = CachedReply(header.request, outcome.status, outcome.payload)
+            r.client_table.record(client, op, header.request, header.request_checksum, reply)
+    r.commit_min = op
+    r.effects.append(Applied(op, header, body, outcome.status, outcome.payload))
+    waiter = r.reply_due.pop(op, None)
+    if waiter is not None and waiter.origin is not None:
+        r.pipeline.forget(client, header.request)
+        answer(r, waiter, outcome.status, outcome.payload)
+    _release_body(r, op - BODIES_CACHED)
+    if op % r.config.checkpoint_interval == 0:
+        checkpointing.take(r, header)
+    return True
+
+
+def _release_body(r: ReplicaState, op: int) -> None:
+    header = r.canon.get(op)
+    entry = r.entries.get(header.checksum) if header is not None else None
+    if entry is not None and entry.held == Held.DURABLE:
+        entry.body = None
+
+
+def answer(r: ReplicaState, asked: Queued | InFlight, status: int, payload: bytes) -> None:
+    """To the waiter here, or to the replica that forwarded the request."""
+    if isinstance(asked, Queued):
+        client, request, operation = asked.client, asked.request, asked.operation
+        op, identity = 0, asked.request_checksum
+    else:
+        prepare = asked.header
+        client, request, operation = prepare.client, prepare.request, prepare.operation
+        op, identity = prepare.op, prepare.request_checksum
+    if asked.origin is None:
+        return
+    if asked.origin == LOCAL:
+        r.effects.append(ReplyEffect(client, request, status, payload))
+        return
+    # fmt: off
+    r.send(asked.origin, Reply(
+        UNSEALED, checksum(payload), r.cluster, HEADER_BYTES + len(payload), r.durable_view,
+        r.release, Command.REPLY.value, r.replica_id, identity, ZERO, client, op, r.commit_max,
+        0, request, operation, r.group, status,
+    ), payload)
+    # fmt: on
