@@ -216,6 +216,17 @@ def test_a_single_lost_record_is_named_by_its_successor_and_stays_blank():
     assert 2 not in log.canon
 
 
+def test_records_of_the_logs_own_view_are_canonical_below_a_lost_one():
+    """A later superblock may begin above the lost record; what lies below it is still known."""
+    headers = chain(5)
+    gap = Gap(3, 4, headers[3].checksum, 0)
+    records = tuple(JournalRecord(headers[at], True) for at in (0, 1, 2, 4))
+    log = recover(superblock(suffix=(headers[4],)), JournalScan(records, (gap,)), 32)
+    assert sorted(log.canon) == [1, 2, 3, 5]
+    inherited = superblock(view=2, log_view=2, suffix=(headers[4],))
+    assert sorted(recover(inherited, JournalScan(records, (gap,)), 32).canon) == [5]
+
+
 def test_a_lost_first_record_is_named_too():
     headers = chain(3)
     log = recover(superblock(), found(*headers[1:], gaps=(0,)), 32)

@@ -111,11 +111,19 @@ def test_a_third_claim_decides_what_two_could_not():
 def test_a_blank_of_the_canonical_sender_is_never_evidence():
     """M1: the lower sender's entry may be the committed one."""
     headers = log(5)
+    stranger = [*headers[:4], header(4, view=9, parent=headers[3])]
     canonical = claim(0, headers, log_view=2, blanks=(4,))
-    lower = claim(1, headers, log_view=1)
-    result = decided(canonical, lower, nack_quorum=1)
-    assert result == Undecided(4, "header unknown")
-    assert length(decided(canonical, lower, nack_quorum=1, blank_is_nack=True)) == 3
+    lower = claim(1, stranger, log_view=1)
+    assert decided(canonical, lower) == Undecided(4, "header unknown")
+    nacked = decided(canonical, lower, nack_quorum=1, blank_is_nack=True)
+    assert length(nacked) == 3
+
+
+def test_a_blank_is_filled_by_whoever_holds_what_the_header_above_names():
+    headers = log(6)
+    canonical = claim(0, headers, log_view=2, blanks=(3, 4))
+    lower = claim(1, headers[:5], log_view=1)
+    assert decided(canonical, lower) == Merged(0, tuple(headers))
 
 
 def test_canonical_senders_that_disagree_raise_the_alarm():

@@ -176,6 +176,7 @@ def recover(superblock: Superblock, found: JournalScan, pipeline_max: int) -> Re
     canon = {header.op: header for header in superblock.suffix}
     _extend_downwards(canon, superblock, readable | faulty)
     op = _extend_upwards(canon, superblock, readable | faulty, lost_ops)
+    _fill_from_view(canon, superblock, readable | faulty, op)
     # The next op of this view was journaled and is gone: it may have been acknowledged, and a log
     # that ends below it would claim the opposite.
     broken |= any(gap.op == op + 1 and gap.view >= superblock.log_view for gap in lost)
@@ -228,6 +229,15 @@ def _extend_downwards(
             return
         canon[below.op] = below
         lowest = below
+
+
+def _fill_from_view(
+    canon: dict[int, Prepare], superblock: Superblock, known: dict[U128, Prepare], head: int
+) -> None:
+    """Below a lost record the chain is cut, but a view has one prepare for each op."""
+    for header in known.values():
+        if header.view == superblock.log_view and superblock.checkpoint_op < header.op < head:
+            canon.setdefault(header.op, header)
 
 
 def _extend_upwards(

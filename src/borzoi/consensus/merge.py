@@ -45,11 +45,14 @@ def merge(
     ]
     commit = commit_of(claims, pipeline_max)
     head = max(commit, max(claim.op for claim in canonical))
+    known = _canonical_headers(canonical, commit, head, bugs)
+    if isinstance(known, Undecided):
+        return known
+    if not bugs.blank_is_nack:
+        _fill_by_chain(known, claims, commit, head)
     chosen: list[Prepare] = []
     for op in range(commit, head + 1):
-        header = _canonical_header(canonical, op, bugs)
-        if isinstance(header, Undecided):
-            return header
+        header = known.get(op)
         if op == commit:
             header = header or _committed_header(claims, op)
             if header is None:
@@ -85,20 +88,40 @@ def _header_of(claim: Claim, op: int) -> Prepare | None:
     return claim.headers[slot]
 
 
-def _canonical_header(
-    canonical: Sequence[Claim], op: int, bugs: PlantedBugs
-) -> Prepare | Undecided | None:
-    known: Prepare | None = None
-    for claim in canonical:
-        header = _header_of(claim, op)
-        if header is None:
-            continue
-        if known is not None and known.checksum != header.checksum:
-            if bugs.merge_ignores_log_view:
+def _canonical_headers(
+    canonical: Sequence[Claim], commit: int, head: int, bugs: PlantedBugs
+) -> dict[int, Prepare] | Undecided:
+    """What canonical senders say; they never disagree unless something is broken."""
+    known: dict[int, Prepare] = {}
+    for op in range(commit, head + 1):
+        for claim in canonical:
+            header = _header_of(claim, op)
+            if header is None:
                 continue
-            return Undecided(op, "canonical senders disagree")
-        known = header
+            if op in known and known[op].checksum != header.checksum:
+                if bugs.merge_ignores_log_view:
+                    continue
+                return Undecided(op, "canonical senders disagree")
+            known[op] = header
     return known
+
+
+def _fill_by_chain(
+    known: dict[int, Prepare], claims: Sequence[Claim], commit: int, head: int
+) -> None:
+    """Where canonical senders are blank, the header above still names its parent by checksum.
+
+    A sender of a lower log_view that holds exactly that header holds the canonical one.
+    """
+    for op in range(head - 1, commit - 1, -1):
+        above = known.get(op + 1)
+        if op in known or above is None:
+            continue
+        for claim in claims:
+            header = _header_of(claim, op)
+            if header is not None and header.checksum == above.parent:
+                known[op] = header
+                break
 
 
 def _committed_header(claims: Sequence[Claim], op: int) -> Prepare | None:
