@@ -9,9 +9,5 @@ settings.register_profile("dev", max_examples=50, deadline=None, suppress_health
 settings.register_profile(
     "ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_quiet
 )
-settings.register_profile(
-    "nightly", max_examples=2000, deadline=None, suppress_health_check=_quiet
-)
-settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
-)
+settings.register_profile("nightly", max_examples=2000, deadline=None, suppress_health_check=_quiet)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
