@@ -1,4 +1,6 @@
-from borzoi.handlers.authentication import Authentication
+import asyncio
+
+from borzoi.handlers.authentication import HASHES_AT_ONCE, Authentication
 from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle, ThrottleSettings
 
@@ -18,4 +20,32 @@ async def test_passwords_are_checked_off_the_loop_and_failures_are_counted_by_ad
     assert await authentication.verify(
         await authentication.hash("other"), "other", address="127.0.0.1:6"
     )
+    authentication.close()
+
+
+async def test_guessing_in_parallel_is_no_faster() -> None:
+    throttle = Throttle(ThrottleSettings(free_failures=0, first_wait=3_600_000_000))
+    authentication = Authentication(throttle, lambda: 0)
+    guesses = [
+        asyncio.create_task(authentication.verify(None, "guess", address=f"10.0.0.1:{port}"))
+        for port in range(10)
+    ]
+    # Those who ask later are served in turn, so by then every guess that would be checked has been.
+    for port in range(3):
+        assert not await authentication.verify(None, "guess", address=f"10.0.1.{port}:1")
+    assert sum(guess.done() for guess in guesses) == HASHES_AT_ONCE
+    for guess in guesses:
+        guess.cancel()
+    await asyncio.wait(guesses)
+    authentication.close()
+
+
+async def test_who_hangs_up_before_the_answer_has_guessed_all_the_same() -> None:
+    throttle = Throttle(ThrottleSettings(free_failures=0))
+    authentication = Authentication(throttle, lambda: 0)
+    guess = asyncio.create_task(authentication.verify(None, "guess", address="10.0.0.1:1"))
+    await asyncio.sleep(0)
+    guess.cancel()
+    await asyncio.wait({guess})
+    assert throttle.wait("10.0.0.1:2", now=0) > 0
     authentication.close()

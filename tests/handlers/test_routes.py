@@ -1,6 +1,7 @@
 from borzoi.handlers.call import Call
 from borzoi.handlers.routes import Routes
 from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
@@ -65,3 +66,16 @@ async def test_metadata_with_bytes_behind_its_count_takes_the_long_way(
     routes.find(root.session, memoryview(bytearray(padded)), 1)
     routes.remember(root.session, memoryview(bytearray(padded)), call)
     assert routes.find(root.session, memoryview(bytearray(padded)), 1) is None
+
+
+async def test_a_length_beyond_the_payload_takes_the_long_way(
+    root: EmbeddedClient, server: EmbeddedServer
+) -> None:
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 1))
+    plain = bytes(payload(Partitioning.partition(0)))
+    assert await root.exchange(Code.SEND_MESSAGES, plain) == (0, b"")
+    length = int.from_bytes(plain[:4], "little")
+    for beyond in (length, length + 1, 500, 1 << 31):
+        cut_off = beyond.to_bytes(4, "little") + plain[4:length]
+        assert await root.exchange(Code.SEND_MESSAGES, cut_off) == (3, b"")

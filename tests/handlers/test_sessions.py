@@ -1,4 +1,5 @@
 from borzoi.handlers.sessions import Session, Sessions
+from borzoi.model.limits import U32_MAX
 from borzoi.model.system import Transport
 
 
@@ -33,3 +34,14 @@ def test_the_silent_are_those_who_have_not_pinged_since_and_are_not_stale_yet() 
     for one in (quiet, stale, lively):
         sessions.add(one)
     assert sessions.silent_since(5.0) == [quiet]
+
+
+def test_a_namesake_gets_the_next_free_id_and_hides_nobody() -> None:
+    sessions = Sessions()
+    same = [session(U32_MAX, user_id=5) for _ in range(3)]
+    for one in same:
+        sessions.add(one)
+    assert [one.client_id for one in same] == [U32_MAX, 1, 2]
+    assert sessions.of_user(5) == same
+    assert sessions.remove(same[1])
+    assert sessions.get(U32_MAX) is same[0]

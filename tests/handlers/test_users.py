@@ -1,5 +1,10 @@
+import asyncio
+from pathlib import Path
+
 import pytest
 
+from borzoi.handlers.authentication import Authentication
+from borzoi.metadata.sealed import SealedCreateUser
 from borzoi.model.errors import (
     CannotChangeRootPermissions,
     CannotDeleteRoot,
@@ -11,8 +16,11 @@ from borzoi.model.errors import (
     UserInactive,
     UserNameTaken,
 )
+from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.streams import GetStreams
+from borzoi.protocol.commands.tokens import CreatePersonalAccessToken
 from borzoi.protocol.commands.users import (
     ChangePassword,
     CreateUser,
@@ -24,7 +32,9 @@ from borzoi.protocol.commands.users import (
     UpdatePermissions,
     UpdateUser,
 )
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
+from borzoi.protocol.contract import Request, encode_payload
+from borzoi.protocol.errors import code_of
+from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 READS_STREAMS = Permissions(GlobalPermissions(read_streams=True))
 
@@ -110,3 +120,73 @@ async def test_root_cannot_be_deleted_or_restricted(root: EmbeddedClient) -> Non
         await root.call(DeleteUser("iggy"))
     with pytest.raises(CannotChangeRootPermissions):
         await root.call(UpdatePermissions("iggy", None))
+
+
+async def during_the_check(
+    monkeypatch: pytest.MonkeyPatch, server: EmbeddedServer, *requests: Request
+) -> None:
+    """Let root do these things while the next password is checked."""
+    checked = Authentication.verify
+
+    async def verify(self: Authentication, hashed: str | None, text: str, *, address: str) -> bool:
+        monkeypatch.setattr(Authentication, "verify", checked)
+        right = await checked(self, hashed, text, address=address)
+        for request in requests:
+            await server.root().call(request)
+        return right
+
+    monkeypatch.setattr(Authentication, "verify", verify)
+
+
+async def test_a_login_does_not_outlive_its_user_nor_become_another_one(
+    root: EmbeddedClient, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = await root.call(CreateUser("bob", "secret"))
+    await during_the_check(
+        monkeypatch, server, DeleteUser("bob"), CreateUser("eve", "other-secret")
+    )
+    client = server.connect()
+    with pytest.raises(InvalidCredentials):
+        await client.call(LoginUser("bob", "secret"))
+    assert client.session.user_id is None
+    assert (await root.call(GetUser("eve"))).id == created.id
+
+
+async def test_a_login_with_a_password_that_was_just_changed_is_refused(
+    root: EmbeddedClient, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await root.call(CreateUser("bob", "secret"))
+    await during_the_check(monkeypatch, server, ChangePassword("bob", "secret", "changed"))
+    with pytest.raises(InvalidCredentials):
+        await server.connect().call(LoginUser("bob", "secret"))
+
+
+async def test_a_password_is_not_changed_for_who_got_the_number_of_a_deleted_user(
+    root: EmbeddedClient, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await root.call(CreateUser("bob", "secret"))
+    await during_the_check(
+        monkeypatch, server, DeleteUser("bob"), CreateUser("eve", "other-secret")
+    )
+    with pytest.raises(InvalidCredentials):
+        await root.call(ChangePassword("bob", "secret", "known-to-bob"))
+    assert (await server.connect().call(LoginUser("eve", "other-secret"))).user_id == 1
+
+
+async def test_what_a_deleted_user_asked_for_is_not_done_in_another_ones_name(
+    tmp_path: Path,
+) -> None:
+    # Each change waits for the disk, so those that follow wait for their turn.
+    async with embedded_server(tmp_path, {"SYSTEM_STATE_ENFORCE_FSYNC": "true"}) as server:
+        created = await server.root().call(CreateUser("bob", "secret"))
+        bob = server.connect()
+        await bob.call(LoginUser("bob", "secret"))
+        plane = server.services.metadata
+        token = encode_payload(CreatePersonalAccessToken("mine", 0))
+        async with asyncio.TaskGroup() as at_once:
+            at_once.create_task(plane.submit(DeleteUser("bob"), user_id=ROOT_USER_ID))
+            at_once.create_task(plane.submit(SealedCreateUser("eve", "hash"), user_id=ROOT_USER_ID))
+            asked = at_once.create_task(bob.exchange(Code.CREATE_PERSONAL_ACCESS_TOKEN, token))
+        assert asked.result()[0] == code_of(Unauthenticated(""))
+        assert plane.state.users[created.id].username == "eve"
+        assert not plane.state.users[created.id].tokens

@@ -22,19 +22,32 @@ class Authentication:
         self._throttle = throttle
         self._clock = clock
         self._threads = ThreadPoolExecutor(HASHES_AT_ONCE, thread_name_prefix="argon2")
+        self._turns = asyncio.Semaphore(HASHES_AT_ONCE)
 
     async def verify(self, hashed: str | None, password: str, *, address: str) -> bool:
         """Whether the password is right; None stands for a user who does not exist, and costs the
         same. Wrong answers make the address wait longer and longer for the next one."""
-        wait = self._throttle.wait(address, now=self._clock())
-        if wait:
-            await asyncio.sleep(wait / 1_000_000)
+        while True:
+            wait = self._throttle.wait(address, now=self._clock())
+            if wait:
+                await asyncio.sleep(wait / 1_000_000)
+            async with self._turns:
+                # Many connections of one address wait together, and all but the first have to
+                # wait again after its mistake: guessing in parallel is no faster.
+                if not self._throttle.wait(address, now=self._clock()):
+                    return await self._verified(hashed, password, address)
+
+    async def _verified(self, hashed: str | None, password: str, address: str) -> bool:
         loop = asyncio.get_running_loop()
-        right = await loop.run_in_executor(self._threads, verify_password, hashed, password)
-        if right:
-            self._throttle.succeeded(address)
-        else:
-            self._throttle.failed(address, now=self._clock())
+        right = False
+        try:
+            right = await loop.run_in_executor(self._threads, verify_password, hashed, password)
+        finally:
+            # Who hangs up before the answer has guessed all the same.
+            if right:
+                self._throttle.succeeded(address)
+            else:
+                self._throttle.failed(address, now=self._clock())
         return right
 
     async def hash(self, password: str) -> str:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.sessions import Session, Sessions
+from borzoi.metadata.commands import Command
+from borzoi.metadata.effects import Outcome
 from borzoi.metadata.state import Metadata, User
 from borzoi.model.errors import Unauthenticated
 from borzoi.shard.cluster_nodes import ClusterNodes
@@ -61,6 +63,31 @@ class Call:
     @property
     def user(self) -> User | None:
         return self.state.users.get(self.user_id)
+
+    async def submit(
+        self, command: Command, *, provided: Callable[[], None] | None = None
+    ) -> Outcome:
+        """Make a change in the caller's name, if that is still the caller's name when its turn
+        comes, and if `provided` raises nothing then."""
+        return await self.metadata.submit(
+            command, user_id=self.user_id, provided=self._still(provided)
+        )
+
+    async def create(self, command: Command) -> int:
+        """The id of what the command creates."""
+        return await self.metadata.create(command, user_id=self.user_id, provided=self._still(None))
+
+    def _still(self, provided: Callable[[], None] | None) -> Callable[[], None]:
+        session, user_id = self.session, self.user_id
+
+        def check() -> None:
+            # The number of a user who was deleted meanwhile may be somebody else's by now.
+            if session.user_id != user_id:
+                raise Unauthenticated("the user of this session is gone")
+            if provided is not None:
+                provided()
+
+        return check
 
     def now(self) -> int:
         return self.services.clock()

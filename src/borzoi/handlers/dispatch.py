@@ -6,7 +6,7 @@ that has to wait costs a task.
 
 import asyncio
 import logging
-from asyncio import Future, Task
+from asyncio import Future
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -47,7 +47,9 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._rows: Mapping[int, Row] = {int(row.request.CODE): row for row in COMMANDS}
-        self._tasks: set[Task[Reply]] = set()
+        #: What was promised and is not answered yet; logins apart, because they may be given up.
+        self._begun: set[Future[Reply]] = set()
+        self._logins: set[Future[Reply]] = set()
         self._routes = Routes()
 
     def is_public(self, code: int) -> bool:
@@ -72,23 +74,25 @@ class Dispatcher:
             if row.rule not in FREE:
                 _authorise(row, request, call)
             answer = row.run(request, call)
+            if code == SEND_MESSAGES:
+                self._routes.remember(session, payload, call)
+            if answer is None:
+                return DONE
+            if isinstance(answer, Coroutine):
+                return self._started(row, session, answer)
+            if isinstance(answer, Future):
+                return self._promised(row, session, answer)
+            return _encoded(answer)
         except Exception as fault:
             return _refusal(row, session, fault)
-        if code == SEND_MESSAGES:
-            self._routes.remember(session, payload, call)
-        if answer is None:
-            return DONE
-        if isinstance(answer, Coroutine):
-            return self._started(row, session, answer)
-        if isinstance(answer, Future):
-            return _promised(row, session, answer)
-        return _encoded(answer)
 
     def _send_again(self, route: Route, batch: Batch, session: Session) -> "Reply | Future[Reply]":
         """A send like one that was allowed before, since when nothing changed."""
         call = Call(session, self._services)
         waiter = self._services.partitions.append(route.target(call), batch, now=call.now())
-        return DONE if waiter is None else _promised(self._rows[SEND_MESSAGES], session, waiter)
+        if waiter is None:
+            return DONE
+        return self._promised(self._rows[SEND_MESSAGES], session, waiter)
 
     def _admit(self, row: Row, session: Session) -> None:
         if session.stale and row.request is not Ping:
@@ -103,14 +107,45 @@ class Dispatcher:
         self, row: Row, session: Session, waiting: Coroutine[Any, Any, Any]
     ) -> "Future[Reply]":
         task = asyncio.get_running_loop().create_task(_finished(row, session, waiting))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        begun = self._logins if row.rule is Rule.ANYONE else self._begun
+        begun.add(task)
+        task.add_done_callback(begun.discard)
+        # One that is given up before its first step would never be looked at.
+        task.add_done_callback(lambda _: waiting.close())
         return task
 
+    def _promised(self, row: Row, session: Session, waited: "Future[None]") -> "Future[Reply]":
+        """The reply to a request whose work ends with a future: an append waiting for the disk."""
+        reply: Future[Reply] = waited.get_loop().create_future()
+        self._begun.add(reply)
+
+        def settle(done: "Future[None]") -> None:
+            self._begun.discard(reply)
+            if done.cancelled():
+                reply.cancel()
+                return
+            fault = done.exception()
+            if fault is None:
+                reply.set_result(DONE)
+            elif isinstance(fault, Exception):
+                reply.set_result(_refusal(row, session, fault))
+
+        waited.add_done_callback(settle)
+        return reply
+
+    def abandon(self, reply: "Future[Reply]") -> None:
+        """Nobody is left to take the reply. A login stops waiting: otherwise one could begin any
+        number of them by hanging up after each. Anything else is finished all the same."""
+        if reply in self._logins:
+            reply.cancel()
+
     async def drain(self) -> None:
-        """Return when every request that was begun has been answered."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Return when every request that was begun has been answered; logins may wait long, and
+        whoever wants in has to come again anyway."""
+        for login in list(self._logins):
+            login.cancel()
+        while self._begun:
+            await asyncio.wait(self._begun)
 
 
 def _authorise(row: Row, request: Any, call: Call) -> None:
@@ -127,28 +162,9 @@ def _authorise(row: Row, request: Any, call: Call) -> None:
 async def _finished(row: Row, session: Session, waiting: Coroutine[Any, Any, Any]) -> Reply:
     try:
         answer = await waiting
+        return DONE if answer is None else _encoded(answer)
     except Exception as fault:
         return _refusal(row, session, fault)
-    return DONE if answer is None else _encoded(answer)
-
-
-def _promised(row: Row, session: Session, waited: "Future[None]") -> "Future[Reply]":
-    """The reply to a request whose work ends with a future: an append waiting for the disk."""
-    reply: Future[Reply] = waited.get_loop().create_future()
-
-    def settle(done: "Future[None]") -> None:
-        if reply.done():
-            return
-        fault = None if done.cancelled() else done.exception()
-        if done.cancelled():
-            reply.cancel()
-        elif fault is None:
-            reply.set_result(DONE)
-        elif isinstance(fault, Exception):
-            reply.set_result(_refusal(row, session, fault))
-
-    waited.add_done_callback(settle)
-    return reply
 
 
 def _encoded(answer: Any) -> Reply:

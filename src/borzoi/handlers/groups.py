@@ -38,13 +38,14 @@ def group_info(group: Group, topic: Topic) -> GroupInfo:
 
 
 async def create_group(request: CreateConsumerGroup, call: Call) -> GroupInfo:
+    created = await call.create(request)
+    # Looked up afterwards: while it waited for its turn another topic may have got the name.
     topic = queries.topic(call.state, request.stream_id, request.topic_id)
-    created = await call.metadata.create(request, user_id=call.user_id)
     return group_info(topic.groups[created], topic)
 
 
 async def delete_group(request: DeleteConsumerGroup, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def join_group(request: JoinConsumerGroup, call: Call) -> None:
@@ -52,9 +53,7 @@ async def join_group(request: JoinConsumerGroup, call: Call) -> None:
     topic = queries.topic_of(stream, request.topic_id)
     group = queries.group_of(topic, request.group_id)
     client_id = call.session.client_id
-    await call.metadata.submit(
-        JoinGroup(stream.id, topic.id, group.id, client_id), user_id=call.user_id
-    )
+    await call.submit(JoinGroup(stream.id, topic.id, group.id, client_id))
     if call.services.sessions.get(client_id) is not call.session:
         # It hung up while its join waited for its turn; nobody else would take it out again.
         await call.metadata.submit(ClientGone(client_id), user_id=ROOT_USER_ID)
@@ -64,6 +63,4 @@ async def leave_group(request: LeaveConsumerGroup, call: Call) -> None:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     group = queries.group_of(topic, request.group_id)
-    await call.metadata.submit(
-        LeaveGroup(stream.id, topic.id, group.id, call.session.client_id), user_id=call.user_id
-    )
+    await call.submit(LeaveGroup(stream.id, topic.id, group.id, call.session.client_id))

@@ -146,9 +146,8 @@ async def hand_over_settled(namespace: Namespace, group: Group, call: Call) -> N
     """A pending partition whose owner has committed all it polled moves to its new owner now."""
     partition_id = namespace.partition_id
     if queries.is_pending(group, partition_id) and call.partitions.is_settled(namespace, group.id):
-        await call.metadata.submit(
-            CompleteRevocation(namespace.stream_id, namespace.topic_id, group.id, partition_id),
-            user_id=call.user_id,
+        await call.submit(
+            CompleteRevocation(namespace.stream_id, namespace.topic_id, group.id, partition_id)
         )
 
 

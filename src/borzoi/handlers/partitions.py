@@ -5,8 +5,8 @@ from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitio
 
 
 async def create_partitions(request: CreatePartitions, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def delete_partitions(request: DeletePartitions, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)

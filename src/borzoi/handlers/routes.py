@@ -18,11 +18,14 @@ from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning, PartitioningKind
 from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.messages import SEND_METADATA_BYTES_MAX, SendMessages
 from borzoi.records.batch import Batch, receive
 
 #: A server has few producers that differ in all of these; a bound keeps it so.
 ROUTES_MAX: Final = 10_000
+
+#: A length that is larger is a mistake, and not worth a copy of what it claims to measure.
+METADATA_LENGTH_MAX: Final = SEND_METADATA_BYTES_MAX - 4
 
 _U32 = Struct("<I")
 
@@ -65,6 +68,8 @@ class Routes:
         if len(payload) < 8:
             return None
         (length,) = _U32.unpack_from(payload)
+        if length > METADATA_LENGTH_MAX or length + 4 > len(payload):
+            return None
         route = self._routes.get((session.user_id, bytes(payload[4:length])))
         if route is None:
             return None

@@ -2,8 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from borzoi.model.limits import U32_MAX
 from borzoi.model.system import Transport
+
+#: The client id that no session has.
+NOBODY: Final = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +44,10 @@ class Sessions:
         return iter(list(self._by_id.values()))
 
     def add(self, session: Session) -> None:
+        """Two addresses may have one hash: who comes second gets the next free id, or the first
+        would be lost to all who look for the sessions of a user or a token."""
+        while session.client_id in self._by_id or session.client_id == NOBODY:
+            session.client_id = (session.client_id + 1) & U32_MAX
         self._by_id[session.client_id] = session
 
     def get(self, client_id: int) -> Session | None:

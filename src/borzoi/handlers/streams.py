@@ -47,17 +47,17 @@ def stream_info(stream: Stream, call: Call) -> StreamInfo:
 
 
 async def create_stream(request: CreateStream, call: Call) -> StreamInfo:
-    created = await call.metadata.create(request, user_id=call.user_id)
+    created = await call.create(request)
     return stream_info(call.state.streams[created], call)
 
 
 async def update_stream(request: UpdateStream, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def delete_stream(request: DeleteStream, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def purge_stream(request: PurgeStream, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)

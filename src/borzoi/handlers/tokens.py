@@ -32,12 +32,12 @@ async def create_token(request: CreatePersonalAccessToken, call: Call) -> RawTok
         expiry_at(call.now(), request.expiry),
         call.services.tokens_max,
     )
-    await call.metadata.submit(sealed, user_id=call.user_id)
+    await call.submit(sealed)
     return RawToken(text)
 
 
 async def delete_token(request: DeletePersonalAccessToken, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 def login_with_token(request: LoginWithPersonalAccessToken, call: Call) -> Identity:

@@ -78,9 +78,9 @@ def partition_info(
 
 
 async def create_topic(request: CreateTopic, call: Call) -> TopicDetails:
-    stream_id = queries.stream(call.state, request.stream_id).id
-    created = await call.metadata.create(request, user_id=call.user_id)
-    topic = call.state.streams[stream_id].topics[created]
+    created = await call.create(request)
+    # Looked up afterwards: while it waited for its turn another stream may have got the name.
+    topic = queries.stream(call.state, request.stream_id).topics[created]
     # The published servers count no segments yet in this one answer, and clients compare.
     partitions = tuple(
         PartitionInfo(record.id, record.created_at, 0, 0, 0, 0)
@@ -90,12 +90,12 @@ async def create_topic(request: CreateTopic, call: Call) -> TopicDetails:
 
 
 async def update_topic(request: UpdateTopic, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def delete_topic(request: DeleteTopic, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def purge_topic(request: PurgeTopic, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)

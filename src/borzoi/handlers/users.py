@@ -1,5 +1,8 @@
 """Users: listed, made, changed, and logged in. Passwords are sealed before anything is logged."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
 from borzoi.metadata.sealed import SealedChangePassword, SealedCreateUser
@@ -49,20 +52,20 @@ async def create_user(request: CreateUser, call: Call) -> UserDetails:
     check_username_is_free(call.state, request.username)
     hashed = await call.services.authentication.hash(request.password)
     sealed = SealedCreateUser(request.username, hashed, request.status, request.permissions)
-    created = await call.metadata.create(sealed, user_id=call.user_id)
+    created = await call.create(sealed)
     return user_details(call.state.users[created])
 
 
 async def update_user(request: UpdateUser, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def delete_user(request: DeleteUser, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def update_permissions(request: UpdatePermissions, call: Call) -> None:
-    await call.metadata.submit(request, user_id=call.user_id)
+    await call.submit(request)
 
 
 async def change_password(request: ChangePassword, call: Call) -> None:
@@ -76,18 +79,37 @@ async def change_password(request: ChangePassword, call: Call) -> None:
     if not right:
         raise InvalidCredentials("the current password is another one")
     hashed = await authentication.hash(request.new_password)
-    await call.metadata.submit(SealedChangePassword(user.id, hashed), user_id=call.user_id)
+
+    def is_the_same() -> None:
+        # Numbers of deleted users are given out again, and hashing takes its time.
+        if call.state.users.get(user.id) is not user:
+            raise InvalidCredentials("the user was deleted meanwhile")
+
+    await call.submit(SealedChangePassword(user.id, hashed), provided=is_the_same)
 
 
-async def login_user(request: LoginUser, call: Call) -> Identity:
+def login_user(request: LoginUser, call: Call) -> Coroutine[Any, Any, Identity]:
     check_username(request.username)
     check_password(request.password)
+    # A login may wait long and for nothing: only what it needs stays in memory meanwhile.
+    return _log_in(request.username, request.password, call)
+
+
+async def _log_in(username: str, password: str, call: Call) -> Identity:
     # By name only: a name of digits is a name.
-    user = call.state.users.named(request.username)
+    user = call.state.users.named(username)
+    hashed = None if user is None else user.password_hash
     right = await call.services.authentication.verify(
-        None if user is None else user.password_hash, request.password, address=call.session.address
+        hashed, password, address=call.session.address
     )
-    if user is None or not right:
+    # While the password was checked the user may have been deleted, and its number given to
+    # another one, or the password changed.
+    if (
+        user is None
+        or not right
+        or call.state.users.get(user.id) is not user
+        or user.password_hash != hashed
+    ):
         raise InvalidCredentials("user name and password do not belong together")
     return logged_in(user, call, token_hash=None)
 

@@ -7,8 +7,8 @@ with the connections they are about.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import Command, decode_command, encode_command, is_logged
@@ -69,15 +69,23 @@ class MetadataPlane:
         """Who does what follows from a change; said once, when the server is put together."""
         self._carry_out = carry_out
 
-    async def create(self, command: Command, *, user_id: int) -> int:
+    async def create(
+        self, command: Command, *, user_id: int, provided: Callable[[], None] | None = None
+    ) -> int:
         """The id of what the command creates."""
-        outcome = await self.submit(command, user_id=user_id)
+        outcome = await self.submit(command, user_id=user_id, provided=provided)
         if outcome.created_id is None:
             raise StateCorrupted(f"{type(command).__name__} created nothing")
         return outcome.created_id
 
-    async def submit(self, command: Command, *, user_id: int) -> Outcome:
-        """Make the change, or raise what refuses it; when this returns everyone can see it."""
+    async def submit(
+        self, command: Command, *, user_id: int, provided: Callable[[], None] | None = None
+    ) -> Outcome:
+        """Make the change, or raise what refuses it; when this returns everyone can see it.
+
+        `provided` is asked when the turn has come, and refuses by raising. Whoever waits for the
+        change may be cancelled; the change itself is made to its end or not at all.
+        """
         async with self._turn:
             # What is logged holds no "server default": a later start with other settings must not
             # change what a topic was created with.
@@ -86,15 +94,30 @@ class MetadataPlane:
             if isinstance(command, UpdateTopic):
                 command = resolved(command, self.defaults)
             entry = Entry(self._clock(), user_id, command)
+            if provided is not None:
+                provided()
             verify(self.state, entry)
-            if is_logged(command):
-                await self._write(entry)
-            outcome = apply(self.state, entry)
-            self.revision += 1
-            if self._log.wants_snapshot:
-                self._log.take_snapshot(snapshot.encode(self.state), timestamp=entry.at)
-            await self._carry_out_all(outcome.effects, user_id)
-            return outcome
+            return await _to_its_end(self._change(entry))
+
+    async def _change(self, entry: Entry) -> Outcome:
+        if is_logged(entry.command):
+            await self._write(entry)
+        outcome = apply(self.state, entry)
+        self.revision += 1
+        failure = await self._carry_out_all(outcome.effects, entry.user_id)
+        self._take_snapshot(entry.at)
+        if failure is not None:
+            raise failure
+        return outcome
+
+    def _take_snapshot(self, at: int) -> None:
+        if not self._log.wants_snapshot:
+            return
+        try:
+            self._log.take_snapshot(snapshot.encode(self.state), timestamp=at)
+        except BorzoiError as fault:
+            # The entries are all in the log; only the next start takes longer.
+            log.warning("no snapshot of the metadata was taken: %s", fault)
 
     async def _write(self, entry: Entry) -> None:
         code, command = encode_command(entry.command)
@@ -107,11 +130,39 @@ class MetadataPlane:
         else:
             append()
 
-    async def _carry_out_all(self, effects: Sequence[Effect], user_id: int) -> None:
+    async def _carry_out_all(self, effects: Sequence[Effect], user_id: int) -> Exception | None:
+        """Do what follows, all of it: the change is in force, and one effect that fails must not
+        keep the others from happening. The first failure is for who asked."""
         waiting = list(effects)
+        failure: Exception | None = None
         while waiting and self._carry_out is not None:
-            for command in await self._carry_out(waiting.pop(0)):
-                waiting += apply(self.state, Entry(self._clock(), user_id, command)).effects
+            effect = waiting.pop(0)
+            try:
+                for command in await self._carry_out(effect):
+                    waiting += apply(self.state, Entry(self._clock(), user_id, command)).effects
+            except Exception as fault:
+                log.error("%s was not carried out in full: %s", effect, fault)  # noqa: TRY400
+                failure = failure or fault
+        return failure
 
     def close(self) -> None:
         self._log.close()
+
+
+async def _to_its_end(change: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """The outcome, also when whoever waits is cancelled: that is passed on afterwards.
+
+    An entry that a thread is writing cannot be called back. Leaving it half-way would let the
+    next command be checked against a state that the log has left behind.
+    """
+    task = asyncio.get_running_loop().create_task(change)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as cancellation:
+            cancelled = cancellation
+    if cancelled is not None:
+        task.exception()  # looked at: nobody is left to be told
+        raise cancelled
+    return task.result()

@@ -8,8 +8,10 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from borzoi.metadata.effects import (
     CheckRevocations,
@@ -43,6 +45,11 @@ from borzoi.storage.compressed import TwinOpener, compress_sealed
 from borzoi.storage.retention import PartitionFacts, oversized
 
 log = logging.getLogger(__name__)
+
+#: What one poll gives at most, beyond its first message. Bytes that must change on their way
+#: (decrypted, inflated) are in memory until the client has taken them, and an answer whose length
+#: does not fit into 32 bits could not be sent at all.
+POLLED_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(slots=True)
@@ -86,6 +93,8 @@ class PartitionPlane:
         #: Whether retention waits for the slowest stored offset.
         self._keep_unread = keep_unread
         self._partitions: dict[Namespace, Partition] = {}
+        #: Partitions that exist but could not be opened; tried again by who asks for them.
+        self._unopened: set[Namespace] = set()
         #: The next partition of a balanced send, by (stream, topic); kept below the count.
         self._turns: dict[tuple[int, int], int] = {}
         #: The last offset handed to a group, by partition and group: what a handover waits for.
@@ -96,15 +105,27 @@ class PartitionPlane:
         for stream in state.streams.values():
             for topic in stream.topics.values():
                 for partition_id in topic.partitions:
-                    self._open_one(Namespace(stream.id, topic.id, partition_id))
+                    self._open_or_note(Namespace(stream.id, topic.id, partition_id))
 
-    def _open_one(self, namespace: Namespace) -> None:
-        self._partitions[namespace] = self._open(namespace)
+    def _open_or_note(self, namespace: Namespace) -> None:
+        """Open the partition, now or when the disk has room again: it exists in any case."""
+        try:
+            self._partitions[namespace] = self._open(namespace)
+        except (BorzoiError, OSError) as fault:
+            self._unopened.add(namespace)
+            log.error("partition %s cannot be opened yet: %s", namespace, fault)  # noqa: TRY400
 
     def _partition(self, namespace: Namespace) -> Partition:
         partition = self._partitions.get(namespace)
         if partition is None:
+            partition = self._opened_late(namespace)
+        return partition
+
+    def _opened_late(self, namespace: Namespace) -> Partition:
+        if namespace not in self._unopened:
             raise PartitionNotFound(f"there is no partition {namespace}")
+        partition = self._partitions[namespace] = self._open(namespace)
+        self._unopened.discard(namespace)
         return partition
 
     # Messages.
@@ -132,7 +153,12 @@ class PartitionPlane:
         auto_commit: bool,
     ) -> Polled:
         return self._partition(namespace).poll(
-            strategy, count, kind=kind, consumer_id=consumer_id, auto_commit=auto_commit
+            strategy,
+            count,
+            kind=kind,
+            consumer_id=consumer_id,
+            auto_commit=auto_commit,
+            size_max=POLLED_BYTES_MAX,
         )
 
     async def flush(self, namespace: Namespace, *, sync: bool) -> None:
@@ -171,7 +197,10 @@ class PartitionPlane:
         polled = self._polled.get(namespace, {}).get(group_id)
         if polled is None:
             return True
-        stored = self._partition(namespace).load_offset(ConsumerKind.GROUP, group_id)
+        partition = self._partitions.get(namespace)
+        if partition is None:
+            return False
+        stored = partition.load_offset(ConsumerKind.GROUP, group_id)
         return stored is not None and stored >= polled
 
     # Segments.
@@ -181,34 +210,37 @@ class PartitionPlane:
 
     async def clean(self, state: Metadata, *, now: int) -> None:
         """Delete what is older than its topic keeps, then what is more than its topic holds."""
-        for stream in list(state.streams.values()):
-            for topic in list(stream.topics.values()):
-                if topic.message_expiry != NEVER:
-                    for _, partition in self._of_topic(stream.id, topic):
-                        partition.expire(now, topic.message_expiry, keep_unread=self._keep_unread)
-                if topic.max_topic_size != UNLIMITED:
-                    self._shrink(stream.id, topic)
-                await asyncio.sleep(0)
+        for stream, topic in _topics_of(state):
+            for namespace, partition in self._of_topic(stream.id, topic):
+                if topic.message_expiry == NEVER:
+                    break
+                with _logged_failure("cleaned", namespace):
+                    partition.expire(now, topic.message_expiry, keep_unread=self._keep_unread)
+            if topic.max_topic_size != UNLIMITED:
+                self._shrink(stream.id, topic)
+            await asyncio.sleep(0)
 
     async def compress(self, state: Metadata, algorithm_of: Callable[[Topic], Compression]) -> None:
         """Rewrite sealed segments of compressed topics, one after another, off the loop."""
-        for stream in list(state.streams.values()):
-            for topic in list(stream.topics.values()):
-                algorithm = algorithm_of(topic)
-                if algorithm is Compression.NONE or algorithm in self._cannot_compress:
-                    continue
-                for namespace, partition in list(self._of_topic(stream.id, topic)):
-                    try:
-                        await compress_sealed(partition.log, algorithm, self._twins)
-                    except FeatureUnavailable as missing:
-                        self._cannot_compress.add(algorithm)
-                        log.warning("segments stay uncompressed: %s", missing)
-                        break
-                    except BorzoiError as fault:
-                        log.warning("partition %s was not compressed: %s", namespace, fault)
+        for stream, topic in _topics_of(state):
+            algorithm = algorithm_of(topic)
+            if algorithm is Compression.NONE or algorithm in self._cannot_compress:
+                continue
+            for namespace, partition in list(self._of_topic(stream.id, topic)):
+                if self._partitions.get(namespace) is not partition:
+                    continue  # deleted while another one was compressed
+                try:
+                    await compress_sealed(partition.log, algorithm, self._twins)
+                except FeatureUnavailable as missing:
+                    self._cannot_compress.add(algorithm)
+                    log.warning("segments stay uncompressed: %s", missing)
+                    break
+                except BorzoiError as fault:
+                    log.warning("partition %s was not compressed: %s", namespace, fault)
 
     def _shrink(self, stream_id: int, topic: Topic) -> None:
-        partitions = [partition for _, partition in self._of_topic(stream_id, topic)]
+        found = list(self._of_topic(stream_id, topic))
+        partitions = [partition for _, partition in found]
         surplus = oversized(
             [
                 PartitionFacts(
@@ -219,13 +251,16 @@ class PartitionPlane:
             topic_size=sum(partition.statistics.size for partition in partitions),
             topic_size_max=topic.max_topic_size,
         )
-        for partition, count in zip(partitions, surplus, strict=True):
+        for (namespace, partition), count in zip(found, surplus, strict=True):
             if count:
-                partition.delete_segments(count, keep_unread=self._keep_unread)
+                with _logged_failure("shrunk", namespace):
+                    partition.delete_segments(count, keep_unread=self._keep_unread)
 
     # Numbers.
 
     def statistics(self, namespace: Namespace) -> PartitionStatistics:
+        if namespace in self._unopened:
+            return PartitionStatistics(0, 0, 0, 0)
         return self._partition(namespace).statistics
 
     def topic_totals(self, stream_id: int, topic: Topic) -> Totals:
@@ -260,9 +295,7 @@ class PartitionPlane:
         """Do to the partitions what was decided about them."""
         match effect:
             case CreatedPartitions(stream_id, topic_id, partition_ids):
-                self._folders.topic(stream_id, topic_id).mkdir(parents=True, exist_ok=True)
-                for partition_id in partition_ids:
-                    self._open_one(Namespace(stream_id, topic_id, partition_id))
+                await self._create(stream_id, topic_id, partition_ids)
             case DeletedPartitions(stream_id, topic_id, partition_ids):
                 for partition_id in partition_ids:
                     namespace = Namespace(stream_id, topic_id, partition_id)
@@ -296,19 +329,46 @@ class PartitionPlane:
                 pass
         return ()
 
+    async def _create(self, stream_id: int, topic_id: int, partition_ids: Sequence[int]) -> None:
+        """Open new partitions. They are in the metadata already, so one that cannot be opened
+        refuses its messages until it can, and the others serve."""
+        folder = self._folders.topic(stream_id, topic_id)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            log.error("%s cannot be made yet: %s", folder, fault)  # noqa: TRY400
+        for partition_id in partition_ids:
+            namespace = Namespace(stream_id, topic_id, partition_id)
+            left_behind = self._folders.partition(namespace)
+            if left_behind.exists():
+                # Numbers are given out again. What a deletion that was cut short (a crash, a full
+                # disk) left here belongs to nobody, least of all to the new partition.
+                await asyncio.to_thread(shutil.rmtree, left_behind, ignore_errors=True)
+            self._open_or_note(namespace)
+
     async def _drop(self, namespaces: Sequence[Namespace], folder: Path) -> None:
         """Forget the partitions at once, and remove their files off the loop."""
         for namespace in namespaces:
             self._polled.pop(namespace, None)
+            self._unopened.discard(namespace)
             partition = self._partitions.pop(namespace, None)
             if partition is not None:
-                partition.close()
+                with _logged_failure("closed", namespace):
+                    partition.close()
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def _purge(self, namespaces: Iterator[Namespace]) -> None:
+        """Empty all of them; one that cannot be emptied does not protect the others."""
+        failure: BorzoiError | None = None
         for namespace in namespaces:
             self._polled.pop(namespace, None)
-            self._partition(namespace).purge()
+            try:
+                self._partition(namespace).purge()
+            except BorzoiError as fault:
+                log.warning("partition %s was not purged: %s", namespace, fault)
+                failure = failure or fault
+        if failure is not None:
+            raise failure
 
     def _forget_group(self, namespaces: Iterator[Namespace], group_id: int) -> None:
         for namespace in namespaces:
@@ -319,15 +379,33 @@ class PartitionPlane:
                     partition.delete_offset(ConsumerKind.GROUP, group_id)
                 except ConsumerOffsetNotFound:
                     continue
+                except BorzoiError as fault:
+                    log.warning("partition %s keeps an offset: %s", namespace, fault)
 
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
         for namespace, partition in self._partitions.items():
-            try:
+            with _logged_failure("closed", namespace):
                 partition.close()
-            except BorzoiError as fault:
-                log.warning("partition %s did not close cleanly: %s", namespace, fault)
         self._partitions.clear()
+
+
+@contextmanager
+def _logged_failure(action: str, namespace: Namespace) -> Iterator[None]:
+    """What one partition cannot do must not stop the same being done to the others."""
+    try:
+        yield
+    except BorzoiError as fault:
+        log.warning("partition %s was not %s: %s", namespace, action, fault)
+
+
+def _topics_of(state: Metadata) -> Iterator[tuple[Stream, Topic]]:
+    """Every topic, for who goes through them with pauses: what was deleted meanwhile, and what
+    got its number, is not among them."""
+    for stream in list(state.streams.values()):
+        for topic in list(stream.topics.values()):
+            if state.streams.get(stream.id) is stream and stream.topics.get(topic.id) is topic:
+                yield stream, topic
 
 
 def _namespaces(stream_id: int, topics: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Namespace]:

@@ -46,7 +46,8 @@ class Snapshots:
 
     async def taken(self, compression: SnapshotCompression, kinds: Sequence[SnapshotKind]) -> bytes:
         method = METHODS[compression]
-        wanted = EVERYTHING if SnapshotKind.ALL in kinds else tuple(kinds)
+        # Each once, however often it was asked for: a log is large.
+        wanted = EVERYTHING if SnapshotKind.ALL in kinds else tuple(dict.fromkeys(kinds))
         return await asyncio.to_thread(self._archive, method, wanted)
 
     def _archive(self, method: int, kinds: Sequence[SnapshotKind]) -> bytes:
@@ -79,12 +80,33 @@ class Snapshots:
         return "\n".join(lines) + "\n"
 
     def _log_lines(self) -> str:
-        files = sorted(self._logs.glob("*.log*"), key=lambda path: path.stat().st_mtime)
-        text = "".join(path.read_text(errors="replace") for path in files)
-        return text[-LOG_BYTES_MAX:]
+        newest_first = sorted(self._logs.glob("*.log*"), key=_modified_at, reverse=True)
+        parts: list[bytes] = []
+        room = LOG_BYTES_MAX
+        for path in newest_first:
+            parts.append(_end_of(path, room))
+            room -= len(parts[-1])
+        return b"".join(reversed(parts)).decode(errors="replace")
 
     def _settings(self) -> str:
         return self._config.read_text() if self._config.exists() else ""
+
+
+def _modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0  # rotated away since it was listed
+
+
+def _end_of(path: Path, size: int) -> bytes:
+    """The last bytes of a file, none of one that is gone."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return file.read(size)
+    except OSError:
+        return b""
 
 
 def _process() -> str:
