@@ -1,18 +1,22 @@
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from borzoi.metadata.effects import CreatedPartitions, Effect
+from borzoi.metadata.groups import ClientGone, JoinGroup
 from borzoi.metadata.machine import Entry, apply
 from borzoi.metadata.state import Metadata
 from borzoi.metadata.topics import TopicDefaults
 from borzoi.metadata.users import root_creation
-from borzoi.model.errors import StateCorrupted, StreamNameTaken
+from borzoi.model.errors import StateCorrupted, StorageFailure, StreamNameTaken
+from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream, UpdateStream
 from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
+from borzoi.testing.faults import Fault, FaultyMedium
 
 DEFAULTS = TopicDefaults(segment_size=1 << 20)
 SMALL = StateSettings(snapshot_entries=3)
@@ -90,3 +94,86 @@ async def test_what_creates_nothing_has_no_id(tmp_path: Path) -> None:
     await plane.submit(CreateStream("orders"), user_id=0)
     with pytest.raises(StateCorrupted):
         await plane.create(UpdateStream("orders", "other"), user_id=0)
+
+
+async def test_whoever_is_cancelled_the_change_is_made_to_its_end(tmp_path: Path) -> None:
+    state, log = opened(tmp_path, StateSettings(enforce_fsync=True))
+    plane = plane_over(with_root(state), log, sync_each=True)
+    seen: list[Effect] = []
+
+    async def carry_out(effect: Effect) -> tuple[()]:
+        await asyncio.sleep(0)
+        seen.append(effect)
+        return ()
+
+    plane.carried_out_by(carry_out)
+    await plane.submit(CreateStream("orders"), user_id=0)
+    half_way = asyncio.create_task(plane.submit(CreateTopic("orders", "placed", 1), user_id=0))
+    await asyncio.sleep(0)
+    half_way.cancel()
+    # The next one is checked against the state that the log has, not against an older one.
+    await plane.submit(CreateTopic("orders", "paid", 1), user_id=0)
+    assert half_way.cancelled()
+    assert [topic.name for topic in state.streams[0].topics.in_order()] == ["placed", "paid"]
+    assert seen == [CreatedPartitions(0, 0, (0,)), CreatedPartitions(0, 1, (0,))]
+    plane.close()
+    again, _ = opened(tmp_path)
+    assert [topic.name for topic in again.streams[0].topics.in_order()] == ["placed", "paid"]
+
+
+async def test_an_effect_that_fails_stops_neither_the_others_nor_the_change(tmp_path: Path) -> None:
+    state, log = opened(tmp_path)
+    plane = plane_over(with_root(state), log)
+    await plane.submit(CreateStream("orders"), user_id=0)
+    for name in ("placed", "paid"):
+        await plane.submit(CreateTopic("orders", name, 2), user_id=0)
+        await plane.submit(CreateConsumerGroup("orders", name, "g"), user_id=0)
+    for topic_id, client_id in ((0, 7), (0, 8), (1, 7), (1, 8)):
+        await plane.submit(JoinGroup(0, topic_id, 0, client_id), user_id=0)
+    seen: list[Effect] = []
+
+    async def carry_out(effect: Effect) -> tuple[()]:
+        seen.append(effect)
+        raise StorageFailure("no space")
+
+    plane.carried_out_by(carry_out)
+    with pytest.raises(StorageFailure):
+        await plane.submit(ClientGone(7), user_id=0)
+    assert len(seen) == 2
+    assert 7 not in state.memberships
+
+
+async def test_without_room_for_a_snapshot_changes_are_made_all_the_same(tmp_path: Path) -> None:
+    full = False
+
+    def choose(operation: str, path: Path) -> Fault | None:
+        return Fault.NO_SPACE if full and "snapshot" in path.name else None
+
+    medium = FaultyMedium(LocalMedium(), choose)
+    log, recovered = open_state_log(medium, tmp_path, SMALL)
+    plane = plane_over(with_root(recovered_state(recovered)), log)
+    seen: list[Effect] = []
+
+    async def carry_out(effect: Effect) -> tuple[()]:
+        seen.append(effect)
+        return ()
+
+    plane.carried_out_by(carry_out)
+    await plane.submit(CreateStream("orders"), user_id=0)
+    full = True
+    for number in range(4):
+        await plane.submit(CreateTopic("orders", f"topic-{number}", 1), user_id=0)
+    assert len(seen) == 4
+    assert log.entries_since_snapshot == 5
+
+
+async def test_who_is_asked_when_the_turn_has_come_can_still_refuse(tmp_path: Path) -> None:
+    state, log = opened(tmp_path)
+    plane = plane_over(with_root(state), log)
+
+    def refuse() -> None:
+        raise StreamNameTaken("by now")
+
+    with pytest.raises(StreamNameTaken):
+        await plane.create(CreateStream("orders"), user_id=0, provided=refuse)
+    assert not state.streams

@@ -1,4 +1,7 @@
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +15,14 @@ from borzoi.metadata.effects import (
 )
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
-from borzoi.model.errors import PartitionNotFound
+from borzoi.model.errors import PartitionNotFound, StorageFailure
 from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
+from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, GetTopic
 from borzoi.records.message import Message, encode_messages
 from borzoi.testing.embedded import EmbeddedServer, embedded_server
 
@@ -135,3 +139,96 @@ async def test_everything_is_saved_and_found_again(tmp_path: Path) -> None:
             auto_commit=False,
         )
         assert polled.reading.count == 5
+
+
+async def test_a_partition_without_room_is_opened_when_there_is_some(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as server:
+        await server.root().call(CreateStream("s"))
+        # A file where the topic's folder belongs: nothing can be made below it.
+        in_the_way = tmp_path / "streams" / "0" / "topics"
+        in_the_way.parent.mkdir(parents=True, exist_ok=True)
+        in_the_way.write_bytes(b"")
+        created = await server.root().call(CreateTopic("s", "t", 2))
+        assert len(created.partitions) == 2
+        with pytest.raises(StorageFailure):
+            await sent(server)
+        described = await server.root().call(GetTopic("s", "t"))
+        assert [one.messages_count for one in described.partitions] == [0, 0]
+        plane = server.services.partitions
+        assert plane.is_settled(ZERO, 0)
+        plane.mark_polled(ZERO, 0, 1)
+        assert not plane.is_settled(ZERO, 0)
+        in_the_way.unlink()
+        await sent(server)
+        assert plane.statistics(ZERO).messages_count == 1
+
+
+async def test_a_new_topic_does_not_inherit_what_a_deletion_left_behind(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as server:
+        await with_topic(server)
+        await sent(server, 3)
+        folder = tmp_path / "streams" / "0" / "topics" / "0"
+        shutil.copytree(folder, tmp_path / "copy")
+        await server.root().call(DeleteTopic("s", "t"))
+        shutil.move(tmp_path / "copy", folder)
+        await server.root().call(CreateTopic("s", "other", 1))
+        assert server.services.partitions.statistics(ZERO).messages_count == 0
+
+
+async def test_one_partition_that_fails_does_not_protect_or_starve_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
+        await with_topic(server, message_expiry=1_000_000)
+        await server.root().call(
+            CreateTopic("s", "u", 1, message_expiry=1_000_000, max_topic_size=2048)
+        )
+        plane, state = server.services.partitions, server.services.metadata.state
+        indexes, body = encode_messages([Message(b"x" * 1000)])
+        for topic, partition_id in [("t", 0), ("t", 1), ("u", 0)] * 3:
+            partitioning = Partitioning.partition(partition_id)
+            views = memoryview(indexes), memoryview(body)
+            await server.root().call(SendMessages("s", topic, partitioning, 1, *views))
+        sick = Namespace(0, 0, 0)
+
+        def failing(method: Callable[..., Any]) -> Callable[..., Any]:
+            def act(self: Partition, *given: Any, **named: Any) -> Any:
+                if self.namespace == sick:
+                    raise StorageFailure("the disk is tired")
+                return method(self, *given, **named)
+
+            return act
+
+        for name in ("expire", "delete_segments", "purge", "close"):
+            monkeypatch.setattr(Partition, name, failing(getattr(Partition, name)))
+        later = server.services.clock() + 2_000_000
+        await plane.clean(state, now=later)
+        counts = {sick: 3, Namespace(0, 0, 1): 1, Namespace(0, 1, 0): 1}
+        assert {one: plane.statistics(one).segments_count for one in counts} == counts
+        with pytest.raises(StorageFailure):
+            await plane.carry_out(PurgedTopic(0, 0, (0, 1)))
+        assert plane.statistics(Namespace(0, 0, 1)).messages_count == 0
+        await server.root().call(DeleteTopic("s", "t"))
+        assert not (tmp_path / "streams" / "0" / "topics" / "0").exists()
+
+
+async def test_a_poll_gives_no_more_than_its_bound_and_at_least_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borzoi.shard.partition_plane.POLLED_BYTES_MAX", 2500)
+    async with embedded_server(tmp_path) as server:
+        plane = (await with_topic(server)).services.partitions
+        await sent(server, 5, size=1000)
+        await sent(server, 1, size=5000)
+        found = [
+            plane.poll(
+                ZERO,
+                PollingStrategy.offset(offset),
+                1_000_000,
+                kind=ConsumerKind.CONSUMER,
+                consumer_id=1,
+                auto_commit=False,
+            ).reading
+            for offset in (0, 2, 4, 5)
+        ]
+        assert [reading.count for reading in found] == [2, 2, 1, 1]
