@@ -2,8 +2,10 @@
 
 import pytest
 
+from borzoi.consensus import heartbeat
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.effects import Fatal, GroupCheckpoints, ReadReady
+from borzoi.consensus.effects import Fatal, GroupCheckpoints, ReadReady, Send
+from borzoi.consensus.messages import Ping, StartView
 from borzoi.testing.consensus_cluster import ScriptedCluster
 
 
@@ -100,3 +102,54 @@ def test_checkpoints_of_data_groups_travel_with_the_pings():
     data.checkpoint_checksums[8] = b"d" * 16
     data.on_peer_checkpoint(8, b"c" * 16)
     assert data.stopped
+
+
+def test_a_ping_of_a_newer_primary_is_followed_by_a_probe():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.isolate(old.replica_id)
+    cluster.tick(400)
+    new = cluster.primary()
+    cluster.drop = lambda source, target, header: (
+        target == old.replica_id and not isinstance(header, Ping | StartView)
+    )
+    cluster.tick(60)
+    assert old.view == new.view
+
+
+def test_a_replayed_ping_is_answered_but_renews_nothing():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.tick(30)
+    backup = next(r for r in cluster.replicas.values() if r is not primary)
+    primary.take_effects()
+    heartbeat.ping(primary)
+    (ping,) = {e.header for e in primary.take_effects() if isinstance(e, Send)}
+    backup.take_effects()
+    backup.on_frame(ping, b"")
+    backup.on_frame(ping, b"")
+    pongs = [e.header for e in backup.take_effects() if isinstance(e, Send)]
+    assert len(pongs) == 2
+    for pong in pongs:
+        primary.on_frame(pong, b"")
+    primary.on_frame(pongs[0]._replace(status=1), b"")  # type: ignore[call-arg]
+    assert primary.contact_us[backup.replica_id] == primary.ping_monotonic
+
+
+def test_an_empty_replica_answers_no_ping():
+    cluster = ScriptedCluster(formatted=False)
+    live = cluster.replicas[0]
+    live.take_effects()
+    heartbeat.on_ping(live, Ping(*live.canon[0][:6], 1, 1, 0, 0, 0, 0, 0), b"")
+    assert live.take_effects() == []
+
+
+def test_a_read_waits_until_everything_committed_is_applied():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    primary.commit_max += 1
+    assert not primary.may_read(cluster.now_us)
+    primary.on_linearizable_read(1)
+    cluster.execute(primary.replica_id)
+    cluster.settle()
+    assert not cluster.effects_of(ReadReady)

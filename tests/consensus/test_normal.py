@@ -2,6 +2,7 @@
 
 import pytest
 
+from borzoi.consensus import normal
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import FailWaiters, Refusal, Reply
 from borzoi.consensus.frames import EMPTY_BODY, checksum
@@ -16,6 +17,7 @@ from borzoi.consensus.messages import (
     PrepareOk,
     Request,
 )
+from borzoi.consensus.timeouts import Timer
 from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster, client_id
 
 ADA = client_id(1)
@@ -333,3 +335,35 @@ def test_timestamps_never_go_back_whatever_the_clock_does(local):
     cluster.request(b"y")
     stamps = [primary.canon[op].timestamp for op in sorted(primary.canon) if op]
     assert (stamps == sorted(set(stamps))) is not local
+
+
+def test_an_abdicating_primary_resends_nothing_and_recovers_with_the_next_ack():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    primary.abdicating = True
+    primary.take_effects()
+    normal.on_prepare_timer(primary)
+    assert primary.take_effects() == []
+    primary.on_frame(prepare_ok(cluster, backups(cluster)[0]), b"")
+    assert not primary.abdicating
+    normal.on_prepare_timer(primary)
+
+
+@pytest.mark.parametrize("never", [False, True])
+def test_n9_progress_resets_the_backoff(never):
+    cluster = ScriptedCluster(bugs=PlantedBugs(backoff_never_reset=never))
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    cluster.request(b"y")
+    for _ in range(4):
+        primary.timers.back_off(Timer.PREPARE)
+    cluster.heal()
+    other = backups(cluster)[0]
+    head = primary.canon[2]
+    ack = prepare_ok(cluster, other)._replace(op=2, prepare_checksum=head.checksum)
+    primary.on_frame(ack, b"")
+    assert primary.pipeline.entries
+    assert (primary.timers._deadlines[Timer.PREPARE] - primary.timers.now <= 10) is not never

@@ -2,9 +2,10 @@
 
 import pytest
 
+from borzoi.consensus import view_change
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Fatal, RewriteJournal
-from borzoi.consensus.messages import Prepare, PrepareOk
+from borzoi.consensus.messages import Handshake, Prepare, PrepareOk
 from borzoi.consensus.state import Status
 from borzoi.consensus.superblock import Superblock, Unreadable
 from borzoi.testing.consensus_cluster import ScriptedCluster
@@ -334,3 +335,36 @@ def test_an_empty_replica_ignores_everything_but_handshakes():
     live.take_effects()
     live.on_frame(live.canon[0], b"")
     assert live.take_effects() == []
+
+
+def test_a_restart_inside_a_view_change_repeats_its_claim():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.request(b"x")
+    cluster.crash(old.replica_id)
+    cluster.drop = lambda source, target, header: True
+    survivors = sorted(cluster.replicas)
+    for replica in survivors:
+        view_change.enter_view(cluster.replicas[replica], old.view + 1)
+        cluster.execute(replica)
+    cluster.settle()
+    cluster.crash(*survivors)
+    for replica in survivors:
+        again = cluster.start(replica)
+        assert (again.status, again.view) == (Status.VIEW_CHANGE, old.view + 1)
+        assert again.do_view_change is not None
+        assert again.do_view_change[0].op == 2
+    cluster.heal()
+    new = cluster.elect()
+    assert cluster.applied(new.replica_id) == [b"x"]
+
+
+def test_an_answer_meant_for_an_earlier_life_does_not_start_genesis():
+    cluster = ScriptedCluster(formatted=False)
+    live = cluster.replicas[0]
+    cluster.network.clear()
+    answer = Handshake(
+        *live.canon[0][:6], 67, 1, 1, 1, 0, b"i" * 16, b"another life....", bytes(32), bytes(32)
+    )
+    live.on_frame(answer, b"")
+    assert live.empties == 1

@@ -2,7 +2,9 @@
 
 import pytest
 
+from borzoi.consensus import repair
 from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import ReadJournal
 from borzoi.consensus.frames import EMPTY_BODY, encode_headers, seal_prepare
 from borzoi.consensus.messages import (
     UNSEALED,
@@ -159,3 +161,41 @@ def test_n7_a_commit_number_says_nothing_about_an_entry_that_is_not_canonical(un
     else:
         cluster.tick(200)
         assert old.commit_min == 1
+
+
+def test_a_read_for_an_entry_that_is_gone_is_forgotten():
+    cluster = ScriptedCluster(1)
+    live = cluster.elect()
+    for number in range(80):
+        cluster.request(b"%d" % number, number=number)
+    identity = live.canon[2].checksum
+    live.on_frame(request_prepare(2, identity), b"")
+    (read,) = [e for e in live.take_effects() if isinstance(e, ReadJournal)]
+    entry = live.entries.pop(identity)
+    live.on_read(read.token, b"0")
+    assert live.take_effects() == []
+    live.entries[identity] = entry
+    live.on_frame(request_prepare(2, identity), b"")
+    (read,) = [e for e in live.take_effects() if isinstance(e, ReadJournal)]
+    entry.held = Held.FAULTY
+    live.on_read(read.token, None)
+    assert entry.held == Held.FAULTY
+    assert repair.ask(live) is None
+
+
+def test_by_number_a_peer_would_answer_with_whatever_it_has():
+    cluster, _ = lagging_cluster(3, repair_by_op_number=True)
+    primary = cluster.primary()
+    primary.take_effects()
+    primary.on_frame(request_prepare(2, b"another prepare!"), b"")
+    primary.on_frame(request_prepare(999, b"another prepare!"), b"")
+    assert len(primary.take_effects()) == 1
+
+
+def test_a_kept_early_prepare_that_is_next_needs_no_request():
+    cluster, lagging = lagging_cluster(3)
+    live = cluster.replicas[lagging]
+    live.take_effects()
+    live.future[live.op + 1] = (live.canon[live.op], b"")
+    repair.ask(live)
+    assert live.take_effects() == []

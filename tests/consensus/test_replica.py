@@ -163,3 +163,12 @@ def test_an_op_that_waits_for_the_control_plane_is_acknowledged_and_applied_late
 
 def test_the_planted_bugs_are_plain_switches():
     assert all(field.type in ("bool", bool) for field in dataclasses.fields(PlantedBugs))
+
+
+def test_what_a_node_shows_of_a_group():
+    cluster = ScriptedCluster(checkpoint_interval=4)
+    primary = cluster.elect()
+    for number in range(5):
+        cluster.request(b"x", number=number)
+    assert primary.is_leader
+    assert primary.checkpoint_checksum == primary.checkpoint_checksums[4]

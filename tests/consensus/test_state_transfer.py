@@ -2,17 +2,21 @@
 
 import pytest
 
+from borzoi.consensus import state_transfer
+from borzoi.consensus.checkpoint import Checkpoint
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.effects import Send, TruncateJournal
+from borzoi.consensus.effects import ReadCheckpoint, Send, TruncateJournal
 from borzoi.consensus.messages import (
     Header,
     Operation,
     PrepareOk,
+    RequestStateChunk,
     RequestStateTransfer,
     StateChunk,
     StateTransferTarget,
 )
-from borzoi.consensus.state import Status
+from borzoi.consensus.replica import Replica
+from borzoi.consensus.state import CheckpointWrite, Status
 from borzoi.consensus.superblock import Superblock
 from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
@@ -178,3 +182,86 @@ def test_the_journal_is_truncated_only_under_a_durable_checkpoint(early):
         assert isinstance(superblock, Superblock)
         lowest = min(record[0].op for record in disk.records)
         assert lowest <= superblock.checkpoint_op + 1
+
+
+def test_strange_requests_and_chunks_change_nothing():
+    cluster, sleeper = far_behind()
+    primary = cluster.primary()
+    primary.take_effects()
+    chunk = RequestStateChunk(*primary.canon[primary.op][:6], 24, sleeper, bytes(16), 0, 0, 16, 0)
+    primary.on_frame(chunk, b"")
+    primary.serving[sleeper] = (bytes(16), primary.checkpoint_op, primary.manifest)
+    primary.on_frame(chunk._replace(artifact=99), b"")
+    primary.on_frame(chunk._replace(length=1 << 30), b"")
+    assert primary.take_effects() == []
+    primary.on_frame(chunk, b"")
+    (read,) = [e for e in primary.take_effects() if isinstance(e, ReadCheckpoint)]
+    primary.on_checkpoint_read(read.token, None)
+    assert primary.take_effects() == []
+    header = primary.canon[primary.op]
+    primary.on_frame(StateChunk(*header[:6], 25, 1, bytes(16), 0, 0, 0), b"")
+    primary.on_frame(StateTransferTarget(*header[:6], 23, 1, bytes(16), 0, 0, 0, 1, 0), b"")
+    state_transfer.on_stall_timer(primary)
+    assert primary.take_effects() == []
+
+
+def pulling(cluster: ScriptedCluster, sleeper: int) -> Replica:
+    """The sleeper has accepted an offer and waits for its first chunk."""
+    live = cluster.start(sleeper)
+    cluster.drop = lambda source, target, header: isinstance(header, StateChunk)
+    for _ in range(200):
+        cluster.tick(1)
+        if live.transfer is not None and live.transfer.manifest is not None:
+            return live
+    raise AssertionError("no transfer began")
+
+
+def test_chunks_that_are_not_what_the_manifest_promised_end_the_session():
+    cluster, sleeper = far_behind()
+    live = pulling(cluster, sleeper)
+    transfer = live.transfer
+    assert transfer is not None
+    header = live.canon[live.op]
+    for _ in range(1000):
+        if live.transfer is not transfer:
+            break
+        for wanted in transfer.outstanding():
+            chunk = StateChunk(
+                *header[:6], 25, 1, transfer.nonce, wanted.offset, 0, wanted.artifact
+            )
+            live.on_frame(chunk, b"short")
+            live.on_frame(chunk, b"x" * wanted.length)
+    assert live.transfer is None
+    cluster.execute(sleeper)
+    cluster.heal()
+    cluster.tick(200)
+    assert same_state(cluster, sleeper)
+
+
+def test_a_transfer_that_arrives_after_the_world_moved_on_is_dropped():
+    cluster, sleeper = far_behind()
+    live = pulling(cluster, sleeper)
+    transfer = live.transfer
+    assert transfer is not None
+    assert transfer.manifest is not None
+    checkpoint = Checkpoint(transfer.manifest, ())
+    before = live.commit_min
+    live.commit_min = live.commit_max = live.op = 1000
+    state_transfer.install(live, checkpoint)
+    assert live.transfer is None
+    live.commit_min, live.commit_max = before, 1000
+    state_transfer.install(live, checkpoint)
+    assert live.commit_min == before
+
+
+def test_while_a_transfer_is_being_written_no_other_begins():
+    cluster, sleeper = far_behind()
+    live = pulling(cluster, sleeper)
+    assert live.transfer is not None
+    assert live.transfer.manifest is not None
+    live.checkpoint_write = CheckpointWrite(
+        1, Checkpoint(live.transfer.manifest, ()), is_transfer=True
+    )
+    live.transfer = None
+    state_transfer.consider(live, repair_is_stuck=True)
+    assert live.transfer is None

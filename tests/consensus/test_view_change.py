@@ -424,3 +424,139 @@ def test_commit_broadcasts_carry_every_group():
     assert isinstance(last, GroupCommits)
     assert (2, 17, 9) in last.positions
     assert all(position[0] != 3 for position in last.positions)
+
+
+def test_a_data_group_without_acks_makes_its_node_step_down():
+    cluster = ScriptedCluster(group=1)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(3, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    primary = cluster.primary()
+    cluster.outputs.clear()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    cluster.tick(250)
+    reasons = [e.reason for e in cluster.effects_of(Abdicate) if isinstance(e, Abdicate)]
+    assert reasons
+    assert "no acknowledgements" in reasons[0]
+
+
+def test_a_data_group_that_cannot_start_says_so_and_the_node_leaves_the_view():
+    cluster = ScriptedCluster(group=1)
+    cluster.isolate(1)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(4, 0)
+        cluster.execute(replica)
+    cluster.tick(300)
+    reasons = [e.reason for e in cluster.effects_of(Abdicate) if isinstance(e, Abdicate)]
+    assert any("cannot start view 4" in reason for reason in reasons)
+    control = ScriptedCluster()
+    primary = control.elect()
+    other = control.replicas[backups(control)[0]]
+    other.on_abdicate()
+    assert other.voting
+    primary.on_abdicate()
+    assert primary.status == Status.VIEW_CHANGE
+
+
+def test_a_candidate_too_far_behind_gives_up_at_once():
+    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=4, pipeline_max=4)
+    old = cluster.elect()
+    candidate = cluster.replicas[(old.view + 1) % 3]
+    cluster.isolate(candidate.replica_id)
+    for number in range(40):
+        cluster.request(b"x", number=number)
+    cluster.crash(old.replica_id)
+    cluster.heal()
+    for _ in range(600):
+        cluster.tick(1)
+        if candidate.voting and candidate.log_view == candidate.view:
+            break
+    assert candidate.log_view == candidate.view > old.view
+    assert cluster.elect() is not candidate
+
+
+def test_timers_that_fire_too_late_do_nothing():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    backup = cluster.replicas[backups(cluster)[0]]
+    for replica in (primary, backup):
+        replica.take_effects()
+        view_change.on_vote_timer(replica)
+        view_change.on_view_change_timer(replica)
+        view_change.on_abdicate_timer(replica)
+        view_change.on_do_view_change_timer(replica)
+        assert replica.take_effects() == []
+    view_change.step_down(backup)
+    assert backup.status == Status.NORMAL
+
+
+def test_claims_that_do_not_decode_or_are_old_are_not_counted():
+    cluster = ScriptedCluster()
+    old = cluster.elect()
+    cluster.crash(old.replica_id)
+    candidate = next(
+        r for r in cluster.replicas.values() if r.primary_of(old.view + 1) == r.replica_id
+    )
+    view_change.enter_view(candidate, old.view + 1)
+    assert candidate.do_view_change is not None
+    claim, body = candidate.do_view_change
+    other = next(r for r in cluster.replicas if r != candidate.replica_id)
+    candidate.on_frame(claim._replace(replica=other), body + b"x")
+    candidate.on_frame(claim._replace(replica=other, op=claim.op + 1), body)
+    candidate.on_frame(claim._replace(replica=other, view=old.view), body)
+    assert not candidate.claims
+    candidate.on_frame(claim._replace(replica=other), body)
+    assert list(candidate.claims) == [other]
+
+
+def test_a_late_claim_is_answered_with_the_view_that_started():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    assert primary.do_view_change is not None
+    claim, body = primary.do_view_change
+    other = backups(cluster)[0]
+    starts = sent(cluster, StartView)
+    primary.on_frame(claim._replace(replica=other), body)
+    vote = StartViewChange(*claim[:8], 0)._replace(replica=other, view=primary.view)
+    primary.on_frame(vote, b"")
+    cluster.execute(primary.replica_id)
+    assert [target for _, target, _ in starts] == [other, other]
+
+
+def test_an_unknown_header_is_claimed_as_a_blank():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    for number in range(4):
+        cluster.request(b"x", number=number, settle=False)
+    cluster.settle()
+    backup = cluster.replicas[backups(cluster)[0]]
+    backup.commit_max = backup.commit_min = 1
+    del backup.canon[3]
+    header, body = view_change.build_do_view_change(backup)
+    slot = header.op - 3
+    raw = body[slot * 256 : slot * 256 + 256]
+    assert raw[:16] == bytes(16)
+    bits = int.from_bytes(header.nack_bitset, "little") | int.from_bytes(
+        header.present_bitset, "little"
+    )
+    assert not bits >> slot & 1
+    assert [known.op for known in backup.suffix()] == [4, 5]
+
+
+def test_a_wiped_replica_neither_votes_nor_claims():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    wiped = backups(cluster)[0]
+    cluster.crash(wiped)
+    cluster.wipe(wiped)
+    cluster.isolate(wiped)
+    live = cluster.start(wiped, wiped=True)
+    view_change.vote(live)
+    assert primary.do_view_change is not None
+    claim, body = primary.do_view_change
+    live.on_frame(claim._replace(view=9), body)
+    live.on_frame(StartViewChange(*claim[:8], 0)._replace(view=9), b"")
+    live.on_enter_view(9, 0)
+    assert (live.view, live.voting) == (0, False)

@@ -1,0 +1,139 @@
+"""The start of a view, at its primary and at those who adopt it (4.4 step 8, 4.5)."""
+
+import pytest
+
+from borzoi.consensus import new_view
+from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.frames import EMPTY_BODY, blank, encode_headers
+from borzoi.consensus.messages import (
+    UNSEALED,
+    ZERO,
+    Command,
+    Header,
+    Prepare,
+    RequestStartView,
+    StartView,
+)
+from borzoi.consensus.state import Status
+from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
+
+
+def backup_of(cluster: ScriptedCluster) -> int:
+    primary = cluster.primary().replica_id
+    return next(replica for replica in sorted(cluster.replicas) if replica != primary)
+
+
+def start_view(view: int, replica: int, op: int, commit: int) -> StartView:
+    # fmt: off
+    return StartView(
+        UNSEALED, EMPTY_BODY, CLUSTER, 256, view, 0, Command.START_VIEW.value, replica, op, commit,
+        0, ZERO,
+    )
+    # fmt: on
+
+
+def test_a1_an_answer_that_tells_nothing_new_is_ignored():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.tick(15)
+    backup = cluster.replicas[backup_of(cluster)]
+    before = backup.op
+    body = encode_headers([backup.canon[1]])
+    backup.on_frame(start_view(primary.view, primary.replica_id, 1, 1), body)
+    backup.on_frame(start_view(primary.view - 1, 0, 9, 9), body)
+    assert (backup.op, backup.view) == (before, primary.view)
+
+
+@pytest.mark.parametrize("body", [b"", b"no headers", encode_headers([blank(9)])])
+def test_a1_a_start_view_without_its_headers_is_dropped(body):
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    backup = cluster.replicas[backup_of(cluster)]
+    view = primary.view + 3
+    backup.on_frame(start_view(view, view % 3, 9, 9), body)
+    assert backup.view == primary.view
+
+
+def test_a1_nobody_adopts_a_view_it_leads_itself():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    backup = cluster.replicas[backup_of(cluster)]
+    mine = next(v for v in range(primary.view + 1, 9) if v % 3 == backup.replica_id)
+    backup.on_frame(start_view(mine, backup.replica_id, 1, 1), encode_headers([backup.canon[1]]))
+    assert backup.view == primary.view
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_upstream_4191_an_answer_to_a_probe_carries_the_suffix(bare):
+    cluster = ScriptedCluster(bugs=PlantedBugs(start_view_without_suffix=bare))
+    primary = cluster.elect()
+    backup = backup_of(cluster)
+    cluster.isolate(primary.replica_id)
+    for number in range(3):
+        cluster.request(b"x", number=number)
+    answers: list[StartView] = []
+
+    def watch(source: int, target: int, header: Header) -> bool:
+        if isinstance(header, StartView):
+            answers.append(header)
+        return True
+
+    cluster.drop = watch
+    # fmt: off
+    probe = RequestStartView(
+        UNSEALED, EMPTY_BODY, CLUSTER, 256, 0, 1, Command.REQUEST_START_VIEW.value, backup, 0, 0,
+        ZERO,
+    )
+    # fmt: on
+    primary.on_frame(probe, b"")
+    primary.on_frame(probe._replace(view=primary.view + 1), b"")
+    cluster.execute(primary.replica_id)
+    assert len(answers) == 1
+    assert (answers[0].op - answers[0].commit == 3) is not bare
+
+
+def test_a_backup_that_learns_of_a_commit_above_its_head_asks_and_catches_up():
+    """A5; early prepares it kept meanwhile are not taken twice."""
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    behind = backup_of(cluster)
+    cluster.drop = lambda source, target, header: (
+        target == behind and isinstance(header, Prepare) and header.op in (2, 3)
+    )
+    for number in range(5):
+        cluster.request(b"x", number=number)
+    live = cluster.replicas[behind]
+    assert live.future
+    cluster.tick(30)
+    assert live.op == primary.op
+    assert not live.future
+    cluster.heal()
+    cluster.tick(30)
+    assert live.commit_min == primary.commit_min
+
+
+@pytest.mark.parametrize("hasty", [False, True])
+def test_step_7_a_view_starts_only_when_every_body_is_durable(hasty):
+    cluster = ScriptedCluster(bugs=PlantedBugs(start_view_before_repair=hasty))
+    old = cluster.elect()
+    candidate = cluster.replicas[(old.view + 1) % 3]
+    cluster.isolate(candidate.replica_id)
+    cluster.request(b"x")
+    cluster.drop = lambda source, target, header: isinstance(header, Prepare)
+    cluster.crash(old.replica_id)
+    for _ in range(600):
+        cluster.tick(1)
+        if candidate.log_view == candidate.view > old.view:
+            break
+    cluster.settle()
+    assert (candidate.status == Status.NORMAL) is hasty
+
+
+def test_a_probe_timer_that_fires_in_peace_asks_nothing():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.tick(15)
+    for replica in (primary, cluster.replicas[backup_of(cluster)]):
+        replica.take_effects()
+        new_view.on_request_start_view_timer(replica)
+        assert replica.take_effects() == []
