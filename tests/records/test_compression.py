@@ -24,6 +24,7 @@ from borzoi.records.compression import (
     codec,
     compress,
     compress_frames,
+    cut,
     decompress,
 )
 
@@ -45,7 +46,7 @@ def reading(data: bytes) -> ReadAt:
 
 
 def whole(algorithm: Compression, plain: bytes, frame_bytes: int = FRAME_BYTES) -> bytes:
-    return b"".join(compress_frames(algorithm, plain, frame_bytes))
+    return b"".join(compress_frames(algorithm, cut(plain, frame_bytes), frame_bytes))
 
 
 def read_whole(algorithm: Compression, compressed: bytes) -> bytes:
@@ -87,9 +88,9 @@ def test_a_frame_with_something_behind_it_is_refused(algorithm: Compression) -> 
 @every_algorithm
 def test_half_a_frame_is_refused(algorithm: Compression) -> None:
     compressed = compress(algorithm, b"plain" * 20)
-    for cut in range(len(compressed)):
+    for end in range(len(compressed)):
         with pytest.raises(StorageFailure):
-            decompress(algorithm, compressed[:cut], 100)
+            decompress(algorithm, compressed[:end], 100)
 
 
 @given(algorithms, st.binary(max_size=300), st.integers(0, 1000))
@@ -188,7 +189,7 @@ def test_only_the_frames_that_cover_a_range_are_inflated(
 @every_algorithm
 def test_a_real_segment_has_frames_of_256_kib(algorithm: Compression) -> None:
     plain = b"".join(b"message %d" % number for number in range(100_000))
-    pieces = list(compress_frames(algorithm, plain))
+    pieces = list(compress_frames(algorithm, cut(plain)))
     frames = Frames.open(algorithm, reading(b"".join(pieces)), sum(map(len, pieces)))
     assert len(frames) == -(-len(plain) // FRAME_BYTES)
     assert sum(map(len, pieces)) < len(plain) / 2
@@ -226,9 +227,9 @@ def test_the_usual_tools_print_the_plain_segment(size: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 700])
 def test_a_file_cut_at_any_byte_is_refused(algorithm: Compression, size: int) -> None:
     compressed = whole(algorithm, bytes(number % 9 for number in range(size)), 100)
-    for cut in range(len(compressed)):
+    for end in range(len(compressed)):
         with pytest.raises(StorageFailure):
-            Frames.open(algorithm, reading(compressed[:cut]), cut)
+            Frames.open(algorithm, reading(compressed[:end]), end)
         with pytest.raises(StorageFailure):
             Frames.open(algorithm, reading(compressed[cut + 1 :]), len(compressed) - cut - 1)
 
@@ -297,7 +298,7 @@ def test_a_trailer_that_does_not_add_up_is_refused(changes: dict[str, int | byte
 
 @every_algorithm
 def test_a_changed_table_is_noticed(algorithm: Compression) -> None:
-    pieces = list(compress_frames(algorithm, bytes(500), 100))
+    pieces = list(compress_frames(algorithm, cut(bytes(500), 100), 100))
     table = bytearray(pieces[-2])
     table[30] ^= 1
     pieces[-2] = bytes(table)

@@ -4,7 +4,7 @@ import pytest
 
 from borzoi.model.topics import Compression
 from borzoi.records.batch import stamp, walk
-from borzoi.records.compression import compress_frames
+from borzoi.records.compression import compress_frames, cut
 from borzoi.records.header import HEADER
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.findings import Finding, Progress, Severity
@@ -119,7 +119,7 @@ def test_a_compressed_segment_is_inflated_and_looked_through(partition, algorith
     plain = partition / layout.log_name(0)
     suffix = {2: ".gz", 3: ".lz4", 4: ".zst"}[algorithm]
     twin = partition / layout.twin_name(0, suffix)
-    twin.write_bytes(b"".join(compress_frames(algorithm, plain.read_bytes(), 500)))
+    twin.write_bytes(b"".join(compress_frames(algorithm, cut(plain.read_bytes(), 500), 500)))
     (both,) = findings(partition)
     assert "is beside its plain segment" in both.what
     assert both.severity is Severity.NOTE

@@ -29,7 +29,7 @@ A file that was cut, at whatever byte, has no trailer where it ends, or one that
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -197,22 +197,35 @@ MAGIC: Final = b"borzoi-1"
 ReadAt = Callable[[int, int], Buffer]
 
 
+def cut(plain: Buffer, frame_bytes: int = FRAME_BYTES) -> Iterator[memoryview]:
+    """Bytes at hand in the pieces that `compress_frames` takes."""
+    view = memoryview(plain)
+    for start in range(0, len(view), frame_bytes):
+        yield view[start : start + frame_bytes]
+
+
 def compress_frames(
-    algorithm: Compression, plain: Buffer, frame_bytes: int = FRAME_BYTES
+    algorithm: Compression, pieces: Iterable[Buffer], frame_bytes: int = FRAME_BYTES
 ) -> Iterator[bytes]:
-    """A compressed segment, piece by piece: the frames in order, then table and trailer."""
+    """A compressed segment, piece by piece: the frames in order, then table and trailer.
+
+    Each piece becomes a frame; all have `frame_bytes`, only the last may have fewer. A segment can
+    be larger than memory, so nothing here holds more than one of them.
+    """
     assert algorithm is not Compression.NONE
     assert 0 < frame_bytes <= FRAME_BYTES_MAX
-    view = memoryview(plain)
     entries = []
-    for start in range(0, len(view), frame_bytes):
-        frame = compress(algorithm, view[start : start + frame_bytes])
+    plain_bytes = 0
+    for piece in pieces:
+        assert plain_bytes % frame_bytes == 0, "only the last piece may be short"
+        plain_bytes += len(piece)
+        frame = compress(algorithm, piece)
         entries.append((len(frame), checksum(frame)))
         yield frame
     table = np.array(entries, TABLE_DTYPE)
     for first in range(0, len(table), ENTRIES_PER_WRAPPER):
         yield _wrapped(algorithm, table[first : first + ENTRIES_PER_WRAPPER].tobytes())
-    trailer = TRAILER.pack(MAGIC, algorithm, frame_bytes, len(view), len(table), 0)
+    trailer = TRAILER.pack(MAGIC, algorithm, frame_bytes, plain_bytes, len(table), 0)
     checked = trailer[:TRAILER_CHECKED_BYTES]
     sealed = checksum(table.tobytes() + checked)
     yield _wrapped(algorithm, checked + sealed.to_bytes(8, "little"))

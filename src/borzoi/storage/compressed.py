@@ -12,7 +12,7 @@ polls a segment from its start comes back for the rest of the frame.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -238,13 +238,10 @@ def write_draft(
     return path
 
 
-def _plain(log: File, size: int) -> bytearray:
-    """The whole segment; read, not mapped, because a mapped file must not be cut under a reader."""
-    plain = bytearray(size)
+def _plain(log: File, size: int) -> Iterator[bytes]:
+    """The segment in the pieces that become its frames."""
     for at in range(0, size, FRAME_BYTES):
-        piece = read_exactly(log, min(FRAME_BYTES, size - at), at)
-        plain[at : at + len(piece)] = piece
-    return plain
+        yield read_exactly(log, min(FRAME_BYTES, size - at), at)
 
 
 def _compare(log: File, draft: File, size: int) -> None:
