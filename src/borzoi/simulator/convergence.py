@@ -18,7 +18,7 @@ from borzoi.simulator.node import Node
 from borzoi.simulator.shadow import ControlShadow, DataShadow
 from borzoi.simulator.workload import Workload
 
-UNSYNCED_SLACK: Final = 512
+UNSYNCED_SLACK: Final = 2048
 
 
 def replicas_of(nodes: Sequence[Node], core: Sequence[int], group: int) -> list[Replica]:
@@ -41,6 +41,10 @@ def converged(nodes: Sequence[Node], core: Sequence[int], auditor: Auditor) -> b
                 or not replica.commit_min == replica.commit_max == replica.op == end
                 or replica.durable_prefix < end
             ):
+                return False
+        for number in core:
+            durable = nodes[number].disk.volumes[history.group].newest()
+            if durable is None or durable.wiped or durable.view != view:
                 return False
     return True
 
@@ -115,24 +119,17 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
 
 
 def is_undecidable(nodes: Sequence[Node], core: Sequence[int]) -> bool:
-    """Whether standing still is right: an op that a merge needs has no readable copy in the core.
+    """Whether standing still is right: the op a merge cannot decide was spoiled in the core.
 
-    The fault atlas leaves a good copy of every committed op on some replica, so this can only be
-    when that replica is outside the core, or the op was on its way and its one copy rotted.
+    The fault atlas leaves a good copy of every committed op on some replica. But an op on its way
+    may have had one copy, and a header that nobody canonical can read any more decides nothing.
     """
     for group in range(len(nodes[0].configs)):
-        needed: dict[int, bool] = {}
+        undecided = {replica.undecidable for replica in replicas_of(nodes, core, group)} - {None}
         for number in core:
             for record in nodes[number].disk.volumes[group].records:
-                op = record.header.op
-                needed[op] = needed.get(op, False) or record.is_good
-        stuck = [
-            replica.undecidable
-            for replica in replicas_of(nodes, core, group)
-            if replica.undecidable is not None
-        ]
-        if any(not needed.get(op, False) for op in stuck):
-            return True
+                if not record.is_good and record.header.op in undecided:
+                    return True
     return False
 
 

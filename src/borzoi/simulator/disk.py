@@ -85,8 +85,10 @@ class Volume:
         return max(readable, key=lambda superblock: superblock.generation, default=None)
 
     def is_damaged(self) -> bool:
-        """Whether some record is spoiled and has not been written again since."""
-        return any(not record.is_good for record in self.found.values())
+        """Whether a record is spoiled and was not written again, or a gap without a name is left."""
+        return any(not record.is_good for record in self.found.values()) or any(
+            record.trailer_bad for record in self.records
+        )
 
     def is_synced(self, checksum: bytes) -> bool:
         record = self.found.get(checksum)

@@ -46,17 +46,18 @@ def scan_of(volume: Volume) -> JournalScan:
     unnamed = False
     for record in volume.records:
         record.known_bad = not record.is_good
-        if record.header_bad:
-            # The trailer still names the record; a damaged stretch that does not end with one
-            # has swallowed something without a name.
-            unnamed = record.trailer_bad
-            if not record.trailer_bad:
-                gaps.append(Gap(len(records), record.header.op, record.header.checksum))
-        else:
-            if unnamed:
+        if record.header_bad and record.trailer_bad:
+            # Nobody can say what this was; several in a row are one gap.
+            if not unnamed:
                 gaps.append(Gap(len(records)))
-                unnamed = False
-            records.append(JournalRecord(record.header, not record.body_bad))
+            unnamed = True
+            continue
+        unnamed = False
+        header = record.header
+        if record.header_bad:
+            gaps.append(Gap(len(records), header.op, header.checksum, header.view))
+        else:
+            records.append(JournalRecord(header, not record.body_bad))
     return JournalScan(tuple(records), tuple(gaps))
 
 
