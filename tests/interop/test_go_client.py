@@ -60,3 +60,7 @@ def test_the_go_client_gets_what_it_expects(
     play: Callable[..., None], program: Path, scenario: str
 ) -> None:
     play([program], scenario)
+
+
+def test_the_go_client_speaks_tls(play_over_tls: Callable[..., None], program: Path) -> None:
+    play_over_tls([program], "tls")

@@ -69,3 +69,7 @@ def test_the_java_client_gets_what_it_expects(
     play: Callable[..., None], program: Program, scenario: str
 ) -> None:
     play(program, scenario)
+
+
+def test_the_java_client_speaks_tls(play_over_tls: Callable[..., None], program: Program) -> None:
+    play_over_tls(program, "tls")

@@ -5,14 +5,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
 from borzoi.testing.server import RunningServer, running_server
@@ -95,49 +90,10 @@ def test_the_python_client_logs_in_with_a_token(
     play([interpreter, PROGRAM], "token_login", made.token)
 
 
-def write_certificate(folder: Path) -> None:
-    """A certificate for localhost as an operator would bring it: a leaf, not an authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / "certificate.pem").write_bytes(certificate.public_bytes(pem))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-
-
-def test_the_python_client_speaks_tls(interpreter: str | Path, tmp_path: Path) -> None:
-    write_certificate(tmp_path)
-    settings = {
-        "TCP_TLS_ENABLED": "true",
-        "TCP_TLS_SELF_SIGNED": "false",
-        "TCP_TLS_CERT_FILE": str(tmp_path / "certificate.pem"),
-        "TCP_TLS_KEY_FILE": str(tmp_path / "key.pem"),
-    }
-    with running_server(settings) as server:
-        host, port = server.tcp_address
-        done = subprocess.run(
-            [interpreter, PROGRAM, "tls", f"{host}:{port}", tmp_path / "certificate.pem"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SCENARIO_SECONDS_MAX,
-        )
-        assert done.returncode == 0, f"{done.stdout}\n-- the server:\n{server.output}"
+def test_the_python_client_speaks_tls(
+    play_over_tls: Callable[..., None], interpreter: str | Path
+) -> None:
+    play_over_tls([interpreter, PROGRAM], "tls")
 
 
 @pytest.mark.parametrize("stop", ["asked", "killed"])

@@ -1,6 +1,6 @@
 // What people do with the published Go client, each scenario ending where its claim was seen.
 //
-//	scenarios NAME HOST:PORT
+//	scenarios NAME HOST:PORT [CERTIFICATE_FILE]
 //
 // It exits with 0 when the scenario held, and says what did not hold otherwise.
 package main
@@ -30,6 +30,7 @@ var scenarios = map[string]func(){
 	"groups":      groups,
 	"users":       users,
 	"permissions": permissions,
+	"tls":         encrypted,
 }
 
 func main() {
@@ -435,4 +436,21 @@ func permissions() {
 	check(own.UpdatePermissions(named("reader-go"), nil))
 	refused(reader.SendMessages(stream, topic, iggcon.PartitionId(0), messages(0, 1)), ierror.ErrUnauthorized)
 	check(own.DeleteUser(named("reader-go")))
+}
+
+// ---- the connection itself ----------------------------------------------------------------------
+
+func encrypted() {
+	own := must(client.NewIggyClient(client.WithTcp(
+		tcp.WithServerAddress(address),
+		tcp.WithTLS(tcp.WithTLSCAFile(os.Args[3]), tcp.WithTLSDomain("localhost")),
+	)))
+	must(own.LoginUser("iggy", "iggy"))
+	stream, topic := topicOf(own, "go tls", 1)
+	large := must(iggcon.NewIggyMessage(make([]byte, 2<<20)))
+	check(own.SendMessages(stream, topic, iggcon.PartitionId(0), append(messages(0, 3), large)))
+	polled := must(own.PollMessages(stream, topic, iggcon.DefaultConsumer(),
+		iggcon.FirstPollingStrategy(), 10, true, pointer(uint32(0))))
+	equal(payloadsOf(polled)[:3], []string{"message 0", "message 1", "message 2"})
+	equal(polled.Messages[3].Payload, large.Payload)
 }

@@ -34,7 +34,7 @@ import org.apache.iggy.user.UserStatus;
 /**
  * What people do with the published Java client, each scenario ending where its claim was seen.
  *
- * <p>{@code Scenarios NAME HOST:PORT} exits with 0 when the scenario held, and with a stack trace
+ * <p>{@code Scenarios NAME HOST:PORT [CERTIFICATE_FILE]} exits with 0 when the scenario held, and with a stack trace
  * when it did not.
  */
 public final class Scenarios {
@@ -52,25 +52,30 @@ public final class Scenarios {
     private static final int NOT_A_MEMBER = 5006;
 
     private static final BigInteger SERVER_DEFAULT = BigInteger.ZERO;
-    private static final Map<String, Runnable> SCENARIOS = Map.of(
-            "login", Scenarios::login,
-            "tokens", Scenarios::tokens,
-            "streams", Scenarios::streams,
-            "topics", Scenarios::topics,
-            "sending", Scenarios::sending,
-            "polling", Scenarios::polling,
-            "offsets", Scenarios::offsets,
-            "groups", Scenarios::groups,
-            "users", Scenarios::users,
-            "permissions", Scenarios::permissions);
+    private static final Map<String, Runnable> SCENARIOS = Map.ofEntries(
+            Map.entry("login", Scenarios::login),
+            Map.entry("tokens", Scenarios::tokens),
+            Map.entry("streams", Scenarios::streams),
+            Map.entry("topics", Scenarios::topics),
+            Map.entry("sending", Scenarios::sending),
+            Map.entry("polling", Scenarios::polling),
+            Map.entry("offsets", Scenarios::offsets),
+            Map.entry("groups", Scenarios::groups),
+            Map.entry("users", Scenarios::users),
+            Map.entry("permissions", Scenarios::permissions),
+            Map.entry("tls", Scenarios::tls));
 
     private static String host;
     private static int port;
+    private static String certificateFile = "";
 
     public static void main(String[] arguments) {
         String[] address = arguments[1].split(":");
         host = address[0];
         port = Integer.parseInt(address[1]);
+        if (arguments.length > 2) {
+            certificateFile = arguments[2];
+        }
         try {
             SCENARIOS.get(arguments[0]).run();
         } catch (Throwable fault) {
@@ -446,5 +451,21 @@ public final class Scenarios {
                 new GlobalPermissions(false, true, false, false, false, false, false, false, false, false),
                 Map.of(stream, new StreamPermissions(false, true, false, false, false, false,
                         Map.of(topic, new TopicPermissions(false, true, true, send)))));
+    }
+
+    // ---- the connection itself ------------------------------------------------------------------
+
+    private static void tls() {
+        IggyTcpClient client = IggyTcpClient.builder()
+                .host(host).port(port).credentials("iggy", "iggy")
+                .enableTls().tlsCertificate(certificateFile).buildAndLogin();
+        StreamId stream = topicOf(client, "java tls", 1);
+        String large = "x".repeat(2 << 20);
+        client.messages().sendMessages(stream, EVENTS, Partitioning.partitionId(0L),
+                List.of(Message.of("secret"), Message.of(large)));
+        PolledMessages polled = client.messages().pollMessages(
+                stream, EVENTS, Optional.of(0L), Consumer.of(0L), PollingStrategy.first(), 10L, true);
+        equal(new String(polled.messages().get(0).payload()), "secret");
+        equal(new String(polled.messages().get(1).payload()), large);
     }
 }
