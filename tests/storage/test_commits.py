@@ -34,7 +34,7 @@ class Log:
 
     def append(self) -> Waiter:
         self.written += 1
-        waiter = asyncio.get_running_loop().create_future()
+        waiter = Waiter()
         self.commits.wait(self.written, waiter)
         self.commits.request()
         return waiter
@@ -106,11 +106,21 @@ async def test_settling_tells_the_failure_of_the_sync_under_way() -> None:
     assert len(log.failures) == 1
 
 
-async def test_who_gave_up_waiting_disturbs_nobody() -> None:
+async def test_who_gives_up_learns_it_when_the_sync_has_ended() -> None:
     log = Log()
-    first, second = log.append(), log.append()
-    first.cancel()
+    waiter = log.append()
+
+    async def wait() -> None:
+        await waiter
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not waiter.done()
+    assert not task.done()
     log.syncer.run_all()
-    assert second.done()
-    answer(first, CannotSync("late"))
-    assert first.cancelled()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert waiter.exception() is None
+    answer(Waiter(), CannotSync("nobody looks at it, and nobody is told so"))

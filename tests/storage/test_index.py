@@ -93,6 +93,19 @@ def test_the_first_entry_of_a_time_is_found_among_many(
     assert index.first_at_or_after(wanted, count=count) == expected
 
 
+@pytest.mark.parametrize("kept", [0, 1000])
+def test_a_time_is_found_among_thousands_of_entries_in_the_file(kept: int) -> None:
+    timestamps = [number // 7 * 3 for number in range(5000)]
+    index = new_index()
+    index.extend(entries(0, timestamps))
+    index.save(keep=kept)
+    assert index.cached == kept
+    for wanted in range(timestamps[-1] + 4):
+        expected = min(-(-wanted // 3) * 7, 5000)
+        assert index.first_at_or_after(wanted, count=5000) == expected
+        assert index.first_at_or_after(wanted, count=3000) == min(expected, 3000)
+
+
 def test_the_last_message_that_fits_is_found() -> None:
     index = new_index()
     index.extend(entries(0, [1] * 20))

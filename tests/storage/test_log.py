@@ -13,7 +13,7 @@ from borzoi.storage.reading import FileRange
 from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import ThreadSyncer
 from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import FaultyMedium
+from borzoi.testing.faults import Fault, FaultyMedium
 from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
 
 DIRECTORY = Path("/d")
@@ -141,15 +141,40 @@ async def test_a_real_disk_commits_for_many_at_once(tmp_path: Path) -> None:
     assert open_log(tmp_path / "p", LocalMedium()).next_offset == 200
 
 
-async def test_a_cancelled_waiter_takes_nobody_with_it() -> None:
+async def test_a_buffer_belongs_to_the_log_until_it_is_written_whoever_gives_up() -> None:
     log, _ = new_log()
-    append(log, b"at once")
-    first, second = append(log, b"a"), append(log, b"b")
-    assert first is not None
-    assert second is not None
-    first.cancel()
-    await second
-    assert payloads(log) == [b"at once", b"a", b"b"]
+    batch = numbered([b"mine"], base_offset=1, timestamp=1)
+
+    async def send() -> None:
+        append(log, b"at once")
+        try:
+            waiter = log.append(batch, timestamp=1)
+            assert waiter is not None
+            await waiter
+        finally:
+            batch.messages[:] = bytes(len(batch.messages))  # the buffer is used for something else
+
+    sender = asyncio.create_task(send())
+    await asyncio.sleep(0)
+    sender.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sender
+    assert payloads(log) == [b"at once", b"mine"]
+
+
+async def test_under_synced_the_index_follows_the_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_module, "LAG_ENTRIES", 10)
+    syncer = ManualSyncer()
+    log, medium = new_log(Acknowledge.SYNCED, syncer=syncer)
+    index = medium.open(DIRECTORY / f"{0:020}.index")
+    for _ in range(15):
+        append(log, b"x")
+        await asyncio.sleep(0)
+    assert index.size() == 0, "nothing is synced yet"
+    syncer.run_all()
+    assert index.size() == 15 * 16
 
 
 def test_a_replicated_batch_keeps_the_times_of_its_messages() -> None:
@@ -254,6 +279,29 @@ def test_the_index_lags_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "LAG_BYTES", 1000)
     append(log, bytes(2000))
     assert medium.operations[-1][1].suffix == ".index"
+
+
+def test_an_index_that_cannot_be_saved_lags_and_is_saved_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_module, "LAG_ENTRIES", 1)
+    full = True
+    disk = SimulatedDisk()
+    medium = FaultyMedium(
+        disk,
+        lambda name, path: (
+            Fault.NO_SPACE if full and name == "write" and path.suffix == ".index" else None
+        ),
+    )
+    log = open_log(DIRECTORY, medium)
+    for number in range(5):
+        append(log, b"%d" % number)
+    index = disk.open(DIRECTORY / f"{0:020}.index")
+    assert index.size() == 0
+    assert payloads(log) == [b"0", b"1", b"2", b"3", b"4"]
+    full = False
+    append(log, b"5")
+    assert index.size() == 6 * 16
 
 
 # Ends. -------------------------------------------------------------------------------------------

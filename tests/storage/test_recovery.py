@@ -353,6 +353,23 @@ def test_a_compressed_segment_is_read_like_a_plain_one(disk: SimulatedDisk, whol
     goes_on(log)
 
 
+@pytest.mark.parametrize("into", [0, 1, 2])
+def test_a_log_can_be_cut_inside_a_compressed_segment(
+    disk: SimulatedDisk, whole: bytes, into: int
+) -> None:
+    compressed(disk, 1, keep_plain=False)
+    log = reopen(disk, open_twin=open_twin)
+    offset = log.segments()[1].start_offset + into
+    expected = log.read(0, offset).materialise()
+    log.truncate(offset)
+    assert content(log) == expected
+    goes_on(log)
+    disk.kill()
+    again = reopen(disk, open_twin=open_twin)
+    assert again.next_offset == offset + 1
+    assert content(again).startswith(expected)
+
+
 def test_a_twin_beside_its_plain_segment_is_removed(disk: SimulatedDisk, whole: bytes) -> None:
     compressed(disk, 0, keep_plain=True)
     opened_the_same(disk, whole)

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from borzoi.model.errors import StorageFailure
 from borzoi.storage.syncing import InlineSyncer, Job, Syncer, outcome
@@ -25,7 +25,15 @@ class SyncPlan(NamedTuple):
     succeeded: Callable[[], None]
 
 
-Waiter: TypeAlias = asyncio.Future[None]
+class Waiter(asyncio.Future[None]):
+    """What an appender waits for. It cannot be cancelled.
+
+    Until it is resolved the log writes from the appender's buffer, so it must not end before the
+    write does, whoever has lost interest: a task that is cancelled meanwhile learns it afterwards.
+    """
+
+    def cancel(self, msg: object | None = None) -> bool:
+        return False
 
 
 class _Once:
@@ -128,9 +136,7 @@ def _syncer_here(syncer: Syncer) -> Syncer:
 
 
 def answer(waiter: Waiter, failure: StorageFailure | None = None) -> None:
-    """Resolve the waiter, unless whoever waited has given up."""
-    if waiter.done():
-        return
+    """Resolve the waiter."""
     if failure is None:
         waiter.set_result(None)
     else:

@@ -212,7 +212,7 @@ class SegmentedLog:
             return None
         self._journal.push(pending)
         self.next_offset += count
-        waiter = loop.create_future()
+        waiter = Waiter(loop=loop)
         self._waiters.append((self.next_offset, waiter))
         self._open_turn(loop)
         return waiter
@@ -222,7 +222,7 @@ class SegmentedLog:
         loop = running_loop()
         if loop is None or self._visible == self.next_offset:
             return None
-        waiter = loop.create_future()
+        waiter = Waiter(loop=loop)
         if self._journal.count:
             self._waiters.append((self.next_offset, waiter))
         else:
@@ -251,7 +251,7 @@ class SegmentedLog:
         if loop is None:
             self._sync_inline()
             return None
-        waiter = loop.create_future()
+        waiter = Waiter(loop=loop)
         self._commits.wait(tail.next_offset, waiter)
         self._commits.request()
         return waiter
