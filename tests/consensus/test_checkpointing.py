@@ -8,7 +8,8 @@ from borzoi.consensus.checkpointing import (
 )
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Refusal, WriteCheckpoint, WriteJournal
-from borzoi.consensus.messages import Operation
+from borzoi.consensus.messages import Operation, RequestPrepare
+from borzoi.consensus.state import Held
 from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
 ADA = client_id(1)
@@ -72,3 +73,21 @@ def test_upstream_3692_one_checkpoint_is_written_at_a_time():
                     live.on_written(effect.token)
     assert live.commit_min > 10
     assert len(written) == 1
+
+
+def test_b6_a_checkpoint_the_superblock_names_counts_as_durable_prefix():
+    """Found by a seed: records under the checkpoint were recycled before they were acknowledged."""
+    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=1)
+    primary = cluster.elect()
+    follower = next(r for r in cluster.replicas.values() if r is not primary)
+    for number in range(6):
+        cluster.request(b"x", number=number)
+    follower.entries[follower.canon[3].checksum].held = Held.FAULTY
+    follower.recompute_durable_prefix()
+    assert follower.durable_prefix == 2
+    cluster.drop = lambda source, target, header: isinstance(header, RequestPrepare)
+    for number in range(30):
+        cluster.request(b"y", number=number)
+    cluster.tick(20)
+    assert follower.durable_checkpoint_op >= 24
+    assert follower.durable_prefix == primary.op

@@ -131,3 +131,16 @@ def test_a_prepare_in_a_view_change_is_not_taken():
     primary.on_frame(primary.canon[2], b"x")
     assert primary.entries == before
     assert isinstance(primary.canon[2], Prepare)
+
+
+def test_b5_a_stalled_disk_bounds_what_waits_for_it():
+    cluster = ScriptedCluster(pipeline_max=64)
+    primary = cluster.elect()
+    slow = backup_of(cluster)
+    cluster.stuck_disks = {slow}
+    for number in range(400):
+        cluster.request(b"x", number=number)
+    assert len(cluster.replicas[slow].journal_writes) == 256
+    cluster.stuck_disks = set()
+    cluster.tick(60)
+    assert cluster.replicas[slow].durable_prefix == primary.op

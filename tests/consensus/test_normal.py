@@ -367,3 +367,16 @@ def test_n9_progress_resets_the_backoff(never):
     primary.on_frame(ack, b"")
     assert primary.pipeline.entries
     assert (primary.timers._deadlines[Timer.PREPARE] - primary.timers.now <= 10) is not never
+
+
+def test_a_primary_with_a_stalled_disk_queues_and_goes_on_when_it_wakes():
+    cluster = ScriptedCluster(pipeline_max=64)
+    primary = cluster.elect()
+    cluster.stuck_disks = {primary.replica_id}
+    for number in range(300):
+        cluster.request(b"x", number=number)
+    assert len(primary.journal_writes) == 256
+    assert len(cluster.replies()) == 256
+    cluster.stuck_disks = set()
+    cluster.settle()
+    assert len(cluster.replies()) == 300

@@ -48,6 +48,8 @@ def _take_new(r: ReplicaState, header: Prepare, body: bytes) -> None:
             r.timers.ensure(Timer.REPAIR)
         return
     hear_primary(r)
+    if r.journal_is_behind():
+        return
     while True:
         invariant(
             header.parent == r.canon[r.op].checksum,

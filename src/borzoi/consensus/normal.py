@@ -93,6 +93,8 @@ def drain_queue(r: ReplicaState) -> None:
         r.noop_due = False
         prepare(r, _NOOP, b"", ZERO, 0, ZERO, 0, None, 0)
     while pipeline.queue and not pipeline.is_full() and accepts_requests(r):
+        if r.journal_is_behind():
+            return
         queued = pipeline.dequeue()
         if not _propose(r, queued):
             pipeline.forget(queued.client, queued.request)

@@ -38,9 +38,14 @@ def missing_body(r: ReplicaState, header: Prepare) -> bool:
     return entry is None or entry.held == Held.FAULTY
 
 
+def _floor(r: ReplicaState) -> int:
+    """Nothing at or below it needs repair: it is durable, or a checkpoint speaks for it."""
+    return max(r.durable_prefix, r.checkpoint_op)
+
+
 def lowest_missing(r: ReplicaState) -> int | None:
     """The lowest op whose header or body this replica lacks."""
-    for op in range(r.durable_prefix + 1, r.op + 1):
+    for op in range(_floor(r) + 1, r.op + 1):
         header = r.canon.get(op)
         if header is None or missing_body(r, header):
             return op
@@ -80,7 +85,8 @@ def ask(r: ReplicaState) -> None:
     turn = r.random.randrange(len(r.others))
     op, header_asked = r.op, False
     wanted: list[Prepare] = []
-    while op > r.durable_prefix:
+    floor = _floor(r)
+    while op > floor:
         header = r.canon.get(op)
         if header is None:
             above = r.canon.get(op + 1)
@@ -107,7 +113,7 @@ def ask(r: ReplicaState) -> None:
 
 
 def _request_headers(r: ReplicaState, op_max: int, identity: U128, to: int) -> None:
-    op_min = max(r.durable_prefix + 1, op_max - SUFFIX_HEADERS_MAX + 1)
+    op_min = max(_floor(r) + 1, op_max - SUFFIX_HEADERS_MAX + 1)
     # fmt: off
     r.send(to, RequestHeaders(
         UNSEALED, EMPTY_BODY, r.cluster, HEADER_BYTES, r.durable_view, r.release,

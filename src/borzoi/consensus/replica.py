@@ -121,6 +121,8 @@ class Replica(ReplicaState):
             recovery.rewrite_when_whole(self)
         if self.status == Status.NORMAL and self.leads_view():
             normal.own_acks(self)
+            if self.pipeline.queue:
+                normal.drain_queue(self)
         elif self.advance_durable_prefix() or self.bugs.ack_skips_hole:
             following.acknowledge(self)
             self._progress()
@@ -139,6 +141,9 @@ class Replica(ReplicaState):
         self.durable_wiped = write.wiped
         self.durable_suffix = write.suffix
         if write.checkpoint_op > previous_checkpoint_op:
+            if self.durable_prefix < write.checkpoint_op:
+                # The checkpoint stands for the records it covers, which may be recycled now.
+                self.recompute_durable_prefix()
             checkpointing.forget_covered(self, previous_checkpoint_op)
         self.flush_superblock()
         view_change.announce_view(self)

@@ -34,6 +34,8 @@ MICROSECONDS_PER_TICK: Final = 10_000
 # Bodies of applied ops kept in memory so that a slow peer's repair does not read the disk.
 BODIES_CACHED: Final = 64
 FUTURE_MAX: Final = 32
+# Journal writes that may wait for one slow fsync before a replica stops taking prepares.
+JOURNAL_WRITES_MAX: Final = 256
 
 
 class Status(IntEnum):
@@ -389,9 +391,13 @@ class ReplicaState:
         return op > start
 
     def recompute_durable_prefix(self) -> None:
-        """After the canonical log changed: begin at the checkpoint again."""
-        self.durable_prefix = self.checkpoint_op
+        """After the canonical log changed: begin again at the checkpoint the superblock names."""
+        self.durable_prefix = self.durable_checkpoint_op
         self.advance_durable_prefix()
+
+    def journal_is_behind(self) -> bool:
+        """The disk stalls: take nothing new, so that what waits for it stays bounded."""
+        return len(self.journal_writes) >= JOURNAL_WRITES_MAX
 
     def check(self) -> None:
         """The invariants of 2.1 that cost nothing; every input ends with them."""
