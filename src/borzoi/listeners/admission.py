@@ -1,6 +1,12 @@
-"""How many connections there may be, in all and from one address. Pure counting."""
+"""How many connections there may be, in all and from one address. Pure counting.
+
+An address is whom to hold responsible: IPv6 peers are counted by their /64 network, because one
+customer usually gets a whole one.
+"""
 
 from collections import Counter
+
+from borzoi.security.throttle import origin_of
 
 
 class Admission:
@@ -15,16 +21,18 @@ class Admission:
 
     def admit(self, host: str) -> bool:
         """Whether one more connection from the host may stay."""
-        if self._total >= self._most or self._hosts[host] >= self._most_per_host:
+        origin = origin_of(host)
+        if self._total >= self._most or self._hosts[origin] >= self._most_per_host:
             self.refused += 1
             return False
-        self._hosts[host] += 1
+        self._hosts[origin] += 1
         self._total += 1
         return True
 
     def leave(self, host: str) -> None:
         """A connection that was admitted has ended."""
-        self._hosts[host] -= 1
+        origin = origin_of(host)
+        self._hosts[origin] -= 1
         self._total -= 1
-        if not self._hosts[host]:
-            del self._hosts[host]
+        if not self._hosts[origin]:
+            del self._hosts[origin]

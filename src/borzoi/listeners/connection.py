@@ -14,7 +14,7 @@ from borzoi.handlers.sessions import Session
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
 from borzoi.protocol.codes import Code
 from borzoi.protocol.framing import REQUEST_PREFIX
-from borzoi.storage.memory_pool import MemoryPool, PooledBuffer
+from borzoi.storage.memory_pool import BUCKET_BYTES, MemoryPool, PooledBuffer
 
 PREFIX_BYTES = REQUEST_PREFIX.size
 CODE_BYTES = 4
@@ -24,6 +24,10 @@ SEND_MESSAGES = int(Code.SEND_MESSAGES)
 
 #: What a client may send ahead while its earlier request runs, before we stop reading from it.
 PIPELINED_BYTES_MAX = 256 * 1024
+
+#: The largest buffer that is pooled. A frame gets its memory when it is announced: without a bound
+#: a few bytes could ask for gigabytes.
+BATCH_BYTES_MAX = BUCKET_BYTES[-1]
 
 
 class Output(Protocol):
@@ -171,7 +175,8 @@ class Conversation:
 
     def _refused(self, code: int, size: int) -> bool:
         """Frames that are too large for who sends them are answered without being held."""
-        if code != SEND_MESSAGES and size > CONTROL_PAYLOAD_BYTES_MAX:
+        size_max = BATCH_BYTES_MAX if code == SEND_MESSAGES else CONTROL_PAYLOAD_BYTES_MAX
+        if size > size_max:
             # What follows would have to be read to stay in sync, and it is never worth reading.
             self._output.send(failed(INVALID_COMMAND))
             self.end()
@@ -193,19 +198,28 @@ class Conversation:
 
     def _run(self, code: int, payload: memoryview, buffer: PooledBuffer | None) -> None:
         reply = self._dispatcher.dispatch(self.session, code, payload)
-        if isinstance(reply, Future):
+        if isinstance(reply, Future) and code == SEND_MESSAGES:
+            # The batch may wait in a journal until it is written: its buffer is not ours before.
             self._running = reply
             reply.add_done_callback(lambda done: self._ran(done, buffer))
             return
         if buffer is not None:
             self._pool.release(buffer)
+        if isinstance(reply, Future):
+            self._running = reply
+            reply.add_done_callback(lambda done: self._ran(done, None))
+            return
         self._answer(reply)
 
     def _ran(self, done: "Future[Reply]", buffer: PooledBuffer | None) -> None:
         self._running = None
         if buffer is not None:
             self._pool.release(buffer)
-        if done.cancelled() or self.ended:
+        if self.ended:
+            return
+        if done.cancelled() or done.exception() is not None:
+            # There will be no answer, and the next one must not be taken for it.
+            self.end()
             return
         self._answer(done.result())
         self._continue()
@@ -238,8 +252,24 @@ class Conversation:
             self._unread = bytearray(data)
         else:
             self._unread += data
-        if len(self._unread) >= PIPELINED_BYTES_MAX or self.blocked:
+        # Who is not logged in gets no more than what one read can bring.
+        is_stranger = self.session.user_id is None
+        if len(self._unread) >= PIPELINED_BYTES_MAX or self.blocked or is_stranger:
             self._output.pause_reading()
+
+    def hang_up(self, farewell: bytes = b"") -> None:
+        """The session is over. A request that runs is still answered, and is the last one; who
+        waits for nothing is told the farewell, if there is one."""
+        if self.ended:
+            return
+        if self._running is not None:
+            self.session.closing = True
+            self._unread = None
+            self._output.pause_reading()
+            return
+        if farewell:
+            self._output.send(farewell)
+        self.end()
 
     def end(self) -> None:
         """Nothing more is read or begun; what was answered still leaves."""
@@ -251,6 +281,8 @@ class Conversation:
         """The connection is gone: give back what it held."""
         self.ended = True
         self._unread = None
+        if self._running is not None:
+            self._dispatcher.abandon(self._running)
         if self._frame_buffer is not None:
             self._pool.release(self._frame_buffer)
         self._frame = self._frame_buffer = None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.replies import RangesReply, Reply
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.connection import Conversation
 from borzoi.model.identifiers import client_id_of
@@ -29,16 +30,10 @@ log = logging.getLogger(__name__)
 RECEIVE_BYTES = 64 * 1024
 #: While a large frame arrives, wake up for pieces of this size, not for every segment.
 LARGE_PIECE_BYTES = 128 * 1024
-#: Connections taken in one turn, so that a flood of them does not starve those that talk.
-ACCEPTED_PER_TURN = 64
 #: One call of `sendfile` moves at most this much, so that one reader does not own the turn.
 SENDFILE_BYTES_MAX = 8 * 1024 * 1024
 #: What is still read, and thrown away, from a peer that was told good-bye.
 PARTING_BYTES_MAX = 64 * 1024 * 1024
-#: When there are no descriptors left, look again after this long, not in a busy loop.
-ACCEPT_AGAIN_SECONDS = 0.2
-
-WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ def listening_socket(address: tuple[str, int], *, dual_stack: bool = False) -> s
     return sock
 
 
-def peer_text(peer: tuple[str, int] | tuple[str, int, int, int]) -> str:
+def peer_text(peer: Peer) -> str:
     """The peer's address as clients know it: it is what their id is the hash of."""
     host, port = peer[0], peer[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -153,6 +148,9 @@ class TcpConnection:
         except OSError as fault:
             self._lose(fault)
             return
+        except Exception:
+            self._fail()
+            return
         if not count:
             self._lose(None)
             return
@@ -198,6 +196,8 @@ class TcpConnection:
             self._block([reply] if isinstance(reply, bytes) else [])
         except OSError as fault:
             self._lose(fault)
+        except Exception:
+            self._fail()
 
     def _queue(self, reply: Reply) -> None:
         if isinstance(reply, RangesReply):
@@ -222,6 +222,9 @@ class TcpConnection:
             return
         except OSError as fault:
             self._lose(fault)
+            return
+        except Exception:
+            self._fail()
             return
         if self._outgoing:
             return
@@ -308,6 +311,12 @@ class TcpConnection:
             log.info("lost %s: %s", self.session.address, fault)
         self._close()
 
+    def _fail(self) -> None:
+        """A fault of ours inside a callback of the loop. It would be logged and forgotten, and the
+        client would wait for ever for an answer that is lost."""
+        log.exception("serving %s failed", self.session.address)
+        self._close()
+
     def _close(self) -> None:
         fileno = self._sock.fileno()
         if fileno < 0:
@@ -340,45 +349,20 @@ class TcpListener:
         self.pool = pool
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[TcpConnection] = set()
-        self._sock = sock
-        self._admission = admission
-        self._options = options
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
-        host, port = sock.getsockname()[:2]
-        self.address: tuple[str, int] = (host, port)
-        self.loop.add_reader(sock.fileno(), self._on_acceptable)
+        self._acceptor = Acceptor(
+            sock, admission=admission, prepare=options.apply, welcome=self._welcome
+        )
+        self.address = self._acceptor.address
 
-    def _on_acceptable(self) -> None:
-        for _ in range(ACCEPTED_PER_TURN):
-            try:
-                sock, peer = self._sock.accept()
-            except WOULD_BLOCK:
-                return
-            except OSError as fault:
-                # Out of descriptors: those who wait stay in the backlog until one is freed.
-                log.warning("cannot accept a connection: %s", fault)
-                self.loop.remove_reader(self._sock.fileno())
-                self.loop.call_later(ACCEPT_AGAIN_SECONDS, self._accept_again)
-                return
-            self._welcome(sock, peer)
-
-    def _accept_again(self) -> None:
-        if self._sock.fileno() >= 0:
-            self.loop.add_reader(self._sock.fileno(), self._on_acceptable)
-
-    def _welcome(self, sock: socket.socket, peer: tuple[str, int]) -> None:
-        if not self._admission.admit(peer[0]):
-            sock.close()
-            return
-        sock.setblocking(False)
-        self._options.apply(sock)
+    def _welcome(self, sock: socket.socket, peer: Peer) -> None:
         address = peer_text(peer)
         session = Session(
             client_id_of(address), address, Transport.TCP, lambda: None, self.loop.time()
         )
         connection = TcpConnection(self, sock, session)
-        session.hang_up = connection.conversation.end
+        session.hang_up = connection.conversation.hang_up
         self.connections.add(connection)
         self._on_connect(session)
 
@@ -390,7 +374,7 @@ class TcpListener:
         """The socket is closed: there is room for another one."""
         if connection in self.connections:
             self.connections.discard(connection)
-            self._admission.leave(host_of(connection.session.address))
+            self._acceptor.leave(host_of(connection.session.address))
 
     def give_up_stalled(self, before: float) -> None:
         """Close connections that began something and stopped in the middle of it."""
@@ -398,16 +382,13 @@ class TcpListener:
             connection.give_up("it stopped in the middle of a frame")
 
     def stop_accepting(self) -> None:
-        if self._sock.fileno() >= 0:
-            self.loop.remove_reader(self._sock.fileno())
-            self._sock.close()
+        self._acceptor.stop()
 
     def say_goodbye(self, farewell: bytes) -> None:
-        """Tell every client that the server stops, and close."""
+        """Tell every client that the server stops, and close; who waits for an answer gets that
+        instead, so that nobody takes the one for the other."""
         for connection in list(self.connections):
-            if not connection.conversation.ended:
-                connection.send(farewell)
-                connection.conversation.end()
+            connection.conversation.hang_up(farewell)
 
     def close(self) -> None:
         """Close what is still open, whatever it is in the middle of."""

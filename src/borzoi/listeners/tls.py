@@ -15,9 +15,10 @@ from typing import cast
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.replies import RangesReply, Reply
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.connection import Conversation
-from borzoi.listeners.tcp import host_of, peer_text
+from borzoi.listeners.tcp import SocketOptions, host_of, peer_text
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
@@ -35,8 +36,9 @@ HANDSHAKE_SECONDS_MAX = 10.0
 class TlsConnection(asyncio.Protocol):
     """One accepted connection; the transport calls it."""
 
-    def __init__(self, listener: "TlsListener") -> None:
+    def __init__(self, listener: "TlsListener", peer: Peer) -> None:
         self._listener = listener
+        self._peer = peer
         self._transport: asyncio.Transport | None = None
         self._finishing = False
         #: What the transport has not been given yet, because the peer is slow to take it.
@@ -48,12 +50,8 @@ class TlsConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transport has every method of asyncio's class but does not inherit from it.
         transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        if not self._listener.admission.admit(peer[0]):
-            transport.abort()
-            return
         self._transport = transport
-        address = peer_text(peer)
+        address = peer_text(self._peer)
         session = Session(
             client_id_of(address),
             address,
@@ -64,7 +62,7 @@ class TlsConnection(asyncio.Protocol):
         self.session = session
         listener = self._listener
         self.conversation = Conversation(session, listener.dispatcher, self, listener.pool)
-        session.hang_up = self.conversation.end
+        session.hang_up = self.conversation.hang_up
         listener.welcomed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -169,26 +167,52 @@ class TlsListener:
         admission: Admission,
         on_connect: Callable[[Session], None],
         on_disconnect: Callable[[Session], None],
+        options: SocketOptions | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.dispatcher = dispatcher
         self.pool = pool
-        self.admission = admission
+        self._admission = admission
+        self._options = options or SocketOptions()
         self.connections: set[TlsConnection] = set()
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
+        self._context: ssl.SSLContext | None = None
+        #: Connections that have not finished their handshake.
+        self._greeting: set[asyncio.Task[None]] = set()
         self.address: tuple[str, int] = ("", 0)
 
     async def start(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        host, port = sock.getsockname()[:2]
-        self.address = (host, port)
-        self._server = await self.loop.create_server(
-            lambda: TlsConnection(self),
-            sock=sock,
-            ssl=context,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+        self._context = context
+        self._acceptor = Acceptor(
+            sock,
+            admission=self._admission,
+            prepare=self._options.apply,
+            welcome=self._welcome,
         )
+        self.address = self._acceptor.address
+
+    def _welcome(self, sock: socket.socket, peer: Peer) -> None:
+        task = self.loop.create_task(self._greet(sock, peer))
+        self._greeting.add(task)
+        task.add_done_callback(self._greeting.discard)
+
+    async def _greet(self, sock: socket.socket, peer: Peer) -> None:
+        """The handshake; it counts as a connection, or there could be any number of them."""
+        connection = TlsConnection(self, peer)
+        try:
+            await self.loop.connect_accepted_socket(
+                lambda: connection,
+                sock,
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+            )
+        except (OSError, TimeoutError) as fault:
+            log.info("no handshake with %s: %s", peer_text(peer), fault)
+        finally:
+            if connection.session is None:
+                self._admission.leave(peer[0])
 
     def welcomed(self, connection: TlsConnection) -> None:
         if connection.session is not None:
@@ -198,7 +222,7 @@ class TlsListener:
     def forget(self, connection: TlsConnection) -> None:
         if connection in self.connections and connection.session is not None:
             self.connections.discard(connection)
-            self.admission.leave(host_of(connection.session.address))
+            self._admission.leave(host_of(connection.session.address))
             self._on_disconnect(connection.session)
 
     def give_up_stalled(self, before: float) -> None:
@@ -206,15 +230,17 @@ class TlsListener:
             connection.give_up("it stopped in the middle of a frame")
 
     def stop_accepting(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.stop()
+        for greeting in self._greeting:
+            greeting.cancel()
 
     def say_goodbye(self, farewell: bytes) -> None:
-        """Tell every client that the server stops, and close."""
+        """Tell every client that the server stops, and close; who waits for an answer gets that
+        instead, so that nobody takes the one for the other."""
         for connection in list(self.connections):
-            if connection.conversation is not None and not connection.conversation.ended:
-                connection.send(farewell)
-                connection.conversation.end()
+            if connection.conversation is not None:
+                connection.conversation.hang_up(farewell)
 
     def close(self) -> None:
         """Close what is still open, whatever it is in the middle of."""

@@ -134,9 +134,12 @@ def algorithm_of(topic: Topic, default: Compression, *, allow_override: bool) ->
 async def drop_silent(services: Services, *, interval: int) -> None:
     """Sessions without a ping leave their groups; their next command is told to begin again."""
     limit = HEARTBEAT_TOLERANCE * interval / SECOND_US
-    for session in services.sessions.silent_since(asyncio.get_running_loop().time() - limit):
+    before = asyncio.get_running_loop().time() - limit
+    for session in services.sessions.silent_since(before):
+        # While others were dropped it may have spoken or gone, and its id may be another one's.
+        if session.pinged_at >= before or not services.sessions.remove(session):
+            continue
         session.stale = True
-        services.sessions.remove(session)
         await services.metadata.submit(ClientGone(session.client_id), user_id=ROOT_USER_ID)
         log.info("%s sent no ping for %.1f s", session.address, limit)
 

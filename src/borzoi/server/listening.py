@@ -51,6 +51,7 @@ async def listen(
             dispatcher=dispatcher,
             pool=pool,
             admission=admission,
+            options=socket_options(tcp.socket),
             on_connect=on_connect,
             on_disconnect=on_disconnect,
         )

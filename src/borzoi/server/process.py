@@ -164,8 +164,9 @@ class Server:
         )
 
     def _disconnected(self, session: Session) -> None:
-        self._services.sessions.remove(session)
-        if self._services.metadata.state.memberships.get(session.client_id):
+        was_there = self._services.sessions.remove(session)
+        # One that was dropped before has left its groups, and its id may be another one's by now.
+        if was_there and self._services.metadata.state.memberships.get(session.client_id):
             leaving = ClientGone(session.client_id)
             task = asyncio.get_running_loop().create_task(
                 self._services.metadata.submit(leaving, user_id=ROOT_USER_ID)
@@ -230,17 +231,17 @@ class Server:
         remove_forgotten(self._settings.system.logging, self._directory, now=time.time())
 
     async def _finish(self) -> None:
-        """Refuse new, finish running, tell the clients; bounded, because someone waits."""
+        """Refuse new, tell the clients, finish running; bounded, because someone waits."""
         log.info("stopping")
         for listener in self._listeners:
             listener.stop_accepting()
+            # Before the rest is waited for: clients that go on asking would never let it end.
+            listener.say_goodbye(FAREWELL)
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX / 2):
                 await self._dispatcher.drain()
         except TimeoutError:
             log.warning("some requests did not end in time")
-        for listener in self._listeners:
-            listener.say_goodbye(FAREWELL)
         for _ in range(GOODBYE_LOOKS):
             if not any(listener.connections for listener in self._listeners):
                 break
