@@ -144,3 +144,18 @@ def test_b5_a_stalled_disk_bounds_what_waits_for_it():
     cluster.stuck_disks = set()
     cluster.tick(60)
     assert cluster.replicas[slow].durable_prefix == primary.op
+
+
+def test_a_body_the_checkpoint_covers_is_not_journaled_again():
+    cluster = ScriptedCluster(checkpoint_interval=4, retain_ops=100)
+    primary = cluster.elect()
+    for number in range(6):
+        cluster.request(b"x", number=number)
+    cluster.tick(15)
+    backup = cluster.replicas[backup_of(cluster)]
+    header = backup.canon[2]
+    del backup.entries[header.checksum]
+    backup.take_effects()
+    backup.on_frame(header, b"x")
+    assert backup.take_effects() == []
+    assert primary.checkpoint_op == 4

@@ -5,7 +5,7 @@ import pytest
 from borzoi.consensus import heartbeat
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Fatal, GroupCheckpoints, ReadReady, Send
-from borzoi.consensus.messages import Ping, StartView
+from borzoi.consensus.messages import Ping, Pong, RequestStartView, StartView
 from borzoi.testing.consensus_cluster import ScriptedCluster
 
 
@@ -153,3 +153,16 @@ def test_a_read_waits_until_everything_committed_is_applied():
     cluster.execute(primary.replica_id)
     cluster.settle()
     assert not cluster.effects_of(ReadReady)
+
+
+def test_a_ping_alone_tells_of_a_newer_view():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    backup = next(r for r in cluster.replicas.values() if r is not primary)
+    backup.take_effects()
+    newer = primary.view + 3
+    head = primary.canon[1]
+    ping = Ping(*head[:4], newer, 1, 1, newer % 3, 10**12, 0, 0, newer, 0)
+    backup.on_frame(ping, b"")
+    kinds = [type(e.header) for e in backup.take_effects() if isinstance(e, Send)]
+    assert kinds == [RequestStartView, Pong]

@@ -4,7 +4,7 @@ import pytest
 
 from borzoi.consensus import normal
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.effects import FailWaiters, Refusal, Reply
+from borzoi.consensus.effects import FailWaiters, Refusal, Reply, Send
 from borzoi.consensus.frames import EMPTY_BODY, checksum
 from borzoi.consensus.messages import (
     UNSEALED,
@@ -380,3 +380,19 @@ def test_a_primary_with_a_stalled_disk_queues_and_goes_on_when_it_wakes():
     cluster.stuck_disks = set()
     cluster.settle()
     assert len(cluster.replies()) == 300
+
+
+def test_resends_go_only_to_those_who_have_not_acked():
+    cluster = ScriptedCluster(5)
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    acker = backups(cluster)[0]
+    primary.on_frame(prepare_ok(cluster, acker), b"")
+    primary.take_effects()
+    normal.on_prepare_timer(primary)
+    targets = [effect.to for effect in primary.take_effects() if isinstance(effect, Send)]
+    assert targets == backups(cluster)[1:]
+    del primary.entries[primary.canon[2].checksum]
+    normal.on_prepare_timer(primary)
+    assert primary.take_effects() == []

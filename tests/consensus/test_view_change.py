@@ -560,3 +560,17 @@ def test_a_wiped_replica_neither_votes_nor_claims():
     live.on_frame(StartViewChange(*claim[:8], 0)._replace(view=9), b"")
     live.on_enter_view(9, 0)
     assert (live.view, live.voting) == (0, False)
+
+
+def test_d2_a_claim_for_a_view_the_node_has_not_reached_waits():
+    cluster = ScriptedCluster(group=1)
+    cluster.settle()
+    for replica in (0, 2):
+        cluster.replicas[replica].on_enter_view(4, 0)
+        cluster.execute(replica)
+    cluster.tick(30)
+    assert cluster.replicas[1].view == 0
+    cluster.replicas[1].on_enter_view(4, 0)
+    cluster.execute(1)
+    cluster.tick(20)
+    assert cluster.replicas[1].is_primary

@@ -80,8 +80,7 @@ def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
     r.commit_min = op
     r.effects.append(Applied(op, header, body, outcome.status, outcome.payload))
     waiter = r.reply_due.pop(op, None)
-    if waiter is not None and waiter.origin is not None:
-        r.pipeline.forget(client, header.request)
+    if waiter is not None:
         answer(r, waiter, outcome.status, outcome.payload)
     _release_body(r, op - BODIES_CACHED)
     if op % r.config.checkpoint_interval == 0:
@@ -98,6 +97,9 @@ def _release_body(r: ReplicaState, op: int) -> None:
 
 def answer(r: ReplicaState, asked: Queued | InFlight, status: int, payload: bytes) -> None:
     """To the waiter here, or to the replica that forwarded the request."""
+    if asked.origin is None:
+        # Inherited from an earlier view: whoever asked then was told that its outcome is unknown.
+        return
     if isinstance(asked, Queued):
         client, request, operation = asked.client, asked.request, asked.operation
         op, identity = 0, asked.request_checksum
@@ -105,8 +107,7 @@ def answer(r: ReplicaState, asked: Queued | InFlight, status: int, payload: byte
         prepare = asked.header
         client, request, operation = prepare.client, prepare.request, prepare.operation
         op, identity = prepare.op, prepare.request_checksum
-    if asked.origin is None:
-        return
+        r.pipeline.forget(client, request)
     if asked.origin == LOCAL:
         r.effects.append(ReplyEffect(client, request, status, payload))
         return

@@ -165,7 +165,7 @@ class Replica(ReplicaState):
         self.checkpoint_write = None
         if write.is_transfer:
             state_transfer.install(self, write.checkpoint)
-        elif write.checkpoint.manifest.header.op > self.checkpoint_op:
+        else:
             checkpointing.adopt_own(self, write.checkpoint)
         self._progress()
         self.check()
@@ -297,11 +297,6 @@ def _on_commit_timer(r: Replica) -> None:
         r.timers.start(Timer.COMMIT_MESSAGE)
 
 
-def _on_heartbeat_timer(r: Replica) -> None:
-    if r.status == Status.NORMAL and not r.leads_view():
-        view_change.vote(r)
-
-
 def _on_ping_timer(r: Replica) -> None:
     heartbeat.on_ping_timer(r)
     if r.is_empty:
@@ -336,7 +331,7 @@ _TIMER_HANDLERS: Final[dict[int, Callable[[Replica], None]]] = {
     Timer.PING: _on_ping_timer,
     Timer.PREPARE: normal.on_prepare_timer,
     Timer.COMMIT_MESSAGE: _on_commit_timer,
-    Timer.NORMAL_HEARTBEAT: _on_heartbeat_timer,
+    Timer.NORMAL_HEARTBEAT: view_change.vote,
     Timer.START_VIEW_CHANGE: view_change.on_vote_timer,
     Timer.VIEW_CHANGE_STATUS: view_change.on_view_change_timer,
     Timer.DO_VIEW_CHANGE: view_change.on_do_view_change_timer,
