@@ -27,3 +27,14 @@ def test_an_address_nobody_speaks_from_is_forgotten() -> None:
         admission.admit(f"host-{number}")
         admission.leave(f"host-{number}")
     assert not admission._hosts
+
+
+def test_a_whole_network_of_one_customer_counts_as_one_address() -> None:
+    admission = Admission(10, 2)
+    assert [admission.admit(f"2001:db8::{number}") for number in range(3)] == [True, True, False]
+    assert admission.admit("2001:db8:0:1::1")
+    assert admission.admit("10.0.0.1")
+    assert admission.admit("::ffff:10.0.0.1")
+    assert not admission.admit("10.0.0.1")
+    admission.leave("2001:db8::9")
+    assert admission.admit("2001:db8::7")

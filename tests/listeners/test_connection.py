@@ -2,25 +2,33 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.handlers.replies import DONE, Reply, failed
+from borzoi.handlers.replies import DONE, RangesReply, Reply, failed
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.connection import PIPELINED_BYTES_MAX, Conversation
+from borzoi.listeners.connection import BATCH_BYTES_MAX, PIPELINED_BYTES_MAX, Conversation
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from borzoi.model.namespace import Namespace
+from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import Transport
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
+from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.protocol.commands.users import CreateUser, LoginUser
-from borzoi.protocol.contract import Request
+from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
-from borzoi.storage.memory_pool import MemoryPool
-from borzoi.testing.embedded import EmbeddedServer, whole
+from borzoi.records.batch import verify, walk
+from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.storage.memory_pool import MemoryPool, PooledBuffer
+from borzoi.testing.embedded import EmbeddedServer, embedded_server, whole
 from borzoi.testing.listening import turns
 
 PING = encode_request(Ping())
@@ -225,3 +233,207 @@ async def test_an_answer_that_comes_after_the_end_is_nobodys(
     talk.lost()
     await turns(100)
     assert sink.sent == []
+
+
+class PoisonedPool(MemoryPool):
+    """Whoever still needs a buffer that was given back finds nothing but rubbish in it."""
+
+    def release(self, buffer: PooledBuffer) -> None:
+        buffer.view[:] = b"\xaa" * len(buffer.view)
+        super().release(buffer)
+
+
+def batch_frame(*payloads: bytes) -> memoryview:
+    indexes, messages = encode_messages([Message(payload) for payload in payloads])
+    request = SendMessages(
+        "s",
+        "t",
+        Partitioning.partition(0),
+        len(payloads),
+        memoryview(indexes),
+        memoryview(messages),
+    )
+    return memoryview(encode_request(request))
+
+
+def root_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool, number: int) -> Conversation:
+    session = Session(number, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    return Conversation(session, server.dispatcher, sink, pool)
+
+
+def stored(server: EmbeddedServer, start: int = 0) -> list[bytes]:
+    """The payloads of all messages; raises when a checksum is wrong."""
+    polled = server.services.partitions.poll(
+        Namespace(0, 0, 0),
+        PollingStrategy.offset(start),
+        1_000_000,
+        kind=ConsumerKind.CONSUMER,
+        consumer_id=1,
+        auto_commit=False,
+    )
+    found = polled.reading.materialise()
+    assert verify(walk(memoryview(found))) is None
+    return [bytes(message.payload) for message in decode_messages(found)]
+
+
+@pytest.mark.parametrize("deduplication", ["false", "true"])
+@pytest.mark.parametrize("acknowledge", ["buffered", "written", "synced"])
+async def test_a_buffer_is_given_back_only_when_nobody_needs_its_batch_any_more(
+    tmp_path: Path, acknowledge: str, deduplication: str
+) -> None:
+    settings = {
+        "SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge,
+        "SYSTEM_PARTITION_SIZE_OF_MESSAGES_REQUIRED_TO_SAVE": "300 KB",
+        "SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE": "100",
+        "SYSTEM_SEGMENT_SIZE": "1 MiB",
+        "SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": deduplication,
+    }
+    pool = PoisonedPool(64 << 20)
+    async with embedded_server(tmp_path, settings) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 1))
+        sent: list[bytes] = []
+        for turn in range(20):
+            # Many in one turn of the loop: the first is written at once, the others wait together;
+            # below and above the size that never waits; some whose client goes away meanwhile.
+            sinks = [Sink() for _ in range(8)]
+            for number, sink in enumerate(sinks):
+                talk = root_talk(server, sink, pool, number + 1)
+                size = (100, 9_000, 70_000, 20_000)[(turn + number) % 4]
+                payloads = [bytes([65 + turn, 65 + number, 65 + part]) * size for part in (0, 1)]
+                frame = batch_frame(*payloads)
+                talk.feed(frame[:100])
+                talk.feed(frame[100:])
+                sent += payloads
+                if number == 5:
+                    talk.lost()
+            for number, sink in enumerate(sinks):
+                await answered(sink, 0 if number == 5 else 1)
+                assert set(sink.statuses) <= {0}
+            await turns(3)
+        await server.dispatcher.drain()
+        await turns(3)
+        assert pool.counters().in_use_bytes == 0
+        assert stored(server) == sent
+    async with embedded_server(tmp_path, settings) as server:
+        assert stored(server) == sent
+    pool.close()
+
+
+async def test_a_poll_that_is_not_sent_yet_keeps_what_it_found(tmp_path: Path) -> None:
+    settings = {
+        "SYSTEM_PARTITION_ACKNOWLEDGE": "buffered",
+        "SYSTEM_PARTITION_SIZE_OF_MESSAGES_REQUIRED_TO_SAVE": "100 KB",
+    }
+    pool = PoisonedPool(64 << 20)
+    async with embedded_server(tmp_path, settings) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 1))
+        sink = Sink()
+        talk = root_talk(server, sink, pool, 1)
+        sent = [b"a" * 110_000, b"b" * 40_000, b"c" * 40_000]
+        for payload in sent:
+            talk.feed(batch_frame(payload)[:100])
+            talk.feed(batch_frame(payload)[100:])
+        poll = PollMessages(
+            Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 100, False
+        )
+        talk.feed(memoryview(encode_request(poll)))
+        held = sink.sent[-1]
+        assert isinstance(held, RangesReply)
+        assert held.tail
+        # The tail is saved, its segment is purged, and its buffers are used by others.
+        for letter in b"defg":
+            talk.feed(batch_frame(bytes([letter]) * 60_000)[:100])
+            talk.feed(batch_frame(bytes([letter]) * 60_000)[100:])
+        await server.root().call(PurgeTopic("s", "t"))
+        talk.feed(batch_frame(b"h" * 110_000))
+        found = whole(held)[RESPONSE_PREFIX.size + POLLED_PREFIX.size :]
+        assert verify(walk(memoryview(found))) is None
+        assert [bytes(message.payload) for message in decode_messages(found)] == sent
+    pool.close()
+
+
+async def test_a_stranger_is_not_read_from_while_its_login_runs(
+    server: EmbeddedServer, sink: Sink, pool: MemoryPool
+) -> None:
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk.received(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING * 1000))
+    seen = [sink.reading]
+    await answered(sink, 1001)
+    assert [*seen, sink.reading] == [False, True]
+    assert sink.statuses == [0] * 1001
+
+
+async def test_only_a_batch_keeps_its_buffer_while_it_runs(
+    server: EmbeddedServer, sink: Sink
+) -> None:
+    pool = PoisonedPool(64 << 20)
+    talk = root_talk(server, sink, pool, 1)
+    padded = frame(int(Code.CREATE_STREAM), encode_payload(CreateStream("s")) + bytes(200_000))
+    talk.feed(memoryview(padded)[:1000])
+    talk.feed(memoryview(padded)[1000:])
+    assert sink.sent == []
+    assert pool.counters().in_use_bytes == 0
+    await answered(sink, 1)
+    assert [stream.name for stream in server.services.metadata.state.streams.in_order()] == ["s"]
+    pool.close()
+
+
+async def test_a_batch_beyond_every_bound_is_refused_before_it_gets_memory(
+    talk: Conversation, sink: Sink
+) -> None:
+    talk.feed(memoryview(REQUEST_PREFIX.pack(BATCH_BYTES_MAX + 5, int(Code.SEND_MESSAGES))))
+    assert sink.statuses == [3]
+    assert talk.wanted is None
+    assert sink.finished
+
+
+async def test_hanging_up_answers_what_runs_and_begins_nothing(
+    talk: Conversation, server: EmbeddedServer, sink: Sink
+) -> None:
+    ahead = encode_request(CreateStream("first")) + encode_request(CreateStream("second"))
+    talk.feed(memoryview(ahead))
+    talk.hang_up(failed(8))
+    seen = [sink.finished]
+    await answered(sink, 1)
+    assert sink.statuses == [0]
+    assert [*seen, sink.finished] == [False, True]
+    await turns(20)
+    assert [one.name for one in server.services.metadata.state.streams.values()] == ["first"]
+    talk.hang_up(failed(8))
+    assert sink.statuses == [0]
+
+
+async def test_hanging_up_on_who_waits_for_nothing_says_farewell(
+    talk: Conversation, sink: Sink
+) -> None:
+    talk.hang_up(failed(8))
+    assert sink.statuses == [8]
+    assert sink.finished
+
+
+async def test_a_login_is_given_up_with_its_connection(
+    server: EmbeddedServer, sink: Sink, pool: MemoryPool
+) -> None:
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
+    talk.lost()
+    await turns(5)
+    assert server.dispatcher.waiting == 0
+    assert session.user_id is None
+    assert sink.sent == []
+
+
+async def test_a_request_that_will_never_be_answered_ends_its_connection(
+    server: EmbeddedServer, sink: Sink, pool: MemoryPool
+) -> None:
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING))
+    await server.dispatcher.drain()
+    await turns(5)
+    assert sink.sent == []
+    assert sink.finished

@@ -12,6 +12,7 @@ import pytest
 from borzoi.handlers.replies import failed
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import (
     LARGE_PIECE_BYTES,
     SocketOptions,
@@ -23,11 +24,13 @@ from borzoi.listeners.tcp import (
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
 from borzoi.model.partitioning import Partitioning
+from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetClients, GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.users import CreateUser, DeleteUser, GetUsers, LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
@@ -371,3 +374,79 @@ def test_options_are_applied_to_accepted_sockets() -> None:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)[4] == 3
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 20_000
+
+
+@pytest.mark.parametrize("broken", ["received", "_answer"])
+async def test_a_fault_of_ours_ends_its_connection_and_no_other(
+    listener: TcpListener, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with (
+        await FrameClient.connect(listener.address) as unlucky,
+        await FrameClient.connect(listener.address) as other,
+    ):
+        assert await other.exchange(PING) == (0, b"")
+        with monkeypatch.context() as patched:
+            patched.setattr(Conversation, broken, fail)
+            await unlucky.send(PING)
+            assert await unlucky.rest() == b""
+        assert await other.exchange(PING) == (0, b"")
+    await gone(listener)
+
+
+async def test_who_deletes_itself_is_answered_and_then_gone(listener: TcpListener) -> None:
+    async with (
+        await FrameClient.connect(listener.address) as root,
+        await FrameClient.connect(listener.address) as bob,
+        await FrameClient.connect(listener.address) as other,
+    ):
+        await root.login()
+        users = Permissions(GlobalPermissions(manage_users=True))
+        await root.call(CreateUser("bob", "secret", permissions=users))
+        for client in (bob, other):
+            await client.call(LoginUser("bob", "secret"))
+        ahead = encode_request(DeleteUser("bob")) + encode_request(CreateUser("eve", "secret"))
+        await bob.send(ahead)
+        assert await bob.receive() == (0, b"")
+        assert await bob.rest() == b""
+        assert await other.rest() == b""
+        assert [user.username for user in (await root.call(GetUsers())).users] == ["iggy"]
+
+
+async def test_a_farewell_is_not_taken_for_the_answer_of_a_request_that_runs(
+    listener: TcpListener, server: EmbeddedServer
+) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        await client.login()
+        await client.send(encode_request(CreateUser("bob", "secret")))
+        await until(lambda: server.dispatcher.waiting == 1)
+        listener.say_goodbye(failed(8))
+        status, payload = await client.receive()
+        assert status == 0
+        assert payload
+        assert await client.rest() == b""
+
+
+async def test_clients_of_the_newer_protocol_are_served_alike(server: EmbeddedServer) -> None:
+    try:
+        sock = listening_socket(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    listener = TcpListener(
+        sock,
+        dispatcher=server.dispatcher,
+        pool=server.opened.pool,
+        admission=Admission(10, 1),
+        options=SocketOptions(),
+        on_connect=server.services.sessions.add,
+        on_disconnect=lambda session: None,
+    )
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(*listener.address)
+        async with FrameClient(reader, writer) as client:
+            await client.login()
+            assert (await client.call(GetMe())).address.startswith("[::1]:")
+        await gone(listener)
+    listener.close()

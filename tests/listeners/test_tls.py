@@ -183,3 +183,24 @@ async def test_who_does_not_speak_tls_is_not_answered(listener: TlsListener) -> 
         answer = await client.rest()
         assert answer[:8] != bytes(8)
     assert not listener.connections
+
+
+async def test_a_handshake_counts_as_a_connection(
+    server: EmbeddedServer, context: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
+    async with tls_listener(server, context, admission=Admission(2, 2)) as listener:
+        silent = [await FrameClient.connect(listener.address) for _ in range(2)]
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await FrameClient.connect(listener.address, context=trusting)
+        for one in silent:
+            await one.close()
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    async with await FrameClient.connect(
+                        listener.address, context=trusting
+                    ) as client:
+                        assert await client.exchange(PING) == (0, b"")
+                        return
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    await turns(1)

@@ -133,6 +133,11 @@ class Dispatcher:
         waited.add_done_callback(settle)
         return reply
 
+    @property
+    def waiting(self) -> int:
+        """How many requests were begun and are not answered yet."""
+        return len(self._begun) + len(self._logins)
+
     def abandon(self, reply: "Future[Reply]") -> None:
         """Nobody is left to take the reply. A login stops waiting: otherwise one could begin any
         number of them by hanging up after each. Anything else is finished all the same."""
