@@ -231,7 +231,7 @@ def test_a_file_cut_at_any_byte_is_refused(algorithm: Compression, size: int) ->
         with pytest.raises(StorageFailure):
             Frames.open(algorithm, reading(compressed[:end]), end)
         with pytest.raises(StorageFailure):
-            Frames.open(algorithm, reading(compressed[cut + 1 :]), len(compressed) - cut - 1)
+            Frames.open(algorithm, reading(compressed[end + 1 :]), len(compressed) - end - 1)
 
 
 @every_algorithm
