@@ -241,3 +241,23 @@ async def test_a_chore_that_fails_is_told_and_has_its_next_turn(
     with pytest.raises(asyncio.CancelledError):
         await running
     assert "fails failed; it is tried again" in caplog.text
+
+
+async def test_who_spoke_or_left_while_others_were_dropped_is_not_dropped(tmp_path: Path) -> None:
+    # Each change waits for the disk, so dropping several takes a while.
+    async with embedded_server(tmp_path) as server:
+        services = server.services
+        first, spoke, left = server.root(), server.root(), server.root()
+        now = asyncio.get_running_loop().time()
+        for client in (first, spoke, left):
+            client.session.pinged_at = now - 10
+
+        async def meanwhile() -> None:
+            spoke.session.pinged_at = now
+            services.sessions.remove(left.session)
+
+        dropping = asyncio.create_task(housekeeping.drop_silent(services, interval=5 * SECOND))
+        speaking = asyncio.create_task(meanwhile())
+        await asyncio.gather(dropping, speaking)
+        assert [one.session.stale for one in (first, spoke, left)] == [True, False, False]
+        assert services.sessions.get(spoke.session.client_id) is spoke.session

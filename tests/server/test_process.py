@@ -1,25 +1,37 @@
 """Real processes: what a start says and leaves behind, and how it ends."""
 
+import contextlib
 import signal
 import socket
 import ssl
 import subprocess
 import sys
+import threading
+import time
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from borzoi.handlers.replies import failed
+from borzoi.model.consuming import Consumer, ConsumerKind
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.offsets import StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import Ping
+from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
+from borzoi.protocol.framing import encode_request
+from borzoi.records.message import Message, encode_messages
 from borzoi.server.config import load
-from borzoi.server.process import EXIT_CANNOT_START, EXIT_OK, Start, run
+from borzoi.server.process import EXIT_CANNOT_START, EXIT_OK, STOP_SECONDS_MAX, Start, run
 from borzoi.testing.server import ServerDied, running_server
 from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.system
 
+READER = Consumer(ConsumerKind.CONSUMER, 1)
 SECRET = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 
 
@@ -147,3 +159,63 @@ def test_a_fresh_start_forgets_what_was_there() -> None:
         with WireClient(server.tcp_address) as client:
             client.login()
             assert client.call(GetStreams()) is None
+
+
+@pytest.mark.parametrize("acknowledge", ["written", "synced"])
+def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge: str) -> None:
+    """Clients that never pause: some send, some store offsets, each a request after the other."""
+    settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge}
+    with running_server(settings) as server:
+        with WireClient(server.tcp_address) as root:
+            root.login()
+            root.call(CreateStream("s"))
+            root.call(CreateTopic("s", "t", 1))
+            root.call(one_message(b"first"))
+        acknowledged, statuses = Counter[int](), Counter[int]()
+        warm = threading.Barrier(9)
+
+        def ask(number: int) -> None:
+            with WireClient(server.tcp_address) as client:
+                client.login()
+                frame = encode_request(
+                    one_message(b"more")
+                    if number % 2
+                    else StoreConsumerOffset(READER, "s", "t", 0, 0)
+                )
+                client.exchange(frame)
+                acknowledged[number] += 1
+                warm.wait(30)
+                with contextlib.suppress(ConnectionError):
+                    while True:
+                        status, _ = client.exchange(frame)
+                        statuses[status] += 1
+                        acknowledged[number] += status == 0
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        warm.wait(30)
+        began = time.monotonic()
+        code = server.stop()
+        took = time.monotonic() - began
+        for thread in threads:
+            thread.join()
+        assert code == EXIT_OK, server.output
+        assert took < STOP_SECONDS_MAX / 2
+        assert "did not end in time" not in server.output
+        # Nobody was told anything but that it is done, or that the server goes away.
+        assert set(statuses) <= {0, 8}
+        server.start()
+        with WireClient(server.tcp_address) as root:
+            root.login()
+            found = root.call(GetTopic("s", "t"))
+            assert isinstance(found, TopicDetails)
+            sent = sum(acknowledged[number] for number in range(1, 8, 2))
+            assert found.messages_count == sent + 1
+
+
+def one_message(payload: bytes) -> SendMessages:
+    indexes, messages = encode_messages([Message(payload)])
+    return SendMessages(
+        "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
+    )
