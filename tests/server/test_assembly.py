@@ -5,6 +5,12 @@ import pytest
 from borzoi.model.errors import BorzoiError, Unauthenticated
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.system import NodeRole
+from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
+from borzoi.protocol.commands.groups import (
+    CreateConsumerGroup,
+    GetConsumerGroup,
+    JoinConsumerGroup,
+)
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import GetMe
 from borzoi.protocol.commands.tokens import (
@@ -12,6 +18,7 @@ from borzoi.protocol.commands.tokens import (
     DeletePersonalAccessToken,
     LoginWithPersonalAccessToken,
 )
+from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import CreateUser, DeleteUser, LoginUser
 from borzoi.server.assembly import STORED_ROOT, acknowledge_of, cluster_nodes, hang_up, open_data
 from borzoi.server.config import load
@@ -82,6 +89,23 @@ async def test_deleting_a_user_or_a_token_ends_the_sessions_it_opened(tmp_path: 
         assert spared
         assert other.hung_up
         assert other.session.user_id is None
+
+
+async def test_a_deleted_user_has_left_its_groups_when_the_deletion_is_answered(
+    tmp_path: Path,
+) -> None:
+    async with embedded_server(tmp_path) as server:
+        root, bob = server.root(), server.connect()
+        await root.call(CreateStream("s"))
+        await root.call(CreateTopic("s", "t", 1))
+        await root.call(CreateConsumerGroup("s", "t", "g"))
+        reading = Permissions(GlobalPermissions(manage_streams=True, read_streams=True))
+        await root.call(CreateUser("bob", "secret", UserStatus.ACTIVE, reading))
+        await bob.call(LoginUser("bob", "secret"))
+        await bob.call(JoinConsumerGroup("s", "t", "g"))
+        assert len((await root.call(GetConsumerGroup("s", "t", "g"))).members) == 1
+        await root.call(DeleteUser("bob"))
+        assert (await root.call(GetConsumerGroup("s", "t", "g"))).members == ()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from borzoi.handlers.sessions import Session, Sessions
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import encode_command
 from borzoi.metadata.effects import DroppedToken, DroppedUser, Effect
-from borzoi.metadata.groups import VolatileCommand
+from borzoi.metadata.groups import ClientGone, VolatileCommand
 from borzoi.metadata.machine import Entry, apply
 from borzoi.metadata.state import Metadata
 from borzoi.metadata.topics import TopicDefaults
@@ -166,12 +166,14 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
     async def carry_out(effect: Effect) -> Sequence[VolatileCommand]:
         match effect:
             case DroppedUser(user_id):
-                hang_up(sessions.of_user(user_id))
+                dropped = sessions.of_user(user_id)
             case DroppedToken():
-                hang_up(sessions.of_token(effect.token_hash))
+                dropped = sessions.of_token(effect.token_hash)
             case _:
                 return await partitions.carry_out(effect)
-        return ()
+        hang_up(dropped)
+        # They leave their groups in the same step, so that nobody sees them in one afterwards.
+        return [ClientGone(session.client_id) for session in dropped]
 
     metadata.carried_out_by(carry_out)
     return Services(
