@@ -166,3 +166,15 @@ def test_a_ping_alone_tells_of_a_newer_view():
     backup.on_frame(ping, b"")
     kinds = [type(e.header) for e in backup.take_effects() if isinstance(e, Send)]
     assert kinds == [RequestStartView, Pong]
+
+
+def test_clock_offsets_of_peers_are_measured():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    assert primary.clock_offsets_us[primary.replica_id] is None
+    (other, _) = (r for r in cluster.replicas.values() if r is not primary)
+    head = primary.canon[1]
+    primary.monotonic_us, primary.wall_us = 5_000, 1_000_000
+    pong = Pong(*head[:4], 0, 1, 2, other.replica_id, 3_000, 1_500_000, 0, 0, 1)
+    primary.on_frame(pong, b"")
+    assert primary.clock_offsets_us[other.replica_id] == 501_000

@@ -13,7 +13,7 @@ from borzoi.consensus.messages import (
     Prepare,
     RequestPrepare,
 )
-from borzoi.consensus.state import Held
+from borzoi.consensus.state import Entry, Held
 from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
 
 
@@ -200,3 +200,22 @@ def test_a_kept_early_prepare_that_is_next_needs_no_request():
     live.future[live.op + 1] = (live.canon[live.op], b"")
     repair.ask(live)
     assert live.take_effects() == []
+
+
+def test_a_header_is_looked_for_in_the_own_journal_before_peers_are_asked():
+    """Found by a seed: two replicas, each with holes where the other could not help."""
+    cluster, lagging = lagging_cluster(8)
+    live = cluster.replicas[lagging]
+    primary = cluster.primary()
+    body = b"%d" % 4
+    held = primary.canon[6]
+    live.entries[held.checksum] = Entry(held, Held.DURABLE, body)
+    cluster.drop = lambda source, target, header: (
+        target == lagging and isinstance(header, Headers | Prepare)
+    )
+    cluster.tick(40)
+    assert 6 not in live.canon
+    live.canon[7] = primary.canon[7]
+    repair.begin(live)
+    assert live.canon[6] == held
+    assert 5 not in live.canon

@@ -1,8 +1,11 @@
 import pytest
 
+from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.invariants import InvariantError
+from borzoi.consensus.messages import Operation
 from borzoi.consensus.state import Status
-from borzoi.testing.consensus_cluster import ScriptedCluster
+from borzoi.consensus.superblock import Superblock
+from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,53 @@ def test_one_superblock_write_is_in_flight_and_the_next_carries_the_newest_value
         primary.on_superblock_written(first.token)
     with pytest.raises(InvariantError):
         primary.on_checkpoint_written(1)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_m2_the_commit_is_durable_with_the_suffix(forgets):
+    cluster = ScriptedCluster(bugs=PlantedBugs(commit_not_persisted=forgets))
+    primary = cluster.elect()
+    for number in range(5):
+        cluster.request(b"x", number=number)
+    primary.step_down()
+    cluster.execute(primary.replica_id)
+    cluster.sync(primary.replica_id)
+    disk = cluster.disks[primary.replica_id].superblock
+    assert isinstance(disk, Superblock)
+    assert disk.commit == (0 if forgets else 6)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_p9_the_view_on_disk_is_the_one_acted_in(forgets):
+    """Upstream 3767: the view was kept in memory only."""
+    cluster = ScriptedCluster(bugs=PlantedBugs(view_not_persisted=forgets))
+    primary = cluster.elect()
+    disk = cluster.disks[primary.replica_id].superblock
+    assert isinstance(disk, Superblock)
+    assert (disk.view == primary.view) is not forgets
+
+
+@pytest.mark.parametrize("smaller", [False, True])
+def test_quorums_are_what_they_should_be_and_one_less_is_a_planted_bug(smaller):
+    cluster = ScriptedCluster(bugs=PlantedBugs(replication_quorum_minus_one=smaller))
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    assert bool(cluster.replies()) is smaller
+    other = ScriptedCluster(bugs=PlantedBugs(view_change_quorum_minus_one=smaller))
+    leader = other.elect()
+    alone = next(r for r in other.replicas if r != leader.replica_id)
+    other.isolate(alone)
+    other.tick(300)
+    assert (other.replicas[alone].view > leader.view) is smaller
+
+
+@pytest.mark.parametrize("executes", [False, True])
+def test_a_duplicate_is_executed_only_with_the_bug(executes):
+    cluster = ScriptedCluster(bugs=PlantedBugs(duplicate_request_executed=executes))
+    primary = cluster.elect()
+    ada = client_id(1)
+    cluster.request(b"", client=ada, operation=Operation.REGISTER.value)
+    for _ in range(2):
+        cluster.request(b"x", client=ada, number=1)
+    assert cluster.applied(primary.replica_id).count(b"x") == 1 + executes

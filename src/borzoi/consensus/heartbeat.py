@@ -70,6 +70,9 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
     """Contact is as old as the ping that is answered, whenever the answer arrives."""
     compare_checkpoints(r, body)
     r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)
+    # Half of the round trip is how old the peer's reading is, to a good guess (4.11).
+    elapsed_us = max(0, r.monotonic_us - header.ping_monotonic)
+    r.clock_offsets_us[header.replica] = header.pong_wall + elapsed_us // 2 - r.wall_us
     if not r.is_primary or header.view != r.view or header.status != Status.NORMAL:
         return
     if header.ping_monotonic > r.contact_us[header.replica]:

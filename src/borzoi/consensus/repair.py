@@ -52,9 +52,25 @@ def lowest_missing(r: ReplicaState) -> int | None:
     return r.op + 1 if r.future else None
 
 
+def link_held(r: ReplicaState) -> None:
+    """A header that is missing may be in our own journal: the one above names it."""
+    for op in range(r.op - 1, max(_floor(r), r.commit_min), -1):
+        above = r.canon.get(op + 1)
+        if op in r.canon or above is None:
+            continue
+        entry = r.entries.get(above.parent)
+        if entry is not None:
+            r.canon[op] = entry.header
+            check_chain_to_applied(r, entry.header)
+    r.advance_durable_prefix()
+
+
 def begin(r: ReplicaState) -> None:
-    """Something may be missing: ask at once, and keep asking from the tick."""
-    if not may_repair(r) or lowest_missing(r) is None:
+    """Something may be missing: look here, ask at once, and keep asking from the tick."""
+    if not may_repair(r):
+        return
+    link_held(r)
+    if lowest_missing(r) is None:
         return
     r.timers.ensure(Timer.REPAIR)
     ask(r)

@@ -275,9 +275,8 @@ def _on_commit(r: Replica, header: Commit, body: bytes) -> None:
 
 def _on_headers(r: Replica, header: Headers, body: bytes) -> None:
     if repair.on_headers(r, header, body):
-        if r.advance_durable_prefix():
-            following.acknowledge(r)
         repair.begin(r)
+        following.acknowledge(r)
         applying.apply_committed(r)
         r._progress()
 

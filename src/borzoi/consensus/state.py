@@ -98,6 +98,7 @@ class ReplicaState:
         "chunks_in_flight",
         "claims",
         "client_table",
+        "clock_offsets_us",
         "cluster",
         "commit_max",
         "commit_min",
@@ -250,6 +251,8 @@ class ReplicaState:
         self.heard_monotonic = -1
         self.ping_monotonic = 0
         self.contact_us: list[int] = [-1] * self.replica_count
+        # How far each peer's wall clock is ahead of ours, by its last Pong; None when unknown.
+        self.clock_offsets_us: list[int | None] = [None] * self.replica_count
         self.reads: deque[tuple[int, int]] = deque()
         self.positions: dict[int, tuple[int, int, int, U128]] = {}
         self.probe_view = 0
@@ -340,7 +343,7 @@ class ReplicaState:
         self.superblock_write = SuperblockWrite(
             token, self.view, self.log_view, self.checkpoint_op, self.wiped, suffix
         )
-        view = self.durable_view if bugs.view_not_persisted else self.view
+        view = max(0, self.view - 1) if bugs.view_not_persisted else self.view
         written = Superblock(
             cluster=self.cluster,
             replica_id=self.replica_id,
