@@ -18,7 +18,9 @@ from borzoi.simulator.node import Node
 from borzoi.simulator.shadow import ControlShadow, DataShadow
 from borzoi.simulator.workload import Workload
 
-UNSYNCED_SLACK: Final = 2048
+# A replica takes no new prepares while 256 of its writes wait; repair and view changes add a few.
+UNSYNCED_MAX: Final = 640
+WRITES_SLACK: Final = 320
 
 
 def replicas_of(nodes: Sequence[Node], core: Sequence[int], group: int) -> list[Replica]:
@@ -99,9 +101,7 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
         for replica in node.replicas:
             kept = len(replica.canon)
             window = replica.op - replica.checkpoint_op
-            limit = (
-                window + draw.retained_ops + 2 * draw.checkpoint_ops + 2 * draw.pipeline_max + 64
-            )
+            limit = window + draw.retained_ops + 4 * draw.checkpoint_ops + WRITES_SLACK
             if kept > limit:
                 raise Violation(
                     "resources", f"replica {node.number} keeps {kept} headers, at most {limit}"
@@ -112,7 +112,7 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
                     f"replica {node.number} has {replica.op - replica.commit_max} ops in flight",
                 )
         for volume in node.disk.volumes:
-            if volume.worst > UNSYNCED_SLACK + 4 * draw.pipeline_max:
+            if volume.worst > UNSYNCED_MAX:
                 raise Violation(
                     "resources", f"replica {node.number} queued {volume.worst} journal writes"
                 )
@@ -125,11 +125,18 @@ def is_undecidable(nodes: Sequence[Node], core: Sequence[int]) -> bool:
     may have had one copy, and a header that nobody canonical can read any more decides nothing.
     """
     for group in range(len(nodes[0].configs)):
-        undecided = {replica.undecidable for replica in replicas_of(nodes, core, group)} - {None}
-        for number in core:
-            for record in nodes[number].disk.volumes[group].records:
-                if not record.is_good and record.header.op in undecided:
-                    return True
+        replicas = replicas_of(nodes, core, group)
+        undecided = {replica.undecidable for replica in replicas} - {None}
+        spoiled = {
+            record.header.op
+            for number in core
+            for record in nodes[number].disk.volumes[group].records
+            if not record.is_good
+        }
+        voices = sum(not replica.wiped for replica in replicas)
+        # A replica that cannot say what it acknowledged has no voice (S5).
+        if spoiled and (undecided & spoiled or voices < replicas[0].quorums.view_change):
+            return True
     return False
 
 

@@ -31,6 +31,8 @@ class Draw:
     checkpoint_ops: int = 48
     retained_ops: int = 32
     client_table_max: int = 64
+    # 1 starts on empty disks with replica n - 1 away: everyone must be heard before a genesis
+    genesis: int = 0
     # how long
     safety_ticks: int = 60 * TICKS_PER_SECOND
     liveness_ticks: int = 60 * TICKS_PER_SECOND

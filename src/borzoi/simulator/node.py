@@ -96,6 +96,8 @@ class Node:
         self.life = 0
         self.paused_until = 0
         self.rejoining = False
+        # The cluster has no genesis yet: an empty disk is a new one, not a lost one.
+        self.unfounded = False
         self.fuse = -1
         self.ticks = 0
         self.leadership = [fx.Leadership.NONE for _ in configs]
@@ -166,7 +168,11 @@ class Node:
             if group:
                 machines.append(DataMachine(lambda: replicas[0].commit_min))
             restored, wiped = restoring.restored(
-                self.disk.volumes[group], config, incarnation, full=around.full
+                self.disk.volumes[group],
+                config,
+                incarnation,
+                full=around.full,
+                new=self.unfounded,
             )
             self.rejoining = self.rejoining or wiped
             dice = Random(f"{around.seed}/timeouts/{self.number}/{group}/{self.life}")

@@ -17,16 +17,18 @@ def record_image(header: Prepare, body: bytes) -> bytes:
 
 
 def restored(
-    volume: Volume, config: Config, incarnation: bytes, *, full: bool
+    volume: Volume, config: Config, incarnation: bytes, *, full: bool, new: bool = False
 ) -> tuple[Restored, bool]:
     """What the replica starts from, and whether it starts as one whose disk was replaced.
 
-    A disk without any readable superblock is new: every disk is formatted before the first start,
-    so it was wiped, or the very first write after a wipe was torn and the operator wiped again.
+    A disk without any readable superblock was wiped, or the very first write after a wipe was torn
+    and the operator wiped again; unless the cluster is `new` and waits for its genesis.
     """
     superblock = volume.newest()
     if superblock is None:
         volume.reset()
+        if new:
+            return Restored(Empty(), incarnation=incarnation), False
         return Restored(Empty(), incarnation=incarnation, wiped=True), True
     scan = scan_of(volume)
     if full:

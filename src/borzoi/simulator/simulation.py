@@ -129,9 +129,12 @@ class Simulation:
         disk.synced = lambda group, digest: self.auditor.synced(number, group, digest)
         disk.sync_min, disk.sync_max = draw.sync_min, max(draw.sync_min, draw.sync_max)
         disk.sync_slow = draw.sync_slow
-        for config, volume in zip(configs, disk.volumes, strict=True):
-            volume.format(superblocks.genesis(config))
-        return Node(number, configs, disk, around)
+        if not draw.genesis:
+            for config, volume in zip(configs, disk.volumes, strict=True):
+                volume.format(superblocks.genesis(config))
+        node = Node(number, configs, disk, around)
+        node.unfounded = bool(draw.genesis)
+        return node
 
     # -- plumbing ----------------------------------------------------------------------------------
 
@@ -168,7 +171,7 @@ class Simulation:
     # -- running -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        for node in self.nodes:
+        for node in self.nodes[: -1 if self.draw.genesis else None]:
             node.start()
         self.workload.begin()
 

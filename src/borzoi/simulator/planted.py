@@ -1,0 +1,117 @@
+"""The planted bugs: switches of the core that break one rule each, and how each is found.
+
+A checker that never objects proves nothing. So every switch must be found: by search over a bounded
+number of seeds of the swarm (sometimes with the draw narrowed to where the rule matters), or by a
+scripted scenario where random trouble would need too long.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import process_time
+from typing import Final
+
+from borzoi.simulator import scenarios
+from borzoi.simulator.draws import draw
+from borzoi.simulator.outcome import Failure
+from borzoi.simulator.simulation import Simulation
+
+SEEDS_MAX: Final = 60
+Scenario = Callable[[tuple[str, ...]], Failure | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One switch: the rule it breaks, and where to look for the damage."""
+
+    name: str
+    rule: str
+    settings: Mapping[str, float] = field(default_factory=dict)
+    seeds: int = SEEDS_MAX
+    scenario: Scenario | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who objected, and after how much searching; `seed` None means a scripted scenario."""
+
+    name: str
+    rule: str
+    failure: Failure | None
+    seed: int | None
+    tried: int
+    seconds: float
+
+    def line(self) -> str:
+        where = "scenario" if self.seed is None else f"seed {self.seed}"
+        what = self.failure.kind if self.failure is not None else "NOT FOUND"
+        return (
+            f"{self.name:<36} {self.rule:<14} {what:<18} {where:<10}"
+            f" {self.tried:>3} tried {self.seconds:6.1f} s"
+        )
+
+
+SMALL: Final = {"replicas": 3, "clients": 4, "think_ticks": 10, "safety_ticks": 3000}
+FAST: Final = {**SMALL, "fast_timeouts": 1}
+CRASHES: Final = {**FAST, "crash_every": 150, "crash_many": 1, "restart_max": 100, "loss": 0.1}
+SPLITS: Final = {**FAST, "partition_every": 200, "partition_stable": 150}
+ROT: Final = {**CRASHES, "rot_every": 20, "wipe_every": 0, "crash_every": 120}
+WIPES: Final = {**CRASHES, "wipe_every": 200, "rot_every": 0}
+CHECKPOINTS: Final = {**CRASHES, "checkpoint_ops": 16, "retained_ops": 32}
+
+PLANTED: Final = (
+    Planted("view_not_persisted", "P9, section 5", FAST),
+    Planted("suffix_not_persisted", "P8", CRASHES),
+    Planted("commit_not_persisted", "M1, M2", {**ROT, "replicas": 5}),
+    Planted("ack_before_fsync", "P4, P11", FAST),
+    Planted("ack_before_superblock", "section 5", FAST),
+    Planted("ack_skips_hole", "M5, N5", {**CRASHES, "loss": 0.25}),
+    Planted("ack_by_op_number", "P12, N6", CRASHES),
+    Planted("own_ack_before_fsync", "N3", FAST),
+    Planted("nack_quorum_of_one", "4.4", CRASHES),
+    Planted("corrupt_entry_nacked", "P7, V8", ROT),
+    Planted("truncate_without_copy", "P6, 4.4", ROT),
+    Planted("blank_is_nack", "M1, 4.4", ROT),
+    Planted("merge_ignores_log_view", "4.4 step 1", CRASHES),
+    Planted("second_dvc_counts", "P10, 4.4", CRASHES),
+    Planted("dvc_rebuilt_on_resend", "P10, V9", CRASHES),
+    Planted("adopt_drops_unverified", "P1, A3", ROT),
+    Planted("amnesia_rejoin", "P3, G2", WIPES),
+    Planted("wiped_acks_before_barrier", "G2", WIPES),
+    Planted("primary_resumes_view", "V6", CRASHES),
+    Planted("view_change_quorum_minus_one", "2.2", CRASHES),
+    Planted("replication_quorum_minus_one", "2.2", FAST),
+    Planted("apply_uncanonical", "N7", CRASHES),
+    Planted("repair_by_op_number", "4.6", CRASHES),
+    Planted("stale_prepare_accepted", "N4", CRASHES),
+    Planted("start_view_without_suffix", "4.3", CRASHES),
+    Planted("start_view_before_repair", "4.4 step 7", CRASHES),
+    Planted("stale_commit_accepted", "N7", CRASHES),
+    Planted("client_table_not_in_checkpoint", "P13", CHECKPOINTS),
+    Planted("duplicate_request_executed", "4.7", {**FAST, "resend_duplicates": 0.3}),
+    Planted("lease_never_lapses", "4.12", {**SPLITS, "reads": 0.5}),
+    Planted("join_first_vote", "P5, V2", scenario=scenarios.half_deaf_replica),
+    Planted("genesis_with_majority", "G1", scenario=scenarios.genesis_without_everyone),
+    Planted("truncate_before_checkpoint_durable", "section 5", CHECKPOINTS),
+    Planted("transfer_keeps_stale_journal", "4.8", CHECKPOINTS),
+    Planted("old_heartbeat_accepted", "N8", scenario=scenarios.replayed_heartbeats),
+    Planted("repair_only_on_messages", "M4", CRASHES),
+    Planted("backoff_never_reset", "N9, M3", scenario=scenarios.burst_of_loss),
+    Planted("timestamp_from_local_clock", "4.11", {**FAST, "clock_skew_us": 2_000_000}),
+    Planted("reordered_prepare_dropped", "M3, N4", scenario=scenarios.reordered_prepares),
+)
+
+
+def find(planted: Planted) -> Found:
+    """Looks for the damage; stops at the first objection."""
+    began = process_time()
+    bugs = (planted.name,)
+    if planted.scenario is not None:
+        failure = planted.scenario(bugs)
+        return Found(planted.name, planted.rule, failure, None, 1, process_time() - began)
+    for seed in range(planted.seeds):
+        failure = Simulation(draw(seed, planted.settings), bugs=bugs).run()
+        if failure is not None:
+            seconds = process_time() - began
+            return Found(planted.name, planted.rule, failure, seed, seed + 1, seconds)
+    seconds = process_time() - began
+    return Found(planted.name, planted.rule, None, 0, planted.seeds, seconds)

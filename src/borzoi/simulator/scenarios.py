@@ -1,0 +1,142 @@
+"""Scripted scenarios: exact trouble where random trouble would need too long.
+
+Each takes the planted bugs to switch on and returns what went wrong; with none switched on, nothing
+may. They are short, and each says which rule it holds the core to.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from borzoi.consensus.messages import Command
+from borzoi.simulator.auditor import Violation
+from borzoi.simulator.draws import Draw
+from borzoi.simulator.network import NetworkFaults
+from borzoi.simulator.outcome import Failure
+from borzoi.simulator.simulation import Simulation
+
+CALM: Final = Draw(
+    seed=1, replicas=3, clients=2, think_ticks=10, disturb_primary=0, delay_mean=0.0, delay_min=1
+)
+
+
+def scripted(
+    draw: Draw, bugs: tuple[str, ...], play: Callable[[Simulation], None]
+) -> Failure | None:
+    """Starts a cluster without a nemesis and lets `play` make the trouble."""
+    simulation = Simulation(draw, bugs=bugs)
+    try:
+        simulation.start()
+        play(simulation)
+    except Violation as violation:
+        return Failure(violation.kind, violation.message, simulation.events.now)
+    return None
+
+
+def led(simulation: Simulation, ticks: int = 600) -> int:
+    """Waits for a leader and names it."""
+    for _ in range(ticks):
+        simulation.step()
+        number = simulation.primary()
+        if number is not None:
+            return number
+    raise Violation("liveness", f"no leader within {ticks} ticks")
+
+
+def acknowledged(simulation: Simulation) -> int:
+    return sum(simulation.workload.acknowledged)
+
+
+def half_deaf_replica(bugs: tuple[str, ...]) -> Failure | None:
+    """V2: one replica that does not hear the leader cannot stop a cluster that works."""
+
+    def play(simulation: Simulation) -> None:
+        leader = led(simulation)
+        simulation.advance(100)
+        view = simulation.auditor.view
+        simulation.network.cut(leader, (leader + 1) % 3)
+        simulation.advance(1500)
+        if simulation.auditor.view != view:
+            raise Violation("liveness", f"one deaf replica moved view {view} on")
+
+    return scripted(CALM, bugs, play)
+
+
+def replayed_heartbeats(bugs: tuple[str, ...]) -> Failure | None:
+    """N8: frames of a dead leader that arrive again and again do not keep it alive."""
+
+    def play(simulation: Simulation) -> None:
+        leader = led(simulation)
+        simulation.advance(100)
+        kept: list[tuple[int, int, object]] = []
+        carry = simulation.network.send
+
+        def remember(source: int, target: int, frame: object) -> None:
+            command = frame[0].command if type(frame) is tuple else 0
+            if source == leader and command == Command.COMMIT:
+                kept.append((source, target, frame))
+            carry(source, target, frame)
+
+        simulation.network.send = remember  # type: ignore[method-assign]
+        simulation.advance(100)
+        simulation.network.send = carry  # type: ignore[method-assign]
+        simulation.nodes[leader].crash()
+        view = simulation.auditor.view
+        for _ in range(60):
+            for source, target, frame in kept[-4:]:
+                carry(source, target, frame)
+            simulation.advance(10)
+        if simulation.auditor.view == view:
+            raise Violation("liveness", "replayed heartbeats kept a dead leader in office")
+
+    return scripted(CALM.changed(datagrams=1), bugs, play)
+
+
+def genesis_without_everyone(bugs: tuple[str, ...]) -> Failure | None:
+    """G1: two empty disks do not found a cluster while the third is away."""
+
+    def play(simulation: Simulation) -> None:
+        simulation.advance(1500)
+        if simulation.primary() is not None:
+            raise Violation("genesis", "a majority of empty disks elected a leader")
+        simulation.nodes[2].start()
+        led(simulation, 1500)
+
+    simulation_draw = CALM.changed(genesis=1)
+    return scripted(simulation_draw, bugs, play)
+
+
+def burst_of_loss(bugs: tuple[str, ...]) -> Failure | None:
+    """N9: after a burst of loss the next lost frame is sent again as soon as the first one was."""
+
+    def play(simulation: Simulation) -> None:
+        led(simulation)
+        before = acknowledged(simulation)
+        simulation.advance(3000)
+        done = acknowledged(simulation) - before
+        if done < THROUGHPUT_WITH_LOSS:
+            raise Violation("liveness", f"{done} requests in 30 s of mild loss")
+
+    return scripted(
+        CALM.changed(clients=8, loss=0.15, pipeline_max=16, fast_timeouts=0), bugs, play
+    )
+
+
+def reordered_prepares(bugs: tuple[str, ...]) -> Failure | None:
+    """N4: prepares that overtake each other are kept, not dropped and sent again."""
+
+    def play(simulation: Simulation) -> None:
+        led(simulation)
+        simulation.network.faults = NetworkFaults(delay_mean=4.0, capacity=1 << 20)
+        before = acknowledged(simulation)
+        simulation.advance(3000)
+        done = acknowledged(simulation) - before
+        if done < THROUGHPUT_WITH_REORDERING:
+            raise Violation("liveness", f"{done} requests in 30 s of reordering")
+
+    return scripted(
+        CALM.changed(clients=8, think_ticks=1, pipeline_max=16, fast_timeouts=0), bugs, play
+    )
+
+
+THROUGHPUT_WITH_LOSS: Final = 100
+THROUGHPUT_WITH_REORDERING: Final = 100
