@@ -219,3 +219,13 @@ def test_a_header_is_looked_for_in_the_own_journal_before_peers_are_asked():
     repair.begin(live)
     assert live.canon[6] == held
     assert 5 not in live.canon
+
+
+def test_nothing_is_repaired_before_a_log_is_decided():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    primary.step_down()
+    primary.take_effects()
+    del primary.entries[primary.canon[1].checksum]
+    repair.begin(primary)
+    assert primary.take_effects() == []
