@@ -16,6 +16,7 @@ from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import (
     LARGE_PIECE_BYTES,
     SocketOptions,
+    TcpConnection,
     TcpListener,
     host_of,
     listening_socket,
@@ -26,7 +27,7 @@ from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetClients, GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
@@ -450,3 +451,50 @@ async def test_clients_of_the_newer_protocol_are_served_alike(server: EmbeddedSe
             assert (await client.call(GetMe())).address.startswith("[::1]:")
         await gone(listener)
     listener.close()
+
+
+async def test_half_a_frame_sent_ahead_has_its_time_from_when_it_is_looked_at(
+    listener: TcpListener, server: EmbeddedServer
+) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        (connection,) = await connected(listener, 1)
+        await client.send(encode_request(LoginUser("iggy", "iggy")) + PING[:3])
+        await until(lambda: server.dispatcher.waiting == 1)
+        began = connection.progressed_at = connection.progressed_at - 1000
+        assert (await client.receive())[0] == 0
+        assert connection.conversation.inside_frame
+        assert not connection.stalled(began + 900)
+        await client.send(PING[3:])
+        assert await client.receive() == (0, b"")
+
+
+async def connected(listener: TcpListener, count: int) -> list[TcpConnection]:
+    await until(lambda: len(listener.connections) == count)
+    return list(listener.connections)
+
+
+async def test_a_large_poll_leaves_turns_to_others(
+    server: EmbeddedServer, listener: TcpListener, topic: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns_taken = 0
+    on_writable = TcpConnection._on_writable
+
+    def counted(connection: TcpConnection) -> None:
+        nonlocal turns_taken
+        turns_taken += 1
+        on_writable(connection)
+
+    monkeypatch.setattr(TcpConnection, "_on_writable", counted)
+    monkeypatch.setattr("borzoi.listeners.tcp.SENDFILE_BYTES_MAX", 10_000)
+    payloads = [bytes([65 + number]) * 40_000 for number in range(5)]
+    async with await FrameClient.connect(listener.address) as client:
+        await client.login()
+        for payload in payloads:
+            await client.call(batch(payload))
+        await client.send(encode_request(EVERYTHING) + PING)
+        status, polled = await client.receive()
+        assert status == 0
+        found = decode_messages(memoryview(polled)[POLLED_PREFIX.size :])
+        assert [message.payload for message in found] == payloads
+        assert await client.receive() == (0, b"")
+    assert turns_taken >= 200_000 // 10_000

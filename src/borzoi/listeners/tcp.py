@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 RECEIVE_BYTES = 64 * 1024
 #: While a large frame arrives, wake up for pieces of this size, not for every segment.
 LARGE_PIECE_BYTES = 128 * 1024
-#: One call of `sendfile` moves at most this much, so that one reader does not own the turn.
+#: One turn moves at most this much of a poll, so that one reader does not own the loop.
 SENDFILE_BYTES_MAX = 8 * 1024 * 1024
 #: What is still read, and thrown away, from a peer that was told good-bye.
 PARTING_BYTES_MAX = 64 * 1024 * 1024
@@ -174,6 +174,8 @@ class TcpConnection:
             self._listener.loop.remove_reader(self._sock.fileno())
 
     def resume_reading(self) -> None:
+        # What was sent ahead may end in half a frame, and the rest of it was not asked for before.
+        self.progressed_at = self._listener.loop.time()
         if not self._reading and self._sock.fileno() >= 0:
             self._reading = True
             self._listener.loop.add_reader(self._sock.fileno(), self._on_readable)
@@ -192,6 +194,8 @@ class TcpConnection:
             else:
                 self._queue(reply)
                 self._flush()
+                if self._outgoing:
+                    self._block([])
         except WOULD_BLOCK:
             self._block([reply] if isinstance(reply, bytes) else [])
         except OSError as fault:
@@ -227,6 +231,7 @@ class TcpConnection:
             self._fail()
             return
         if self._outgoing:
+            self.progressed_at = self._listener.loop.time()
             return
         self._listener.loop.remove_writer(self._sock.fileno())
         if self._finishing:
@@ -235,19 +240,22 @@ class TcpConnection:
             self.conversation.unblocked()
 
     def _flush(self) -> None:
-        """Send pieces until there are none, or until the socket would block (which it raises)."""
+        """Send pieces until there are none, until it is somebody else's turn, or until the socket
+        would block (which it raises)."""
         outgoing = self._outgoing
-        while outgoing:
+        room = SENDFILE_BYTES_MAX
+        while outgoing and room > 0:
             piece = outgoing[0]
             if isinstance(piece, _Rest):
                 sent = os.sendfile(
                     self._sock.fileno(),
                     piece.file.fileno(),
                     piece.position,
-                    min(piece.length, SENDFILE_BYTES_MAX),
+                    min(piece.length, room),
                 )
                 if not sent:
                     raise OSError(errno.EIO, "a stored range ended early")
+                room -= sent
                 piece.position += sent
                 piece.length -= sent
                 if piece.length:

@@ -131,6 +131,8 @@ class TlsConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
+        # What was sent ahead may end in half a frame, and the rest of it was not asked for before.
+        self.progressed_at = self._listener.loop.time()
         if self._transport is not None and not self._transport.is_reading():
             self._transport.resume_reading()
 
