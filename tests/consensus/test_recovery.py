@@ -368,3 +368,27 @@ def test_an_answer_meant_for_an_earlier_life_does_not_start_genesis():
     )
     live.on_frame(answer, b"")
     assert live.empties == 1
+
+
+def test_a_data_group_that_rejoins_follows_a_view_its_node_entered_meanwhile():
+    cluster = ScriptedCluster(group=1)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(3, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    cluster.crash(2)
+    cluster.wipe(2)
+    cluster.drop = lambda source, target, header: target == 2 and isinstance(header, Prepare)
+    live = cluster.start(2, wiped=True)
+    cluster.tick(5)
+    assert live.barrier is not None
+    live.on_enter_view(4, 0)
+    assert live.view == 3
+    cluster.heal()
+    cluster.tick(40)
+    assert (live.wiped, live.view, live.status) == (False, 4, Status.VIEW_CHANGE)
+    for replica in (0, 1):
+        cluster.replicas[replica].on_enter_view(4, 0)
+        cluster.execute(replica)
+    cluster.tick(40)
+    assert live.status == Status.NORMAL

@@ -40,12 +40,12 @@ def merge(
 ) -> Merged | Undecided:
     """Decide the log of a view from the claims of at least a view-change quorum."""
     canonical_view = max(claim.log_view for claim in claims)
-    canonical = [
-        claim for claim in claims if claim.log_view == canonical_view or bugs.merge_ignores_log_view
-    ]
+    if bugs.merge_ignores_log_view:
+        canonical_view = max(claims, key=lambda claim: claim.op).log_view
+    canonical = [claim for claim in claims if claim.log_view == canonical_view]
     commit = commit_of(claims, pipeline_max)
     head = max(commit, max(claim.op for claim in canonical))
-    known = _canonical_headers(canonical, commit, head, bugs)
+    known = _canonical_headers(canonical, commit, head)
     if isinstance(known, Undecided):
         return known
     if not bugs.blank_is_nack:
@@ -89,7 +89,7 @@ def _header_of(claim: Claim, op: int) -> Prepare | None:
 
 
 def _canonical_headers(
-    canonical: Sequence[Claim], commit: int, head: int, bugs: PlantedBugs
+    canonical: Sequence[Claim], commit: int, head: int
 ) -> dict[int, Prepare] | Undecided:
     """What canonical senders say; they never disagree unless something is broken."""
     known: dict[int, Prepare] = {}
@@ -99,8 +99,6 @@ def _canonical_headers(
             if header is None:
                 continue
             if op in known and known[op].checksum != header.checksum:
-                if bugs.merge_ignores_log_view:
-                    continue
                 return Undecided(op, "canonical senders disagree")
             known[op] = header
     return known

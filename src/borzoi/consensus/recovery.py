@@ -155,6 +155,9 @@ def finish_rejoin(r: ReplicaState) -> None:
     r.timers.stop(Timer.REQUEST_START_VIEW)
     following.hear_primary(r)
     r.persist()
+    if r.node_view > r.view:
+        # The node moved on while this group had no voice; nobody tells a data group twice.
+        view_change.enter_view(r, r.node_view)
 
 
 def rewrite_when_whole(r: ReplicaState) -> None:

@@ -193,6 +193,7 @@ class Replica(ReplicaState):
 
     def on_enter_view(self, view: int, promise_ticks: int = 0) -> None:
         """Data groups: the control replica of this node has entered ``view`` (D2)."""
+        self.node_view = max(self.node_view, view)
         if view > self.view and self.status != Status.RECOVERING:
             view_change.enter_view(self, view)
             self.promise_until = self.timers.now + promise_ticks

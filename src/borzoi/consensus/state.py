@@ -135,6 +135,7 @@ class ReplicaState:
         "manifest",
         "monotonic_us",
         "next_token",
+        "node_view",
         "noop_due",
         "op",
         "others",
@@ -256,6 +257,8 @@ class ReplicaState:
         self.reads: deque[tuple[int, int]] = deque()
         self.positions: dict[int, tuple[int, int, int, U128]] = {}
         self.probe_view = 0
+        # Data groups: the newest view this node's control group has entered (D2).
+        self.node_view = 0
         self.peer_checkpoint_op = 0
         self.repairing: dict[int, int] = {}
         self.repair_rounds = 0
