@@ -29,8 +29,8 @@ def ping(r: ReplicaState) -> int:
 
 
 def _status(r: ReplicaState) -> int:
-    """Normal only if the view is durable and this replica still wants to be heard (N10)."""
-    if r.status == Status.NORMAL and (not r.log_is_durable() or r.abdicating):
+    """Normal only if the view is durable and this replica does not want to leave it (N10, V1)."""
+    if r.status == Status.NORMAL and (not r.log_is_durable() or r.abdicating or r.voting):
         return Status.VIEW_CHANGE.value
     return r.status.value
 
@@ -75,6 +75,8 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
     r.clock_offsets_us[header.replica] = header.pong_wall + elapsed_us // 2 - r.wall_us
     if not r.is_primary or header.view != r.view or header.status != Status.NORMAL:
         return
+    # Who is content with this view has no vote against it any more (V4).
+    r.votes &= ~(1 << header.replica)
     if header.ping_monotonic > r.contact_us[header.replica]:
         r.contact_us[header.replica] = header.ping_monotonic
     grant_reads(r)

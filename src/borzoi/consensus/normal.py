@@ -205,6 +205,12 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
     if prepared_us > r.contact_us[header.replica]:
         r.contact_us[header.replica] = prepared_us
     r.abdicating = False
+    if r.votes:
+        # V4 as a primary sees it: whoever acknowledges has taken its vote back, and so does a
+        # primary that is acknowledged again. A stale vote would help the next one to a quorum.
+        r.votes &= ~(1 << header.replica | 1 << r.replica_id)
+        r.voting = False
+        r.timers.stop(Timer.START_VIEW_CHANGE)
     r.timers.start(Timer.PRIMARY_ABDICATE)
     r.pipeline.acknowledge(header.replica, header.op)
     advance_commit(r)
