@@ -60,7 +60,7 @@ def test_p13_a_retry_after_checkpoint_and_restart_is_not_executed_again(forgets)
     assert cluster.applied(new.replica_id).count(b"once") == 1
 
 
-def test_upstream_3692_one_checkpoint_is_written_at_a_time():
+def test_one_checkpoint_is_written_at_a_time():
     cluster = ScriptedCluster(1, checkpoint_interval=2)
     live = cluster.elect()
     written: list[WriteCheckpoint] = []
@@ -75,7 +75,7 @@ def test_upstream_3692_one_checkpoint_is_written_at_a_time():
     assert len(written) == 1
 
 
-def test_b6_a_checkpoint_the_superblock_names_counts_as_durable_prefix():
+def test_a_checkpoint_the_superblock_names_counts_as_durable_prefix():
     """Found by a seed: records under the checkpoint were recycled before they were acknowledged."""
     cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=1)
     primary = cluster.elect()

@@ -146,7 +146,7 @@ def test_an_op_for_a_partition_the_control_plane_has_not_created_here_waits():
 
 
 def test_a_deleted_partition_is_gone_and_its_successor_starts_fresh():
-    """Upstream 3761: numbers are reused, incarnations never."""
+    """Seen elsewhere: numbers are reused, incarnations never."""
     data = plane()
     send(data, b"old")
     assert command(data, Operation.FORGET_PARTITION) == 0

@@ -133,7 +133,7 @@ def test_a_prepare_in_a_view_change_is_not_taken():
     assert isinstance(primary.canon[2], Prepare)
 
 
-def test_b5_a_stalled_disk_bounds_what_waits_for_it():
+def test_a_stalled_disk_bounds_what_waits_for_it():
     cluster = ScriptedCluster(pipeline_max=64)
     primary = cluster.elect()
     slow = backup_of(cluster)

@@ -64,7 +64,7 @@ def test_a1_nobody_adopts_a_view_it_leads_itself():
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_upstream_4191_an_answer_to_a_probe_carries_the_suffix(bare):
+def test_an_answer_to_a_probe_carries_the_suffix(bare):
     cluster = ScriptedCluster(bugs=PlantedBugs(start_view_without_suffix=bare))
     primary = cluster.elect()
     backup = backup_of(cluster)

@@ -47,7 +47,7 @@ def test_a_lagging_backup_learns_the_head_then_headers_then_bodies():
 
 
 def test_answers_come_from_any_peer_and_a_dead_one_is_not_asked_for_ever():
-    """Upstream 4008: a dead repair peer retried for ever."""
+    """Seen elsewhere: a dead repair peer retried for ever."""
     cluster, lagging = lagging_cluster()
     silent = cluster.primary().replica_id
     cluster.drop = lambda source, target, header: (
@@ -68,7 +68,7 @@ def test_a_peer_without_exactly_that_body_stays_silent():
     assert primary.take_effects() == []
 
 
-def test_upstream_3824_the_same_number_is_not_the_same_prepare():
+def test_the_same_number_is_not_the_same_prepare():
     """A primary that lost its view holds another op 2 than the one the others committed."""
     cluster = ScriptedCluster()
     old = cluster.elect()
@@ -96,7 +96,7 @@ def test_an_answer_with_another_identity_is_not_taken(by_number):
     assert (live.canon[3] == impostor) is by_number
 
 
-def test_upstream_3978_repairing_an_old_op_leaves_the_head_alone():
+def test_repairing_an_old_op_leaves_the_head_alone():
     cluster, lagging = lagging_cluster(10)
     cluster.heal()
     cluster.tick(100)

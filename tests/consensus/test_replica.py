@@ -109,7 +109,7 @@ def segments(cluster: ScriptedCluster, replica: int) -> list[bytes]:
     return [bytes(s.log + s.index) for s in machine.partitions[5, 3].segments]
 
 
-def test_upstream_3859_segments_are_byte_identical_on_every_replica_after_failovers():
+def test_segments_are_byte_identical_on_every_replica_after_failovers():
     cluster = data_cluster()
     for _ in range(3):
         for number in range(3):

@@ -75,7 +75,7 @@ def test_m2_the_commit_is_durable_with_the_suffix(forgets):
 
 @pytest.mark.parametrize("forgets", [False, True])
 def test_p9_the_view_on_disk_is_the_one_acted_in(forgets):
-    """Upstream 3767: the view was kept in memory only."""
+    """Seen elsewhere: the view was kept in memory only."""
     cluster = ScriptedCluster(bugs=PlantedBugs(view_not_persisted=forgets))
     primary = cluster.elect()
     disk = cluster.disks[primary.replica_id].superblock

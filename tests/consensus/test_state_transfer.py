@@ -156,7 +156,7 @@ def test_a_replica_that_is_not_caught_up_offers_nothing():
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_upstream_3918_no_stale_record_survives_above_the_installed_floor(keeps):
+def test_no_stale_record_survives_above_the_installed_floor(keeps):
     cluster, sleeper = far_behind(transfer_keeps_stale_journal=keeps)
     live = cluster.start(sleeper)
     cluster.tick(150)

@@ -302,7 +302,7 @@ def test_a2_what_was_applied_can_never_be_rewritten():
 
 @pytest.mark.parametrize("early", [False, True])
 def test_p11_no_ack_from_an_adopted_view_before_its_superblock(early):
-    """Upstream 4092: PrepareOk after StartView without the fsync gate."""
+    """Seen elsewhere: PrepareOk after StartView without the fsync gate."""
     cluster = ScriptedCluster(bugs=PlantedBugs(ack_before_superblock=early))
     old = cluster.elect()
     cluster.request(b"x")
@@ -362,7 +362,7 @@ def test_a_step_down_hands_over_within_a_few_ticks():
 
 
 def test_d2_a_data_group_takes_views_only_from_its_node():
-    """Upstream 3985: separate view counters let the advertised leader refuse writes."""
+    """Seen elsewhere: separate view counters let the advertised leader refuse writes."""
     cluster = ScriptedCluster(group=1)
     cluster.settle()
     assert cluster.effects_of(Abdicate)

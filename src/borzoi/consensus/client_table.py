@@ -134,7 +134,7 @@ class ClientTable:
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
-        """Take the place of whatever is here; capacity is kept as configured (upstream 3768)."""
+        """Take the place of whatever is here; capacity is kept as configured."""
         self._sessions.clear()
         position = 0
         while position < len(data):

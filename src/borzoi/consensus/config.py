@@ -99,7 +99,9 @@ class PlantedBugs:
     apply_uncanonical: bool = False  # N7
     repair_by_op_number: bool = False  # 4.6
     stale_prepare_accepted: bool = False  # N4
-    start_view_without_suffix: bool = False  # upstream 4191
+    start_view_without_suffix: bool = (
+        False  # A2: the answer to a probe decides as much as the first one
+    )
     start_view_before_repair: bool = False  # 4.4 step 7
     stale_commit_accepted: bool = False  # N7: a commit number of another view
     client_table_not_in_checkpoint: bool = False  # P13
@@ -108,7 +110,7 @@ class PlantedBugs:
     join_first_vote: bool = False  # P5, V2
     genesis_with_majority: bool = False  # G1
     truncate_before_checkpoint_durable: bool = False  # section 5
-    transfer_keeps_stale_journal: bool = False  # upstream 3918
+    transfer_keeps_stale_journal: bool = False  # 4.8: records above an installed floor
     old_heartbeat_accepted: bool = False  # N8
     repair_only_on_messages: bool = False  # M4
     backoff_never_reset: bool = False  # N9, M3

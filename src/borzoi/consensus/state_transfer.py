@@ -161,7 +161,7 @@ def install(r: ReplicaState, checkpoint: Checkpoint) -> None:
 
 
 def _forget_history(r: ReplicaState, floor: int) -> None:
-    """Below the floor the checkpoint speaks; above it, only what is canonical (upstream 3918)."""
+    """Below the floor the checkpoint speaks; above it, only what is canonical."""
     for op in [op for op in r.canon if op < floor]:
         del r.canon[op]
     if r.bugs.transfer_keeps_stale_journal:
