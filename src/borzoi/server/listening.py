@@ -11,6 +11,7 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.server.descriptor_limit import room_for_connections
 from borzoi.server.settings import Settings, TcpSocketSection, TlsSection
 from borzoi.storage.memory_pool import MemoryPool
 
@@ -45,7 +46,9 @@ async def listen(
         raise InvalidConfiguration(
             f"tcp.address: cannot listen at {host}:{port}: {fault.strerror}"
         ) from fault
-    admission = Admission(tcp.max_connections, tcp.max_connections_per_address)
+    admission = Admission(
+        room_for_connections(tcp.max_connections), tcp.max_connections_per_address
+    )
     if tcp.tls.enabled:
         secure = TlsListener(
             dispatcher=dispatcher,

@@ -34,6 +34,7 @@ from borzoi.server.banner import Readiness, banner
 from borzoi.server.config import Configuration, parts_not_there
 from borzoi.server.data_directory import DataDirectory
 from borzoi.server.declaring import shown_section
+from borzoi.server.descriptor_limit import raise_to_hard_limit
 from borzoi.server.housekeeping import Chore, chores, run_all
 from borzoi.server.kinds import shown_address
 from borzoi.server.listening import Endpoint, listen
@@ -86,6 +87,7 @@ def run(start: Start) -> int:
             if start.fresh:
                 directory.empty()
             start_logging(settings.system.logging, directory.path)
+            raise_to_hard_limit()
             return uvloop.run(_serve(start, directory.path))
     except BorzoiError as fault:
         print(f"borzoi cannot start: {fault}", file=sys.stderr)

@@ -1,0 +1,53 @@
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from borzoi.server.descriptor_limit import raise_to_hard_limit, room_for_connections
+
+
+@pytest.fixture
+def limits() -> Iterator[tuple[int, int]]:
+    """What the test may change; put back afterwards."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_process_may_open_as_much_as_the_system_allows(limits: tuple[int, int]) -> None:
+    _, hard = limits
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    for _ in range(2):
+        raise_to_hard_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+def test_what_the_system_refuses_is_a_warning(
+    limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, hard = limits
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+
+    def refuse(*_: object) -> None:
+        raise ValueError("not permitted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(resource, "setrlimit", refuse)
+        raise_to_hard_limit()
+    assert "only 512 files" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "room"),
+    [
+        (1024, 10_000, 512),
+        (4096, 10_000, 3072),
+        (4096, 100, 100),
+        (resource.RLIM_INFINITY, 10_000, 10_000),
+    ],
+)
+def test_clients_never_get_all_descriptors(
+    monkeypatch: pytest.MonkeyPatch, limit: int, wanted: int, room: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert room_for_connections(wanted) == room
