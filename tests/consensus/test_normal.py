@@ -396,3 +396,18 @@ def test_resends_go_only_to_those_who_have_not_acked():
     del primary.entries[primary.canon[2].checksum]
     normal.on_prepare_timer(primary)
     assert primary.take_effects() == []
+
+
+def test_a_vote_its_voter_has_taken_back_is_not_kept_for_later():
+    """A stale vote at the primary would help one deaf replica to a quorum."""
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    one, other = backups(cluster)
+    primary.votes = 1 << one | 1 << other
+    primary.voting = True
+    cluster.request(b"x")
+    assert (primary.votes, primary.voting) == (0, False)
+    primary.votes = 1 << one
+    cluster.tick(40)
+    assert primary.votes == 0
+    assert cluster.primary() is primary
