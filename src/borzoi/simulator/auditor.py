@@ -258,6 +258,16 @@ class Auditor:
         history.replied_op = max(history.replied_op, op)
         return op
 
+    def forgotten(self, group: int, client: bytes, sessions_max: int) -> None:
+        """A client was told that its session is unknown: right only where sessions are evicted."""
+        epochs = self.groups[group].epochs
+        if client in epochs and len(epochs) <= sessions_max:
+            raise Violation(
+                "at most once",
+                f"group {group} forgot the session of op {epochs[client]}, {len(epochs)} of"
+                f" {sessions_max} ever registered",
+            )
+
     def read(self, group: int, level: str, applied_op: int, floor: int, number: int) -> None:
         """A read at `level` saw the state after `applied_op`; `floor` was answered before it."""
         self.counters["reads"] += 1

@@ -17,7 +17,7 @@ VACUOUS_SHARE_MAX = 0.05
 VACUOUS_SEEDS_MIN = 40
 
 
-class SeedRange(click.ParamType):
+class SeedRange(click.ParamType[tuple[int, int]]):
     name = "A..B"
 
     def convert(

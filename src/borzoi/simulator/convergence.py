@@ -145,12 +145,12 @@ def stuck(nodes: Sequence[Node], core: Sequence[int], workload: Workload) -> str
     for number in core:
         if not nodes[number].is_up:
             parts.append(f"replica {number} is down")
-        for replica in nodes[number].replicas:
-            parts.append(
-                f"{number}/{replica.group} {replica.status.name} v{replica.view}"
-                f" l{replica.log_view} {replica.commit_min}/{replica.commit_max}/{replica.op}"
-                f"{' wiped' if replica.wiped else ''}"
-            )
+        parts += [
+            f"{number}/{replica.group} {replica.status.name} v{replica.view}"
+            f" l{replica.log_view} {replica.commit_min}/{replica.commit_max}/{replica.op}"
+            f"{' wiped' if replica.wiped else ''}"
+            for replica in nodes[number].replicas
+        ]
     return "; ".join(parts)
 
 

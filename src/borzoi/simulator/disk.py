@@ -85,7 +85,7 @@ class Volume:
         return max(readable, key=lambda superblock: superblock.generation, default=None)
 
     def is_damaged(self) -> bool:
-        """Whether a record is spoiled and was not written again, or a gap without a name is left."""
+        """Whether a record is spoiled and not written again, or a gap without a name is left."""
         return any(not record.is_good for record in self.found.values()) or any(
             record.trailer_bad for record in self.records
         )

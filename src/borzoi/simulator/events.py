@@ -30,7 +30,7 @@ class EventQueue:
         self.now = 0
         self.executed = 0
         # The last tick whose events have all run: "now" can only mean the next one after that.
-        self._done = -1
+        self._done = 0
         self._buckets: dict[int, list[tuple[Action, Any]]] = {}
         self._ticks: list[int] = []
 

@@ -164,7 +164,7 @@ class ControlMachine:
         operation: int,
         stream: str,
         name: str,
-        argument: Any,  # noqa: ANN401
+        argument: Any,
     ) -> bytes:
         stream_id = self._find(stream)
         topics = {} if stream_id is None else self.streams[stream_id].topics

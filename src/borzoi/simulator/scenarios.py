@@ -17,6 +17,9 @@ from borzoi.simulator.simulation import Simulation
 CALM: Final = Draw(
     seed=1, replicas=3, clients=2, think_ticks=10, disturb_primary=0, delay_mean=0.0, delay_min=1
 )
+# Eight clients get about 1,400 answers in 30 s of reordering, and 400 when early prepares are lost.
+THROUGHPUT_WITH_REORDERING: Final = 800
+SETTLED_TICKS: Final = 150
 
 
 def scripted(
@@ -36,10 +39,15 @@ def led(simulation: Simulation, ticks: int = 600) -> int:
     """Waits for a leader and names it."""
     for _ in range(ticks):
         simulation.step()
+        # Not the first one seen: at the start there may be two elections in a row.
         number = simulation.primary()
-        if number is not None:
+        if number is not None and simulation.events.now > SETTLED_TICKS:
             return number
     raise Violation("liveness", f"no leader within {ticks} ticks")
+
+
+def newest_view(simulation: Simulation) -> int:
+    return max(node.replicas[0].view for node in simulation.nodes if node.is_up)
 
 
 def acknowledged(simulation: Simulation) -> int:
@@ -52,10 +60,10 @@ def half_deaf_replica(bugs: tuple[str, ...]) -> Failure | None:
     def play(simulation: Simulation) -> None:
         leader = led(simulation)
         simulation.advance(100)
-        view = simulation.auditor.view
+        view = newest_view(simulation)
         simulation.network.cut(leader, (leader + 1) % 3)
         simulation.advance(1500)
-        if simulation.auditor.view != view:
+        if newest_view(simulation) != view:
             raise Violation("liveness", f"one deaf replica moved view {view} on")
 
     return scripted(CALM, bugs, play)
@@ -105,22 +113,6 @@ def genesis_without_everyone(bugs: tuple[str, ...]) -> Failure | None:
     return scripted(simulation_draw, bugs, play)
 
 
-def burst_of_loss(bugs: tuple[str, ...]) -> Failure | None:
-    """N9: after a burst of loss the next lost frame is sent again as soon as the first one was."""
-
-    def play(simulation: Simulation) -> None:
-        led(simulation)
-        before = acknowledged(simulation)
-        simulation.advance(3000)
-        done = acknowledged(simulation) - before
-        if done < THROUGHPUT_WITH_LOSS:
-            raise Violation("liveness", f"{done} requests in 30 s of mild loss")
-
-    return scripted(
-        CALM.changed(clients=8, loss=0.15, pipeline_max=16, fast_timeouts=0), bugs, play
-    )
-
-
 def reordered_prepares(bugs: tuple[str, ...]) -> Failure | None:
     """N4: prepares that overtake each other are kept, not dropped and sent again."""
 
@@ -136,7 +128,3 @@ def reordered_prepares(bugs: tuple[str, ...]) -> Failure | None:
     return scripted(
         CALM.changed(clients=8, think_ticks=1, pipeline_max=16, fast_timeouts=0), bugs, play
     )
-
-
-THROUGHPUT_WITH_LOSS: Final = 100
-THROUGHPUT_WITH_REORDERING: Final = 100

@@ -201,6 +201,8 @@ class Client:
             # Evicted, or replaced by a duplicate Register of our own: start a new session. The
             # outcome of the request stays unknown, and it is never sent again.
             world.counts["session lost"] += 1
+            if answer.status == Refusal.UNKNOWN_SESSION:
+                world.auditor.forgotten(answer.group, answer.client, world.draw.client_table_max)
             self.pending = None
             self.epochs.pop(answer.group, None)
         else:
@@ -280,7 +282,7 @@ class Workload:
 
     def check(self, answer: Answer) -> None:
         status = answer.status
-        # Every op answers with at least its status; nothing at all means refused before it became one.
+        # Every op answers with at least its status; nothing at all means refused without an op.
         if status is None or not answer.payload:
             return
         self.auditor.replied(answer.group, answer.client, answer.request, status, answer.payload)

@@ -1,0 +1,63 @@
+"""Every rule that a switch can break is watched: the search or a script finds the damage."""
+
+import dataclasses
+
+import pytest
+
+from borzoi.consensus.config import PlantedBugs
+from borzoi.simulator.draws import draw
+from borzoi.simulator.planted import PLANTED, SCRIPTED_ELSEWHERE, Found, find
+from borzoi.simulator.simulation import Simulation
+
+BY_NAME = {planted.name: planted for planted in PLANTED}
+# Found within a second or two; the others belong to the long tier.
+QUICK = (
+    "view_not_persisted", "suffix_not_persisted", "ack_before_fsync", "ack_before_superblock",
+    "ack_skips_hole", "own_ack_before_fsync", "amnesia_rejoin", "view_change_quorum_minus_one",
+    "replication_quorum_minus_one", "start_view_without_suffix", "duplicate_request_executed",
+    "client_table_not_in_checkpoint", "truncate_before_checkpoint_durable", "join_first_vote",
+    "genesis_with_majority", "old_heartbeat_accepted", "timestamp_from_local_clock",
+)  # fmt: skip
+table: list[Found] = []
+
+
+def hunt(name: str) -> Found:
+    found = find(BY_NAME[name])
+    table.append(found)
+    assert found.failure is not None, f"{name} was not found in {found.tried} runs"
+    return found
+
+
+def still_fine_without_it(found: Found) -> None:
+    """The objection is to the planted bug, not to the draw."""
+    planted = BY_NAME[found.name]
+    if planted.scenario is not None:
+        assert planted.scenario(()) is None
+    else:
+        assert Simulation(draw(found.seed or 0, planted.settings)).run() is None
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_broken_rule_is_noticed_at_once(name):
+    still_fine_without_it(hunt(name))
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name not in QUICK])
+def test_a_broken_rule_is_found_by_search(name):
+    still_fine_without_it(hunt(name))
+
+
+def test_every_switch_has_somebody_who_looks_for_it():
+    switches = {field.name for field in dataclasses.fields(PlantedBugs)}
+    assert set(BY_NAME) <= switches
+    assert set(SCRIPTED_ELSEWHERE) <= switches
+    assert len(BY_NAME) >= 20
+
+
+def test_the_table_of_what_was_found_is_printed(capsys):
+    with capsys.disabled():
+        print()
+        for found in table:
+            print(found.line())
+    assert all(found.failure is not None for found in table)

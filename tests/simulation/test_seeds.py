@@ -1,0 +1,95 @@
+"""Seeds: those that once failed always, a few fresh ones always, a thousand in the long tier."""
+
+import os
+from datetime import UTC, datetime
+
+import pytest
+
+from borzoi.simulator import campaign
+from borzoi.simulator.draws import Draw, parse_settings
+from borzoi.simulator.simulation import simulate
+
+# Each once failed; kept with its whole draw, because later code changes what a bare seed means.
+REGRESSIONS = {
+    "a zombie's request behind the new session": (
+        "seed=6 safety_ticks=1200 resend_duplicates=0.3 zombies=0.02 loss=0.1 clients=5"
+    ),
+    "a data group's checkpoint taken for the control group's": (
+        "seed=3 replicas=5 data_groups=1 checkpoint_ops=32 reads=0.4 safety_ticks=1500 think_ticks=5"
+    ),
+    "a gap that was repaired before the rewrite": (
+        "seed=71 rot_every=30 crash_every=150 crash_many=1 restart_max=100 safety_ticks=6000"
+    ),
+    "rot between two rewrites of the journal": (
+        "seed=45 rot_every=30 crash_every=150 data_groups=2 restart_max=100 safety_ticks=6000"
+    ),
+    "a data group that slept through a view": (
+        "seed=130 crash_every=150 crash_inside_input=1 crash_many=1 safety_ticks=4500"
+    ),
+    "a disk that stalls while prepares keep coming": (
+        "seed=156 slow_replica=1 slow_factor=100 sync_max=20 clients=8 think_ticks=2"
+    ),
+    "a checkpoint ahead of the durable prefix": (
+        "seed=201 replicas=6 pipeline_max=32 checkpoint_ops=32 safety_ticks=9000 delay_mean=2.0"
+        " fifo=0 crash_every=1000 crash_many=1 crash_inside_input=1 restart_max=100 sync_max=2"
+        " sync_slow=0.0045 rot_every=400 clock_drift=5 clients=6 think_ticks=50"
+        " client_timeout=500 zombies=0.02 dead_clients=0.005 idle_every=1000"
+        " control_share=0.05 truncates=0 payload_max=400"
+    ),
+    "two replicas with rotten headers": (
+        "seed=132 replicas=2 checkpoint_ops=256 retained_ops=1024 core_all=0 delay_min=3"
+        " delay_mean=2.0 loss=0.231 duplication=0.198 duplicate_delay=3000 crash_every=150"
+        " crash_many=1 restart_max=500 pause_every=300 slow_replica=1 slow_factor=30 sync_max=5"
+        " rot_every=30 clients=3 think_ticks=50 client_timeout=50 invalid=0.05 reads=0.052"
+        " control_share=0.5 purges=0"
+    ),
+    "one replica with unnamed records, another wiped": (
+        "seed=180 pipeline_max=32 checkpoint_ops=64 client_table_max=4 safety_ticks=9000"
+        " delay_mean=0.0 fifo=0 link_capacity=31 datagrams=1 partition_every=600"
+        " partition_stable=800 crash_every=1000 crash_many=1 crash_inside_input=1"
+        " restart_max=500 pause_every=2500 pause_max=50 slow_replica=1 slow_factor=100"
+        " sync_max=2 wipe_every=800 clients=1 think_ticks=50 resend_duplicates=0.183"
+        " reads=0.244 control_share=0.2 deletes=0 truncates=0 payload_max=400"
+    ),
+    "fewer voices than a view change needs": (
+        "seed=1174 replicas=2 pipeline_max=16 checkpoint_ops=32 delay_mean=10.0 fifo=0"
+        " loss=0.003 link_capacity=5 datagrams=1 crash_every=150 crash_many=1 restart_max=10"
+        " slow_replica=1 sync_max=5 rot_every=30 clients=5 think_ticks=50 client_timeout=500"
+        " invalid=0.05 reads=0.386 control_share=0.2 deletes=0 payload_max=16"
+    ),
+}
+FRESH_FAST = 12
+FRESH_LONG = 1000
+VACUOUS_SHARE_MAX = 0.05
+
+
+def fresh_seeds(count: int) -> range:
+    """Other ones every day, the same ones all day; a failing seed is in the name of its test."""
+    day = int(os.environ.get("BORZOI_SIMULATION_DAY", datetime.now(tz=UTC).toordinal()))
+    first = day * 10_000
+    return range(first, first + count)
+
+
+def draw_of(line: str) -> Draw:
+    return Draw(**parse_settings(tuple(line.split())))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_a_seed_that_failed_once_does_not_fail_again(name):
+    outcome = simulate(draw_of(REGRESSIONS[name]))
+    assert outcome.failure is None, outcome.failure.line()
+
+
+@pytest.mark.parametrize("seed", fresh_seeds(FRESH_FAST))
+def test_a_fresh_seed_keeps_every_promise(seed):
+    outcome = campaign.run_seed(seed, {}, twice=seed % 4 == 0)
+    assert outcome.failure is None, f"borzoi simulate --seed {seed}: {outcome.failure.line()}"
+
+
+@pytest.mark.simulation
+def test_a_thousand_fresh_seeds_keep_every_promise():
+    seeds = fresh_seeds(FRESH_LONG)
+    totals = campaign.run(campaign.Campaign(seeds[0], seeds[-1]), jobs=os.cpu_count() or 1)
+    assert totals.failures == []
+    assert totals.seeds == FRESH_LONG
+    assert totals.vacuous_share < VACUOUS_SHARE_MAX
