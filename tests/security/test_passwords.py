@@ -53,7 +53,9 @@ def test_a_hash_of_todays_cost_is_not_outdated():
 
 
 @pytest.mark.parametrize(
-    "damaged", ["", "secret", "$argon2id$", FOREIGN[:-5] + "!!!!!", "$2b$12$abcdefghijklmnopqrstuv"]
+    "damaged",
+    ["", "secret", "$argon2id$", FOREIGN[:-5] + "!!!!!", "$2b$12$abcdefghijklmnopqrstuv"],
+    ids=["empty", "plain", "cut", "not base64", "another kind"],
 )
 def test_a_damaged_hash_lets_nobody_in(damaged):
     assert not verify_password(damaged, "secret")
