@@ -20,6 +20,8 @@ def try_start_view(r: ReplicaState) -> None:
     """4.4 step 8, re-evaluated whenever something became durable (M4)."""
     if r.status != Status.VIEW_CHANGE or not r.leads_view() or not r.log_is_durable():
         return
+    if r.resigned:
+        return
     if r.durable_prefix < r.op and not r.bugs.start_view_before_repair:
         return
     become_primary(r)

@@ -128,7 +128,9 @@ def _resume(r: ReplicaState) -> None:
         r.announces = True
     else:
         # A data group may not move by itself (D2): make the control group leave the view.
+        # Until then it stands still: what it prepared before may be acknowledged out there.
         r.status = Status.VIEW_CHANGE
+        r.resigned = True
         r.timers.start(Timer.VIEW_CHANGE_STATUS)
         r.effects.append(Abdicate(f"group {r.group} restarted as primary of view {r.view}"))
 

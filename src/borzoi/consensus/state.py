@@ -156,6 +156,7 @@ class ReplicaState:
         "replica_count",
         "replica_id",
         "reply_due",
+        "resigned",
         "serving",
         "status",
         "stopped",
@@ -241,6 +242,8 @@ class ReplicaState:
         self.claims: dict[int, Claim] = {}
         self.do_view_change: tuple[DoViewChange, bytes] | None = None
         self.announces = False
+        # This view was led in a former life of this process; it must not be led again (V6).
+        self.resigned = False
         self.announced_view = -1
         self.undecidable: int | None = None
         self.promise_until = 0

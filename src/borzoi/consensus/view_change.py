@@ -125,6 +125,7 @@ def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> Non
     r.claims.clear()
     r.undecidable = None
     r.announces = False
+    r.resigned = False
     if from_primary:
         # Whoever held the lease left its view itself: the promise to it is void (4.12).
         r.promise_until = 0
