@@ -1,3 +1,4 @@
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from borzoi.metadata.effects import (
 )
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
-from borzoi.model.errors import PartitionNotFound, StorageFailure
+from borzoi.model.errors import BorzoiError, PartitionNotFound, StorageFailure
 from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
@@ -199,7 +200,7 @@ async def test_one_partition_that_fails_does_not_protect_or_starve_the_others(
 
             return act
 
-        for name in ("expire", "delete_segments", "purge", "close"):
+        for name in ("expire", "delete_segments", "purge", "abandon"):
             monkeypatch.setattr(Partition, name, failing(getattr(Partition, name)))
         later = server.services.clock() + 2_000_000
         await plane.clean(state, now=later)
@@ -232,3 +233,19 @@ async def test_a_poll_gives_no_more_than_its_bound_and_at_least_one_message(
             for offset in (0, 2, 4, 5)
         ]
         assert [reading.count for reading in found] == [2, 2, 1, 1]
+
+
+async def test_sends_that_wait_for_the_disk_end_with_their_partition(tmp_path: Path) -> None:
+    settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": "synced"}
+    async with embedded_server(tmp_path, settings) as server:
+        await with_topic(server)
+        await sent(server)
+        waiting = [asyncio.create_task(sent(server)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await server.root().call(DeleteTopic("s", "t"))
+        done, _ = await asyncio.wait(waiting, timeout=30)
+        assert len(done) == 3
+        for one in done:
+            assert one.exception() is None or isinstance(one.exception(), BorzoiError)
+        assert server.dispatcher.waiting == 0
+        assert not (tmp_path / "streams" / "0" / "topics" / "0").exists()

@@ -353,8 +353,8 @@ class PartitionPlane:
             self._unopened.discard(namespace)
             partition = self._partitions.pop(namespace, None)
             if partition is not None:
-                with _logged_failure("closed", namespace):
-                    partition.close()
+                with _logged_failure("let go", namespace):
+                    partition.abandon()
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def _purge(self, namespaces: Iterator[Namespace]) -> None:
