@@ -46,7 +46,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 Volatile: TypeAlias = str | tuple[tuple[int, int], ...]
 
 #: Servers at work at the same time; most of the time of a scenario is waiting.
-AT_ONCE = 2
+AT_ONCE = 3
 
 #: How long a server may take to close what it said it closes; it does so at once.
 CLOSING_SECONDS_MAX = 10.0
