@@ -411,3 +411,22 @@ def test_a_vote_its_voter_has_taken_back_is_not_kept_for_later():
     cluster.tick(40)
     assert primary.votes == 0
     assert cluster.primary() is primary
+
+
+def test_a_primary_that_is_heard_again_stops_abdicating_together_with_its_vote():
+    """Silent without a vote of its own, two replicas would wait for each other for ever."""
+    cluster = ScriptedCluster(2)
+    primary = cluster.elect()
+    other = backups(cluster)[0]
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    cluster.tick(250)
+    assert primary.abdicating
+    assert primary.voting
+    old = primary.canon[1]
+    ack = prepare_ok(cluster, other)._replace(op=1, prepare_checksum=old.checksum)
+    primary.on_frame(ack, b"")
+    assert (primary.abdicating, primary.voting) == (False, False)
+    cluster.heal()
+    cluster.tick(300)
+    assert statuses(cluster)[-1:] == [0] or cluster.effects_of(FailWaiters)

@@ -197,21 +197,23 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
         return
     if ours.checksum != header.prepare_checksum and not r.bugs.ack_by_op_number:
         return
-    entries = r.pipeline.entries
-    if not entries or header.op < entries[0].op:
-        return
-    # The contact is as old as the prepare that is acknowledged (4.12); replays cannot renew it.
-    prepared_us = entries[min(header.op - entries[0].op, len(entries) - 1)].prepared_us
-    if prepared_us > r.contact_us[header.replica]:
-        r.contact_us[header.replica] = prepared_us
-    r.abdicating = False
     if r.votes:
         # V4 as a primary sees it: whoever acknowledges has taken its vote back, and so does a
         # primary that is acknowledged again. A stale vote would help the next one to a quorum.
         r.votes &= ~(1 << header.replica | 1 << r.replica_id)
         r.voting = False
         r.timers.stop(Timer.START_VIEW_CHANGE)
+    entries = r.pipeline.entries
+    if not entries:
+        return
+    r.abdicating = False
     r.timers.start(Timer.PRIMARY_ABDICATE)
+    if header.op < entries[0].op:
+        return
+    # The contact is as old as the prepare that is acknowledged (4.12); replays cannot renew it.
+    prepared_us = entries[min(header.op - entries[0].op, len(entries) - 1)].prepared_us
+    if prepared_us > r.contact_us[header.replica]:
+        r.contact_us[header.replica] = prepared_us
     r.pipeline.acknowledge(header.replica, header.op)
     advance_commit(r)
 
