@@ -15,7 +15,7 @@ REGRESSIONS = {
         "seed=6 safety_ticks=1200 resend_duplicates=0.3 zombies=0.02 loss=0.1 clients=5"
     ),
     "a data group's checkpoint taken for the control group's": (
-        "seed=3 replicas=5 data_groups=1 checkpoint_ops=32 reads=0.4 safety_ticks=1500 think_ticks=5"
+        "seed=3 replicas=5 checkpoint_ops=32 reads=0.4 safety_ticks=1500 think_ticks=5"
     ),
     "a gap that was repaired before the rewrite": (
         "seed=71 rot_every=30 crash_every=150 crash_many=1 restart_max=100 safety_ticks=6000"
@@ -50,6 +50,14 @@ REGRESSIONS = {
         " restart_max=500 pause_every=2500 pause_max=50 slow_replica=1 slow_factor=100"
         " sync_max=2 wipe_every=800 clients=1 think_ticks=50 resend_duplicates=0.183"
         " reads=0.244 control_share=0.2 deletes=0 truncates=0 payload_max=400"
+    ),
+    "a data group's primary that led its old view again": (
+        "seed=265 replicas=6 data_groups=2 pipeline_max=4 checkpoint_ops=256 retained_ops=64"
+        " delay_min=1 fifo=0 loss=0.075 duplication=0.327 duplicate_delay=3000"
+        " partition_every=300 partition_stable=20 crash_every=150 crash_inside_input=1"
+        " restart_max=500 sync_max=5 sync_slow=0.0038 sync_error_every=3000 rot_every=100"
+        " clients=6 think_ticks=5 invalid=0.05 idle_every=1000 control_share=0.05 deletes=0"
+        " purges=0"
     ),
     "fewer voices than a view change needs": (
         "seed=1174 replicas=2 pipeline_max=16 checkpoint_ops=32 delay_mean=10.0 fifo=0"

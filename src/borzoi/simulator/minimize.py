@@ -12,7 +12,8 @@ from borzoi.simulator.draws import Draw
 from borzoi.simulator.outcome import Outcome
 from borzoi.simulator.simulation import simulate
 
-ROUNDS_MAX: Final = 4
+ROUNDS_MAX: Final = 8
+SIZES: Final = frozenset({"clients", "replicas", "pipeline_max", "safety_ticks"})
 SWITCHES: Final = (
     "crash_every", "partition_every", "pause_every", "rot_every", "wipe_every", "sync_error_every",
     "disk_full_every", "clogging", "loss", "duplication", "clock_skew_us", "clock_drift",
@@ -61,6 +62,10 @@ def minimize(
     for _ in range(ROUNDS_MAX):
         changed = False
         for change in list(candidates(draw, failed_at)):
+            if any(
+                name in SIZES and value >= getattr(draw, name) for name, value in change.items()
+            ):
+                continue  # an earlier change of this round went further
             simpler = draw.changed(**change)
             if simpler == draw:
                 continue

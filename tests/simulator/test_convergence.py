@@ -1,0 +1,69 @@
+"""In the end all agree; whoever does not is named."""
+
+import pytest
+
+from borzoi.simulator import convergence
+from borzoi.simulator.auditor import Violation
+from borzoi.simulator.draws import Draw
+from borzoi.simulator.machines import DataMachine
+from borzoi.simulator.simulation import Simulation
+
+
+def finished() -> Simulation:
+    simulation = Simulation(
+        Draw(seed=3, replicas=3, clients=3, safety_ticks=600, think_ticks=3, disturb_primary=0)
+    )
+    assert simulation.run() is None
+    return simulation
+
+
+def test_a_finished_run_has_converged():
+    simulation = finished()
+    assert convergence.converged(simulation.nodes, [0, 1, 2], simulation.auditor)
+    convergence.check_final(simulation.nodes, [0, 1, 2], simulation.auditor)
+
+
+def test_a_node_that_is_down_has_not():
+    simulation = finished()
+    simulation.nodes[1].crash()
+    assert not convergence.converged(simulation.nodes, [0, 1, 2], simulation.auditor)
+    assert "replica 1 is down" in convergence.stuck(
+        simulation.nodes, [0, 1, 2], simulation.workload
+    )
+
+
+def test_a_message_that_changed_is_noticed():
+    simulation = finished()
+    machine = simulation.nodes[2].machines[1]
+    assert isinstance(machine, DataMachine)
+    partition = next(one for one in machine.partitions.values() if one.messages)
+    partition.messages[0] = b"changed"
+    with pytest.raises(Violation, match="differ") as caught:
+        convergence.check_final(simulation.nodes, [0, 1, 2], simulation.auditor)
+    assert caught.value.kind == "log contents"
+
+
+def test_a_record_that_is_missing_is_noticed():
+    simulation = finished()
+    node = simulation.nodes[0]
+    op = node.replicas[1].op
+    del node.disk.volumes[1].found[node.replicas[1].canon[op].checksum]
+    with pytest.raises(Violation, match=f"no record of op {op}"):
+        convergence.check_final(simulation.nodes, [0, 1, 2], simulation.auditor)
+
+
+def test_growth_without_bound_is_noticed():
+    simulation = finished()
+    simulation.nodes[0].disk.volumes[0].worst = 10_000
+    with pytest.raises(Violation, match="queued"):
+        convergence.check_resources(simulation.nodes, simulation.draw)
+
+
+def test_standing_still_is_right_only_where_something_rotted():
+    simulation = finished()
+    assert not convergence.is_undecidable(simulation.nodes, [0, 1, 2])
+    simulation.nodes[0].replicas[0].undecidable = 2
+    assert not convergence.is_undecidable(simulation.nodes, [0, 1, 2])
+    record = next(one for one in simulation.nodes[1].disk.volumes[0].records if one.header.op == 2)
+    record.body_bad = True
+    assert convergence.is_undecidable(simulation.nodes, [0, 1, 2])

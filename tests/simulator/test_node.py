@@ -1,0 +1,76 @@
+"""A node: executes effects, dies between them, sleeps, and comes back from its disk."""
+
+from borzoi.simulator.draws import Draw
+from borzoi.simulator.simulation import Simulation
+
+CALM = Draw(seed=4, replicas=3, clients=2, safety_ticks=600, disturb_primary=0, think_ticks=5)
+
+
+def running(ticks: int = 300, **changes) -> Simulation:
+    simulation = Simulation(CALM.changed(**changes))
+    simulation.start()
+    simulation.advance(ticks)
+    return simulation
+
+
+def test_a_crashed_node_comes_back_with_what_its_disk_kept():
+    simulation = running()
+    node = simulation.nodes[2]
+    before = node.replicas[0].view
+    node.crash()
+    assert not node.is_up
+    simulation.advance(50)
+    node.start()
+    simulation.advance(200)
+    assert node.replicas[0].view >= before
+    assert node.replicas[0].commit_min > 0
+
+
+def test_an_armed_crash_strikes_between_two_effects():
+    simulation = running()
+    node = simulation.nodes[simulation.primary() or 0]
+    node.arm_crash(3)
+    simulation.advance(60)
+    assert simulation.nemesis.counts["crash inside an input"] == 1
+
+
+def test_a_paused_node_reads_its_frames_before_its_clock():
+    simulation = running()
+    node = simulation.nodes[0 if simulation.primary() != 0 else 1]
+    node.pause(50)
+    ticks = node.ticks
+    simulation.advance(40)
+    assert node.ticks == ticks
+    simulation.advance(20)
+    assert node.ticks > ticks
+    assert node.paused_until == 0
+
+
+def test_a_wiped_node_rejoins_and_says_so():
+    simulation = running()
+    node = simulation.nodes[2]
+    node.crash()
+    node.wipe()
+    node.start()
+    assert node.is_rejoining
+    simulation.advance(800)
+    assert not node.is_rejoining
+    assert node.replicas[0].commit_min > 0
+
+
+def test_a_disk_error_ends_the_process_and_it_is_started_again():
+    simulation = running()
+    node = simulation.nodes[1]
+    node.disk.fail_next_sync("disk full")
+    lives = node.life
+    simulation.advance(600)
+    assert node.disk.counts["disk full"] == 1
+    assert node.life == lives + 1
+
+
+def test_full_fidelity_carries_bytes():
+    values, encoded = running(full=0), running(full=1)
+    assert encoded.digest == values.digest
+    record = encoded.nodes[0].disk.volumes[0].records[0]
+    assert record.image is not None
+    assert record.image[:16] == record.header.checksum

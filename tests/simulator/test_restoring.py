@@ -1,0 +1,66 @@
+"""A disk becomes the same start for a replica as values and as bytes."""
+
+from random import Random
+
+import pytest
+
+from borzoi.simulator import restoring
+from borzoi.simulator.auditor import Violation
+from borzoi.simulator.disk import Volume, spoil_header
+from borzoi.simulator.draws import Draw
+from borzoi.simulator.simulation import Simulation
+
+
+def used_disk() -> tuple[Simulation, Volume]:
+    """A disk that has seen some traffic, with its bytes."""
+    simulation = Simulation(
+        Draw(seed=9, replicas=3, clients=3, think_ticks=2, full=1, disturb_primary=0)
+    )
+    simulation.start()
+    simulation.advance(300)
+    node = simulation.nodes[1]
+    node.crash()
+    return simulation, node.disk.volumes[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bytes_and_values_tell_the_same_story(seed):
+    simulation, volume = used_disk()
+    random = Random(seed)
+    for _ in range(3):
+        record = volume.records[random.randrange(len(volume.records) - 1)]
+        spoil_header(record, random.random())
+    config = simulation.nodes[1].configs[0]
+    expected = restoring.scan_of(volume)
+    assert expected.gaps
+    scan = restoring.read_journal(volume, config, expected)
+    assert scan.gaps == expected.gaps
+
+
+def test_a_story_that_differs_is_an_objection():
+    simulation, volume = used_disk()
+    expected = restoring.scan_of(volume)
+    spoil_header(volume.records[2], 0.5)
+    with pytest.raises(Violation):
+        restoring.read_journal(volume, simulation.nodes[1].configs[0], expected)
+
+
+def test_one_bad_copy_of_the_superblock_does_not_matter():
+    _, volume = used_disk()
+    newest = volume.newest()
+    assert newest is not None
+    pair = volume.generations[newest.generation % 2]
+    assert pair is not None
+    pair.copies = 2
+    assert restoring.read_superblock(volume) == newest
+
+
+def test_a_disk_without_superblock_was_replaced_unless_the_cluster_is_new():
+    simulation, _ = used_disk()
+    config = simulation.nodes[1].configs[0]
+    restored, wiped = restoring.restored(Volume(), config, bytes(16), full=False)
+    assert wiped
+    assert restored.wiped
+    restored, wiped = restoring.restored(Volume(), config, bytes(16), full=False, new=True)
+    assert not wiped
+    assert not restored.wiped

@@ -1,0 +1,18 @@
+"""Scripted scenarios: nothing happens with the rules kept."""
+
+import pytest
+
+from borzoi.simulator import scenarios
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        scenarios.half_deaf_replica,
+        scenarios.replayed_heartbeats,
+        scenarios.genesis_without_everyone,
+        scenarios.reordered_prepares,
+    ],
+)
+def test_with_all_rules_kept_nothing_goes_wrong(scenario):
+    assert scenario(()) is None
