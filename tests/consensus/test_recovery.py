@@ -392,3 +392,22 @@ def test_a_data_group_that_rejoins_follows_a_view_its_node_entered_meanwhile():
         cluster.execute(replica)
     cluster.tick(40)
     assert live.status == Status.NORMAL
+
+
+def test_a_restarted_primary_of_a_data_group_never_leads_that_view_again():
+    """Found by a seed: it looked like a candidate that had decided, and prepared an op anew."""
+    cluster = ScriptedCluster(group=1)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(3, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    assert cluster.primary().replica_id == 0
+    cluster.crash(0)
+    again = cluster.start(0)
+    again.on_machine_ready()
+    again.persist()
+    cluster.execute(0)
+    cluster.tick(200)
+    assert (again.status, again.is_primary) == (Status.VIEW_CHANGE, False)
+    again.on_enter_view(6, 0)
+    assert not again.resigned
