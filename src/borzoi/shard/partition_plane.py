@@ -384,10 +384,19 @@ class PartitionPlane:
 
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
+        # Synced side by side first: thousands of partitions one after another would take longer
+        # than a stop may.
+        await asyncio.gather(*(self._saved(namespace) for namespace in list(self._partitions)))
         for namespace, partition in self._partitions.items():
             with _logged_failure("closed", namespace):
                 partition.close()
         self._partitions.clear()
+
+    async def _saved(self, namespace: Namespace) -> None:
+        with _logged_failure("saved", namespace):
+            waiter = self._partitions[namespace].flush(sync=True)
+            if waiter is not None:
+                await waiter
 
 
 @contextmanager
