@@ -1,7 +1,7 @@
 """A decided view begins: at its primary, and at the backups that adopt it (4.4 step 8, 4.5)."""
 
 from borzoi.consensus import applying, following, normal, repair
-from borzoi.consensus.effects import Leadership
+from borzoi.consensus.effects import Abdicate, Leadership
 from borzoi.consensus.frames import decode_headers, is_blank
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.messages import ZERO, Prepare, RequestStartView, StartView
@@ -135,3 +135,7 @@ def on_request_start_view_timer(r: ReplicaState) -> None:
     if behind or waiting or r.wiped:
         following.request_start_view(r)
         r.timers.start(Timer.REQUEST_START_VIEW)
+    if r.wiped and not r.elects and r.primary_of(r.node_view) == r.replica_id:
+        # The view this node leads cannot start here: a wiped replica neither votes nor merges, so
+        # nobody would ever answer its probe (6.2).
+        r.effects.append(Abdicate(f"group {r.group} is still rejoining in view {r.node_view}"))
