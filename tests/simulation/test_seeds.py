@@ -59,6 +59,21 @@ REGRESSIONS = {
         " clients=6 think_ticks=5 invalid=0.05 idle_every=1000 control_share=0.05 deletes=0"
         " purges=0"
     ),
+    "a leader whose data group still rejoins": (
+        "seed=6 data_groups=2 pipeline_max=4 checkpoint_ops=32 retained_ops=1024"
+        " safety_ticks=3000 delay_min=1 fifo=0 loss=0.1 partition_every=2400"
+        " partition_stable=20 crash_every=150 crash_many=1 crash_inside_input=1 restart_max=100"
+        " pause_every=2500 pause_max=50 slow_replica=1 sync_max=20 wipe_every=200"
+        " clock_skew_us=50000 think_ticks=10 client_timeout=500 resend_duplicates=0.139"
+        " invalid=0.05 reads=0.011 control_share=0.05 deletes=0 payload_max=400"
+    ),
+    "a deposed primary that does not know a session yet": (
+        "seed=288 replicas=4 pipeline_max=16 checkpoint_ops=256 safety_ticks=4500 core_all=0"
+        " delay_mean=2.0 fifo=0 link_capacity=44 datagrams=1 partition_every=600"
+        " partition_stable=800 crash_every=400 crash_many=1 restart_max=500 sync_max=5"
+        " wipe_every=2000 clients=8 client_timeout=500 resend_duplicates=0.232 reads=0.001"
+        " control_share=0.5 purges=0"
+    ),
     "fewer voices than a view change needs": (
         "seed=1174 replicas=2 pipeline_max=16 checkpoint_ops=32 delay_mean=10.0 fifo=0"
         " loss=0.003 link_capacity=5 datagrams=1 crash_every=150 crash_many=1 restart_max=10"

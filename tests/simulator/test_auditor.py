@@ -133,5 +133,6 @@ def test_a_session_is_forgotten_only_where_sessions_are_many():
     audit = auditor()
     audit.groups[0].epochs[CLIENT] = 3
     with pytest.raises(Violation, match="forgot"):
-        audit.forgotten(0, CLIENT, 4)
-    audit.forgotten(0, CLIENT, 0)
+        audit.forgotten(0, CLIENT, 4, 3)
+    audit.forgotten(0, CLIENT, 4, 2)
+    audit.forgotten(0, CLIENT, 0, 3)

@@ -5,7 +5,8 @@ from random import Random
 
 from borzoi.consensus.checkpoint import Checkpoint, Manifest
 from borzoi.consensus.config import Config
-from borzoi.consensus.frames import ZERO, root, seal_prepare
+from borzoi.consensus.frames import root, seal_prepare
+from borzoi.consensus.messages import ZERO
 from borzoi.consensus.superblock import genesis
 from borzoi.simulator.disk import Disk, Record, Volume
 from borzoi.simulator.events import EventQueue

@@ -12,7 +12,8 @@ def run_all(queue: EventQueue) -> None:
 
 
 def test_events_of_one_tick_run_in_the_order_they_were_added():
-    queue, seen = EventQueue(), []
+    queue = EventQueue()
+    seen: list[str] = []
     for name in "cab":
         queue.at(5, seen.append, name)
     queue.at(3, seen.append, "first")
@@ -22,7 +23,8 @@ def test_events_of_one_tick_run_in_the_order_they_were_added():
 
 
 def test_an_action_may_add_to_its_own_tick():
-    queue, seen = EventQueue(), []
+    queue = EventQueue()
+    seen: list[int] = []
 
     def again(left):
         seen.append(queue.now)

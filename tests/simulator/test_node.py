@@ -52,9 +52,10 @@ def test_a_wiped_node_rejoins_and_says_so():
     node.crash()
     node.wipe()
     node.start()
-    assert node.is_rejoining
+    rejoining = [node.is_rejoining]
     simulation.advance(800)
-    assert not node.is_rejoining
+    rejoining.append(node.is_rejoining)
+    assert rejoining == [True, False]
     assert node.replicas[0].commit_min > 0
 
 

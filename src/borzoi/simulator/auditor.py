@@ -258,10 +258,13 @@ class Auditor:
         history.replied_op = max(history.replied_op, op)
         return op
 
-    def forgotten(self, group: int, client: bytes, sessions_max: int) -> None:
-        """A client was told that its session is unknown: right only where sessions are evicted."""
+    def forgotten(self, group: int, client: bytes, sessions_max: int, applied: int) -> None:
+        """A replica calls a session unknown: right where sessions are evicted, or before it came.
+
+        A primary that does not know yet that it was deposed may not have applied the Register.
+        """
         epochs = self.groups[group].epochs
-        if client in epochs and len(epochs) <= sessions_max:
+        if epochs.get(client, applied + 1) <= applied and len(epochs) <= sessions_max:
             raise Violation(
                 "at most once",
                 f"group {group} forgot the session of op {epochs[client]}, {len(epochs)} of"

@@ -513,6 +513,10 @@ class Node:
                 self._inputs.append((number, self.replicas[number].on_machine_ready, ()))
 
     def _reply(self, group: int, effect: fx.Reply) -> None:
+        if effect.status == fx.Refusal.UNKNOWN_SESSION:
+            applied = self.replicas[group].commit_min
+            sessions_max = self.configs[group].client_table_max
+            self._around.auditor.forgotten(group, effect.client, sessions_max, applied)
         waiters = self._waiters.pop((group, effect.client, effect.request), ())
         answer = Answer(group, effect.client, effect.request, effect.status, effect.payload)
         for endpoint in waiters:

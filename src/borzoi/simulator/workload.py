@@ -201,8 +201,6 @@ class Client:
             # Evicted, or replaced by a duplicate Register of our own: start a new session. The
             # outcome of the request stays unknown, and it is never sent again.
             world.counts["session lost"] += 1
-            if answer.status == Refusal.UNKNOWN_SESSION:
-                world.auditor.forgotten(answer.group, answer.client, world.draw.client_table_max)
             self.pending = None
             self.epochs.pop(answer.group, None)
         else:
