@@ -28,6 +28,7 @@ from borzoi.simulator.trace import Trace, describe, event_line
 
 # A process that was stopped reads its sockets first and then makes up for a few ticks only (6.7).
 CATCH_UP_TICKS_MAX: Final = 5
+SLEEP_MAX: Final = 1 << 30
 
 
 class Call(NamedTuple):
@@ -280,7 +281,17 @@ class Node:
                 raise self._broken(group, error) from error
             if replica.effects:
                 self._drain(group)
-        self._sleep = min([one.ticks_until_deadline() for one in self.replicas], default=1)
+        self._rest()
+
+    def _rest(self) -> None:
+        """How many ticks may be saved up: until the first timer of any group."""
+        sleep = SLEEP_MAX
+        for replica in self.replicas:
+            timers = replica.timers
+            left = timers.next_deadline - timers.now
+            if left < sleep:
+                sleep = left
+        self._sleep = sleep
 
     def receive(self, source: int, frame: Any) -> None:
         if not self.replicas:
@@ -343,7 +354,7 @@ class Node:
                     self._tell_position(group)
         finally:
             self._busy = False
-        self._sleep = min([one.ticks_until_deadline() for one in self.replicas], default=1)
+        self._rest()
 
     def _drain(self, group: int) -> None:
         if not self.replicas:

@@ -5,6 +5,7 @@ done. Then *liveness*: a core of replicas is healed, everything outside it stays
 a minute of virtual time requests must commit and the core must converge.
 """
 
+import gc
 from collections.abc import Callable
 from time import process_time
 from typing import Any, Final
@@ -270,11 +271,16 @@ def simulate(
 ) -> Outcome:
     """Runs one draw. A failure is run again with the trace kept, since tracing costs time."""
     began = process_time()
-    simulation = Simulation(draw, bugs=bugs, trace=trace, keep_trace=trace is not None)
-    failure = simulation.run()
-    if failure is not None and trace is None:
-        simulation = Simulation(draw, bugs=bugs, keep_trace=True)
-        failure = simulation.run() or failure
+    # Nothing a run makes is cyclic garbage before its end, so nobody needs to look for it.
+    gc.disable()
+    try:
+        simulation = Simulation(draw, bugs=bugs, trace=trace, keep_trace=trace is not None)
+        failure = simulation.run()
+        if failure is not None and trace is None:
+            simulation = Simulation(draw, bugs=bugs, keep_trace=True)
+            failure = simulation.run() or failure
+    finally:
+        gc.enable()
     return outcome_of(simulation, failure, process_time() - began)
 
 
