@@ -1,4 +1,8 @@
-"""Seeds: those that once failed always, a few fresh ones always, a thousand in the long tier."""
+"""Seeds: those that once failed and a few fixed ones always, a thousand fresh ones in their tier.
+
+The gate runs the same seeds every day: what it says must depend on the change alone. Fresh seeds,
+others every day, are for the tier by name.
+"""
 
 import os
 from datetime import UTC, datetime
@@ -81,7 +85,7 @@ REGRESSIONS = {
         " invalid=0.05 reads=0.386 control_share=0.2 deletes=0 payload_max=16"
     ),
 }
-FRESH_FAST = 12
+FIXED = range(2_000, 2_012)
 FRESH_LONG = 1000
 VACUOUS_SHARE_MAX = 0.05
 
@@ -103,8 +107,8 @@ def test_a_seed_that_failed_once_does_not_fail_again(name):
     assert outcome.failure is None, outcome.failure.line()
 
 
-@pytest.mark.parametrize("seed", fresh_seeds(FRESH_FAST))
-def test_a_fresh_seed_keeps_every_promise(seed):
+@pytest.mark.parametrize("seed", FIXED)
+def test_a_seed_keeps_every_promise(seed):
     outcome = campaign.run_seed(seed, {}, twice=seed % 4 == 0)
     assert outcome.failure is None, f"borzoi simulate --seed {seed}: {outcome.failure.line()}"
 

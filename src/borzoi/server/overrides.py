@@ -30,7 +30,8 @@ RESERVED = frozenset(
         "TEST_CLEANUP_DISABLED",
         "TEST_VERBOSE",
         "CRASH_CYCLES",
-        "SIMULATION_SEEDS",
+        "LOAD_SECONDS",
+        "LOAD_SEED",
     }
 )
 RESERVED_PREFIXES = ("CONNECTORS_", "MCP_", "TEST_")
