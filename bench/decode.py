@@ -53,14 +53,14 @@ REQUESTS: tuple[Request, ...] = (
     StoreConsumerOffset(Consumer(ConsumerKind.GROUP, "billing"), "orders", "placed", 3, 41),
     POLL,
     CreateTopic("orders", "placed", 8),
+    CreateUser("alice", "secret", permissions=ALL_PERMISSIONS),
 )
 
-#: No control requests, or read once in a user's life: shown, without a goal.
+#: No control requests: shown, without a goal.
 OTHERS: tuple[Request, ...] = (
     SendMessages(
         1, 2, Partitioning.partition(3), 10, memoryview(bytes(160)), memoryview(bytes(10_240))
     ),
-    CreateUser("alice", "secret", permissions=ALL_PERMISSIONS),
 )
 
 

@@ -29,6 +29,7 @@
 import struct
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Final
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
@@ -140,7 +141,7 @@ _TOPIC_FLAGS: Final = tuple(flag.name for flag in fields(TopicPermissions))
 
 
 def read_permissions(reader: Reader) -> Permissions:
-    globally = GlobalPermissions(*map(bool, reader.bytes(len(_GLOBAL_FLAGS))))
+    globally = _global_permissions(reader.bytes(len(_GLOBAL_FLAGS)))
     if not reader.u8():
         return Permissions(globally, NO_STREAMS)
     streams: dict[int, StreamPermissions] = {}
@@ -153,6 +154,12 @@ def read_permissions(reader: Reader) -> Permissions:
         )
         another = reader.u8() == 1
     return Permissions(globally, streams)
+
+
+@lru_cache(maxsize=1 << len(_GLOBAL_FLAGS))
+def _global_permissions(flags: bytes) -> GlobalPermissions:
+    """The value is frozen, so whoever has the same flags may share one."""
+    return GlobalPermissions(*map(bool, flags))
 
 
 def _read_topics(reader: Reader) -> Mapping[int, TopicPermissions]:
