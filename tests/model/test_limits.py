@@ -1,4 +1,5 @@
 from borzoi.model import limits
+from borzoi.storage.memory_pool import BUCKET_BYTES
 
 
 def test_every_limit_is_positive_but_the_one_that_means_the_default() -> None:
@@ -21,3 +22,12 @@ def test_the_largest_message_fits_a_segment_and_its_lengths_fit_their_fields() -
 def test_whoever_has_not_logged_in_holds_less_than_whoever_has() -> None:
     assert limits.UNAUTHENTICATED_BYTES_MAX < limits.CONTROL_PAYLOAD_BYTES_MAX
     assert limits.NEVER == limits.UNLIMITED == limits.U64_MAX
+
+
+def test_the_largest_batch_is_what_the_pool_keeps_a_buffer_for() -> None:
+    assert limits.BATCH_BYTES_MAX == BUCKET_BYTES[-1]
+
+
+def test_the_length_of_the_largest_poll_fits_its_field() -> None:
+    largest = limits.HEADER_BYTES + limits.PAYLOAD_BYTES_MAX + limits.USER_HEADERS_BYTES_MAX
+    assert limits.POLLED_BYTES_MAX + largest < limits.U32_MAX

@@ -43,6 +43,15 @@ MESSAGES_KEY_BYTES_MAX: Final = 255
 #: A control request larger than this is refused as soon as its header is read.
 CONTROL_PAYLOAD_BYTES_MAX: Final = 10 * 1024 * 1024
 
+#: A frame of messages gets its memory when it is announced: without a bound a few bytes could ask
+#: for gigabytes. It is the largest buffer that the memory pool keeps.
+BATCH_BYTES_MAX: Final = 512 * 1024 * 1024
+
+#: What one poll gives at most, beyond its first message. Bytes that must change on their way
+#: (decrypted, inflated) are in memory until the client has taken them, and an answer whose length
+#: does not fit into 32 bits could not be sent at all.
+POLLED_BYTES_MAX: Final = 64 * 1024 * 1024
+
 #: What one connection may make the server hold before it has logged in.
 UNAUTHENTICATED_BYTES_MAX: Final = 64 * 1024
 

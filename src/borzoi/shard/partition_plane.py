@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from borzoi.metadata.effects import (
     CheckRevocations,
@@ -34,7 +33,7 @@ from borzoi.model.errors import (
     FeatureUnavailable,
     PartitionNotFound,
 )
-from borzoi.model.limits import NEVER, UNLIMITED
+from borzoi.model.limits import NEVER, POLLED_BYTES_MAX, UNLIMITED
 from borzoi.model.namespace import Namespace
 from borzoi.model.topics import Compression
 from borzoi.partitions.partition import Partition
@@ -45,11 +44,6 @@ from borzoi.storage.compressed import TwinOpener, compress_sealed
 from borzoi.storage.retention import PartitionFacts, oversized
 
 log = logging.getLogger(__name__)
-
-#: What one poll gives at most, beyond its first message. Bytes that must change on their way
-#: (decrypted, inflated) are in memory until the client has taken them, and an answer whose length
-#: does not fit into 32 bits could not be sent at all.
-POLLED_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(slots=True)
