@@ -25,7 +25,7 @@ def test_whoever_has_not_logged_in_holds_less_than_whoever_has() -> None:
 
 
 def test_the_largest_batch_is_what_the_pool_keeps_a_buffer_for() -> None:
-    assert limits.BATCH_BYTES_MAX == BUCKET_BYTES[-1]
+    assert BUCKET_BYTES[-1] == limits.BATCH_BYTES_MAX
 
 
 def test_the_length_of_the_largest_poll_fits_its_field() -> None:
