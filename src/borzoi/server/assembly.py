@@ -31,6 +31,7 @@ from borzoi.shard.host import Host
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.snapshots import Snapshots
+from borzoi.shard.trash import Trash
 from borzoi.storage.info import open_info
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium
@@ -61,6 +62,8 @@ class Opened:
 
     medium: Medium
     state: Metadata
+    #: What followed from the entries of the log when they were made.
+    effects: Sequence[Effect]
     state_log: StateLog
     cipher: Cipher | None
     pool: MemoryPool
@@ -88,7 +91,8 @@ def open_data(
     state_log, recovered = open_state_log(
         medium, directory, StateSettings(enforce_fsync=system.state.enforce_fsync), cipher=cipher
     )
-    state = recovered_state(recovered)
+    effects: list[Effect] = []
+    state = recovered_state(recovered, effects)
     recreated = not state.users and recreate(
         state, directory, system, topic_defaults(settings), at=clock()
     )
@@ -111,6 +115,7 @@ def open_data(
     return Opened(
         medium=medium,
         state=state,
+        effects=effects,
         state_log=state_log,
         cipher=cipher,
         pool=pool,
@@ -151,8 +156,10 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
         opener.open_partition,
         opener.folders,
         opener.twins,
+        Trash(opened.medium, opener.folders.trash, durable=system.state.enforce_fsync),
         keep_unread=settings.data_maintenance.messages.consumer_barrier,
     )
+    partitions.finish_deletions(opened.effects, opened.state)
     partitions.open_all(opened.state)
     metadata = MetadataPlane(
         opened.state,
@@ -175,7 +182,7 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
         # They leave their groups in the same step, so that nobody sees them in one afterwards.
         return [ClientGone(session.client_id) for session in dropped]
 
-    metadata.carried_out_by(carry_out)
+    metadata.carried_out_by(carry_out, partitions.make_way)
     return Services(
         metadata=metadata,
         partitions=partitions,

@@ -1,19 +1,17 @@
 """Partitions from their settings: where they lie, and everything that is opened for one."""
 
 import asyncio
-import random
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.warming import warm
-from borzoi.records.fresh_ids import FreshIds
+from borzoi.records.fresh_ids import FreshIds, mixed_words
 from borzoi.security.encryption import Cipher
 from borzoi.server.settings import Settings
 from borzoi.shard.partition_plane import Folders
@@ -38,6 +36,9 @@ CACHES = {
     "none": CacheIndexes.NONE,
     "false": CacheIndexes.NONE,
 }
+
+#: Beside the streams, whose folders have numbers for names.
+TRASH = "trash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +116,13 @@ def folders_of(settings: Settings, directory: Path) -> Folders:
             directory / streams / str(stream_id) / topics / str(topic_id)
         ),
         partition=partition_folder,
+        trash=directory / streams / TRASH,
     )
 
 
 def random_ids() -> FreshIds:
     """Ids for messages that come without one.
 
-    They name messages and open nothing, so a generator that the system seeded is enough; Python's
-    own costs no import, where numpy's costs 6 MB.
+    They name messages and open nothing, so a generator that the system seeds is enough.
     """
-    generator = random.Random()
-    return FreshIds(
-        lambda words: np.frombuffer(bytearray(generator.randbytes(8 * words)), np.uint64)
-    )
+    return FreshIds(mixed_words(os.urandom))

@@ -1,4 +1,4 @@
-"""The control plane: check → log → apply → carry out, one command after another.
+"""The control plane: check → make way → log → apply → carry out, one command after another.
 
 A command is in the state log before anyone can see its result, and a command that would be refused
 never gets there. Joins, leaves and handovers go through the same door but are not logged: they end
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from borzoi.metadata import snapshot
+from borzoi.metadata.coming import Coming, coming
 from borzoi.metadata.commands import Command, decode_command, encode_command, is_logged
 from borzoi.metadata.effects import Effect, Outcome
 from borzoi.metadata.groups import VolatileCommand
@@ -25,20 +26,29 @@ log = logging.getLogger(__name__)
 
 #: Carries an effect out and says which volatile commands follow from it.
 CarryOut: TypeAlias = Callable[[Effect], Awaitable[Sequence[VolatileCommand]]]
+#: Clears the place of what is about to be created, or raises what prevents it.
+MakeWay: TypeAlias = Callable[[Coming], Awaitable[None]]
 
 
-def recovered_state(recovered: Recovered) -> Metadata:
-    """The state that the snapshot and the entries after it amount to."""
+def recovered_state(recovered: Recovered, effects: list[Effect] | None = None) -> Metadata:
+    """The state that the snapshot and the entries after it amount to.
+
+    What followed from the entries is added to `effects`: whoever was killed behind the last entry
+    may not have come to it.
+    """
     stored = recovered.snapshot
     state = Metadata() if stored is None else snapshot.decode(stored.body)
     for entry in recovered.entries:
         command = decode_command(entry.code, entry.command)
         try:
-            apply(state, Entry(entry.timestamp, entry.user_id, command))
+            outcome = apply(state, Entry(entry.timestamp, entry.user_id, command))
         except BorzoiError as refusal:
             # Commands are checked before they are logged; whatever is refused here was refused then
             # as well, by every replica.
             log.warning("entry %d of the metadata log is refused: %s", entry.index, refusal)
+        else:
+            if effects is not None:
+                effects += outcome.effects
     state.check()
     return state
 
@@ -64,10 +74,13 @@ class MetadataPlane:
         self._sync_each = sync_each
         self._turn = asyncio.Lock()
         self._carry_out: CarryOut | None = None
+        self._make_way: MakeWay | None = None
 
-    def carried_out_by(self, carry_out: CarryOut) -> None:
-        """Who does what follows from a change; said once, when the server is put together."""
+    def carried_out_by(self, carry_out: CarryOut, make_way: MakeWay | None = None) -> None:
+        """Who does what follows from a change, and what has to come before it; said once, when the
+        server is put together."""
         self._carry_out = carry_out
+        self._make_way = make_way
 
     async def create(
         self, command: Command, *, user_id: int, provided: Callable[[], None] | None = None
@@ -101,6 +114,9 @@ class MetadataPlane:
 
     async def _change(self, entry: Entry) -> Outcome:
         if is_logged(entry.command):
+            comes = coming(self.state, entry.command)
+            if comes is not None and self._make_way is not None:
+                await self._make_way(comes)
             await self._write(entry)
         outcome = apply(self.state, entry)
         self.revision += 1

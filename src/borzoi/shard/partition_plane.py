@@ -6,12 +6,13 @@ here; nothing above this file will notice.
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from borzoi.metadata.coming import Coming, ComingPartitions, ComingStream, ComingTopic
 from borzoi.metadata.effects import (
     CheckRevocations,
     CreatedPartitions,
@@ -32,6 +33,7 @@ from borzoi.model.errors import (
     ConsumerOffsetNotFound,
     FeatureUnavailable,
     PartitionNotFound,
+    StorageFailure,
 )
 from borzoi.model.limits import NEVER, POLLED_BYTES_MAX, UNLIMITED
 from borzoi.model.namespace import Namespace
@@ -40,10 +42,14 @@ from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.records.batch import Batch
+from borzoi.shard.trash import Trash
 from borzoi.storage.compressed import TwinOpener, compress_sealed
 from borzoi.storage.retention import PartitionFacts, oversized
 
 log = logging.getLogger(__name__)
+
+#: Partitions that are opened or replaced before others get a turn of the loop.
+PARTITIONS_PER_TURN: Final = 8
 
 
 @dataclass(slots=True)
@@ -67,6 +73,8 @@ class Folders:
     stream: Callable[[int], Path]
     topic: Callable[[int, int], Path]
     partition: Callable[[Namespace], Path]
+    #: Where what is deleted goes first; on the same file system.
+    trash: Path
 
 
 class PartitionPlane:
@@ -77,11 +85,13 @@ class PartitionPlane:
         open_partition: Callable[[Namespace], Partition],
         folders: Folders,
         twins: TwinOpener,
+        trash: Trash,
         *,
         keep_unread: bool,
     ) -> None:
         self._open = open_partition
         self._folders = folders
+        self._trash = trash
         self._twins = twins
         self._cannot_compress: set[Compression] = set()
         #: Whether retention waits for the slowest stored offset.
@@ -105,6 +115,7 @@ class PartitionPlane:
         """Open the partition, now or when the disk has room again: it exists in any case."""
         try:
             self._partitions[namespace] = self._open(namespace)
+            self._unopened.discard(namespace)
         except (BorzoiError, OSError) as fault:
             self._unopened.add(namespace)
             log.error("partition %s cannot be opened yet: %s", namespace, fault)  # noqa: TRY400
@@ -305,9 +316,9 @@ class PartitionPlane:
                     list(_namespaces(stream_id, topics)), self._folders.stream(stream_id)
                 )
             case PurgedTopic(stream_id, topic_id, partition_ids):
-                self._purge(_namespaces(stream_id, [(topic_id, partition_ids)]))
+                await self._purge(_namespaces(stream_id, [(topic_id, partition_ids)]))
             case PurgedStream(stream_id, topics):
-                self._purge(_namespaces(stream_id, topics))
+                await self._purge(_namespaces(stream_id, topics))
             case DeletedGroup(stream_id, topic_id, group_id, partition_ids):
                 self._forget_group(_namespaces(stream_id, [(topic_id, partition_ids)]), group_id)
             case ForgetPolled(stream_id, topic_id, group_id, partition_ids):
@@ -323,6 +334,45 @@ class PartitionPlane:
                 pass
         return ()
 
+    async def make_way(self, coming: Coming) -> None:
+        """Clear the places of what is about to be created, before the log says that it exists.
+
+        What a deletion that was cut short (a crash, a full disk) left there belongs to nobody,
+        least of all to who gets its number next; after a crash nobody could tell them apart.
+        """
+        match coming:
+            case ComingStream(stream_id):
+                places = [self._folders.stream(stream_id)]
+            case ComingTopic(stream_id, topic_id):
+                places = [self._folders.topic(stream_id, topic_id)]
+            case ComingPartitions(stream_id, topic_id, partition_ids):
+                coming_ones = _namespaces(stream_id, [(topic_id, partition_ids)])
+                places = [self._folders.partition(namespace) for namespace in coming_ones]
+        for place in places:
+            await self._trash.take(place)
+        await self._trash.settled()
+
+    def finish_deletions(self, effects: Sequence[Effect], state: Metadata) -> None:
+        """Put what the effects deleted, and the state does not have, into the trash: whoever was
+        to do so may have been killed before."""
+        kept = {(stream.id, topic.id): topic.partitions for stream, topic in _topics_of(state)}
+        places: set[Path] = set()
+        for effect in effects:
+            match effect:
+                case DeletedStream(stream_id) if stream_id not in state.streams:
+                    places.add(self._folders.stream(stream_id))
+                case DeletedTopic(stream_id, topic_id) if (stream_id, topic_id) not in kept:
+                    places.add(self._folders.topic(stream_id, topic_id))
+                case DeletedPartitions(stream_id, topic_id, partition_ids):
+                    gone = set(partition_ids).difference(kept.get((stream_id, topic_id), ()))
+                    found = _namespaces(stream_id, [(topic_id, tuple(gone))])
+                    places.update(self._folders.partition(namespace) for namespace in found)
+        for place in places:
+            try:
+                self._trash.put(place)
+            except StorageFailure as fault:
+                log.warning("%s was deleted and is still there: %s", place, fault)
+
     async def _create(self, stream_id: int, topic_id: int, partition_ids: Sequence[int]) -> None:
         """Open new partitions. They are in the metadata already, so one that cannot be opened
         refuses its messages until it can, and the others serve."""
@@ -331,17 +381,16 @@ class PartitionPlane:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
             log.error("%s cannot be made yet: %s", folder, fault)  # noqa: TRY400
-        for partition_id in partition_ids:
-            namespace = Namespace(stream_id, topic_id, partition_id)
-            left_behind = self._folders.partition(namespace)
-            if left_behind.exists():
-                # Numbers are given out again. What a deletion that was cut short (a crash, a full
-                # disk) left here belongs to nobody, least of all to the new partition.
-                await asyncio.to_thread(shutil.rmtree, left_behind, ignore_errors=True)
-            self._open_or_note(namespace)
+        created = list(_namespaces(stream_id, [(topic_id, partition_ids)]))
+        self._unopened.update(created)
+        for number, namespace in enumerate(created, 1):
+            if namespace in self._unopened:
+                self._open_or_note(namespace)
+            if number % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     async def _drop(self, namespaces: Sequence[Namespace], folder: Path) -> None:
-        """Forget the partitions at once, and remove their files off the loop."""
+        """Forget the partitions, and move their files out of the way; the trash removes them."""
         for namespace in namespaces:
             self._polled.pop(namespace, None)
             self._unopened.discard(namespace)
@@ -349,20 +398,45 @@ class PartitionPlane:
             if partition is not None:
                 with _logged_failure("let go", namespace):
                     partition.abandon()
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            await self._trash.take(folder)
+        except StorageFailure as fault:
+            # It is deleted all the same; `make_way` tries again before the number is used again.
+            log.warning("%s is left behind: %s", folder, fault)
 
-    def _purge(self, namespaces: Iterator[Namespace]) -> None:
+    async def _purge(self, namespaces: Iterator[Namespace]) -> None:
         """Empty all of them; one that cannot be emptied does not protect the others."""
         failure: BorzoiError | None = None
-        for namespace in namespaces:
+        for number, namespace in enumerate(namespaces, 1):
             self._polled.pop(namespace, None)
             try:
-                self._partition(namespace).purge()
+                self._replace(namespace)
             except BorzoiError as fault:
                 log.warning("partition %s was not purged: %s", namespace, fault)
                 failure = failure or fault
+            if number % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        # One sync for all: what was purged must not come back with a power cut.
+        await self._trash.synced()
         if failure is not None:
             raise failure
+
+    def _replace(self, namespace: Namespace) -> None:
+        """Put an empty partition in the place of one; the old files go the way of deleted ones.
+
+        In one turn, so that nobody writes to the old one after it has gone.
+        """
+        try:
+            self._trash.put(self._folders.partition(namespace))
+        except StorageFailure as fault:
+            log.warning("partition %s is emptied where it is: %s", namespace, fault)
+            self._partition(namespace).purge()
+            return
+        partition = self._partitions.pop(namespace, None)
+        if partition is not None:
+            with _logged_failure("let go", namespace):
+                partition.abandon()
+        self._open_or_note(namespace)
 
     def _forget_group(self, namespaces: Iterator[Namespace], group_id: int) -> None:
         for namespace in namespaces:
@@ -385,6 +459,7 @@ class PartitionPlane:
             with _logged_failure("closed", namespace):
                 partition.close()
         self._partitions.clear()
+        self._trash.close()
 
     async def _saved(self, namespace: Namespace) -> None:
         with _logged_failure("saved", namespace):

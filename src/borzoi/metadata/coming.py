@@ -1,0 +1,57 @@
+"""What a command is about to create, known before it is logged.
+
+Numbers are given out again. Whoever keeps files under them has to clear the place before the log
+says that there is something new: afterwards nobody could tell old files from new ones.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from borzoi.metadata import queries
+from borzoi.metadata.commands import Command
+from borzoi.metadata.effects import PartitionIds
+from borzoi.metadata.state import Metadata
+from borzoi.protocol.commands.partitions import CreatePartitions
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+
+
+@dataclass(frozen=True, slots=True)
+class ComingStream:
+    stream_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComingTopic:
+    stream_id: int
+    topic_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComingPartitions:
+    """More partitions of a topic that exists."""
+
+    stream_id: int
+    topic_id: int
+    partition_ids: PartitionIds
+
+
+Coming: TypeAlias = ComingStream | ComingTopic | ComingPartitions
+
+
+def coming(state: Metadata, command: Command) -> Coming | None:
+    """What a command that `machine.verify` lets pass will create, if it has a place on the disk."""
+    match command:
+        case CreateStream():
+            return ComingStream(state.streams.next_id)
+        case CreateTopic():
+            stream = queries.stream(state, command.stream_id)
+            return ComingTopic(stream.id, stream.topics.next_id)
+        case CreatePartitions():
+            stream = queries.stream(state, command.stream_id)
+            topic = queries.topic_of(stream, command.topic_id)
+            first = len(topic.partitions)
+            numbers = range(first, first + command.partitions_count)
+            return ComingPartitions(stream.id, topic.id, tuple(numbers))
+        case _:
+            return None

@@ -1,0 +1,167 @@
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from borzoi.model.errors import StorageFailure
+from borzoi.shard.trash import Trash
+from borzoi.storage.local import LocalMedium
+from borzoi.testing.faults import Fault, FaultyMedium
+
+
+def folder(path: Path, content: str = "old") -> Path:
+    path.mkdir(parents=True)
+    (path / "file").write_text(content)
+    return path
+
+
+@contextmanager
+def opened(medium: FaultyMedium, directory: Path, *, durable: bool = False) -> Iterator[Trash]:
+    trash = Trash(medium, directory, durable=durable)
+    try:
+        yield trash
+    finally:
+        trash.close()
+
+
+def sound() -> FaultyMedium:
+    return FaultyMedium(LocalMedium(), lambda _operation, _path: None)
+
+
+def until_empty(directory: Path) -> None:
+    end = time.monotonic() + 30
+    while any(directory.iterdir()):
+        assert time.monotonic() < end, "it was not removed"
+        time.sleep(0.001)
+
+
+def test_what_is_put_away_is_gone_at_once_and_removed_later(tmp_path: Path) -> None:
+    topic = folder(tmp_path / "0")
+    with opened(sound(), tmp_path / "trash") as trash:
+        assert trash.put(topic)
+        assert not topic.exists()
+        folder(topic, "new")
+        assert trash.put(tmp_path / "never was") is False
+        until_empty(tmp_path / "trash")
+        assert (topic / "file").read_text() == "new"
+
+
+def test_what_an_earlier_run_left_is_removed_and_nothing_is_put_over_it(tmp_path: Path) -> None:
+    directory = tmp_path / "trash"
+    for name in ("3", "12", "by hand"):
+        folder(directory / name)
+    medium = sound()
+    with opened(medium, directory) as trash:
+        trash.put(folder(tmp_path / "0"))
+        until_empty(directory)
+    removed = {path.name for operation, path in medium.operations if operation == "remove_tree"}
+    assert removed == {"3", "12", "by hand", "13"}
+
+
+async def test_what_cannot_be_moved_is_removed_where_it_is(tmp_path: Path) -> None:
+    def choose(operation: str, _path: Path) -> Fault | None:
+        return Fault.IO_ERROR if operation == "rename" else None
+
+    stays = folder(tmp_path / "0")
+    with opened(FaultyMedium(LocalMedium(), choose), tmp_path / "trash") as trash:
+        with pytest.raises(StorageFailure):
+            trash.put(stays)
+        assert stays.exists()
+        await trash.take(stays)
+        assert not stays.exists()
+
+
+async def test_what_can_be_neither_moved_nor_removed_is_told(tmp_path: Path) -> None:
+    def choose(operation: str, _path: Path) -> Fault | None:
+        return Fault.IO_ERROR if operation in ("rename", "remove_tree") else None
+
+    stays = folder(tmp_path / "0")
+    with opened(FaultyMedium(LocalMedium(), choose), tmp_path / "trash") as trash:
+        with pytest.raises(StorageFailure):
+            await trash.take(stays)
+    assert stays.exists()
+
+
+async def test_names_are_synced_once_before_their_numbers_are_used_again(tmp_path: Path) -> None:
+    medium = sound()
+    with opened(medium, tmp_path / "trash", durable=True) as trash:
+        for number in range(3):
+            trash.put(folder(tmp_path / "topics" / str(number)))
+        trash.put(folder(tmp_path / "other" / "0"))
+        trash.put(tmp_path / "other")  # its own names cannot come back
+        for _ in range(2):
+            await trash.settled()
+    synced = [path for operation, path in medium.operations if operation == "fsync_directory"]
+    assert sorted(synced) == [tmp_path, tmp_path / "topics"]
+
+
+async def test_without_durable_metadata_nothing_waits_for_the_disk(tmp_path: Path) -> None:
+    medium = sound()
+    with opened(medium, tmp_path / "trash") as trash:
+        trash.put(folder(tmp_path / "topics" / "0"))
+        await trash.settled()
+        assert "fsync_directory" not in [operation for operation, _ in medium.operations]
+        await trash.synced()
+        assert ("fsync_directory", tmp_path / "topics") in medium.operations
+
+
+async def test_a_sync_that_failed_is_tried_again(tmp_path: Path) -> None:
+    broken = True
+
+    def choose(operation: str, _path: Path) -> Fault | None:
+        return Fault.IO_ERROR if broken and operation == "fsync_directory" else None
+
+    medium = FaultyMedium(LocalMedium(), choose)
+    with opened(medium, tmp_path / "trash", durable=True) as trash:
+        trash.put(folder(tmp_path / "topics" / "0"))
+        with pytest.raises(StorageFailure):
+            await trash.settled()
+        broken = False
+        await trash.settled()
+    assert [operation for operation, _ in medium.operations].count("fsync_directory") == 2
+
+
+def test_closing_does_not_wait_for_what_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borzoi.shard.trash.CLOSE_SECONDS_MAX", 0.01)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_operation: str, _path: Path) -> Fault | None:
+        if _operation == "remove_tree":
+            begun.set()
+            go_on.wait(30)
+        return None
+
+    with opened(FaultyMedium(LocalMedium(), slow), tmp_path / "trash") as trash:
+        trash.put(folder(tmp_path / "0"))
+        trash.put(folder(tmp_path / "1"))
+        begun.wait(30)
+    go_on.set()
+    # The one that was under way goes, the next one is for the next start.
+    end = time.monotonic() + 30
+    while len(list((tmp_path / "trash").iterdir())) > 1:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    assert (tmp_path / "trash" / "2").exists()
+
+
+def test_what_cannot_be_removed_is_left_to_the_next_start(tmp_path: Path) -> None:
+    failing = True
+
+    def choose(operation: str, _path: Path) -> Fault | None:
+        return Fault.IO_ERROR if failing and operation == "remove_tree" else None
+
+    medium = FaultyMedium(LocalMedium(), choose)
+    with opened(medium, tmp_path / "trash") as trash:
+        trash.put(folder(tmp_path / "0"))
+        end = time.monotonic() + 30
+        while ("remove_tree", tmp_path / "trash" / "1") not in medium.operations:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+    failing = False
+    with opened(medium, tmp_path / "trash"):
+        until_empty(tmp_path / "trash")
