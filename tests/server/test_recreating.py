@@ -8,6 +8,7 @@ from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from borzoi.records.message import Message, encode_messages
+from borzoi.storage.state_log import StateLog
 from borzoi.testing.embedded import embedded_server
 
 
@@ -33,3 +34,34 @@ async def test_messages_outlive_the_metadata_log_when_asked(tmp_path: Path) -> N
         async with embedded_server(tmp_path, settings) as server:
             topic = await server.root().call(GetTopic("stream-1", "topic-0"))
             assert [one.messages_count for one in topic.partitions] == [0, 1]
+
+
+async def test_a_crash_while_streams_are_named_anew_loses_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with embedded_server(tmp_path) as server:
+        await server.root().call(CreateStream("one"))
+        await server.root().call(CreateTopic("one", "t", 2))
+    (tmp_path / "state.messages").unlink()
+    settings = {"SYSTEM_RECOVERY_RECREATE_MISSING_STATE": "true"}
+
+    class PowerOff(BaseException):
+        pass
+
+    def die(*_given: object, **_named: object) -> None:
+        raise PowerOff
+
+    # Root is in the new log already, what was found is not.
+    with monkeypatch.context() as patched:
+        patched.setattr(StateLog, "take_snapshot", die)
+        with pytest.raises(PowerOff):
+            async with embedded_server(tmp_path, settings):
+                pass
+    with pytest.raises(InvalidConfiguration, match="recreate_missing_state"):
+        async with embedded_server(tmp_path):
+            pass
+    for _ in range(2):
+        async with embedded_server(tmp_path, settings) as server:
+            topic = await server.root().call(GetTopic("stream-0", "topic-0"))
+            assert len(topic.partitions) == 2
+            assert [user.username for user in server.opened.state.users.values()] == ["iggy"]

@@ -93,9 +93,9 @@ def open_data(
     )
     effects: list[Effect] = []
     state = recovered_state(recovered, effects)
-    recreated = not state.users and recreate(
-        state, directory, system, topic_defaults(settings), at=clock()
-    )
+    # Root alone counts as nothing: a start that was to name streams anew was killed behind it.
+    unused = recovered.snapshot is None and len(recovered.entries) <= 1
+    recreated = unused and recreate(state, directory, system, topic_defaults(settings), at=clock())
     if ROOT_USER_ID in state.users:
         root = Root(state.users[ROOT_USER_ID].username, STORED_ROOT)
     else:

@@ -24,8 +24,8 @@ def recreate(
         return False
     if not system.recovery.recreate_missing_state:
         raise InvalidConfiguration(
-            f"{directory} holds {len(streams)} streams but no metadata log (state.messages);"
-            " restore it from a backup, or set system.recovery.recreate_missing_state = true to"
+            f"{directory} holds {len(streams)} streams that no metadata log (state.messages) tells"
+            " of; restore it from a backup, or set system.recovery.recreate_missing_state = true to"
             " name streams and topics after their folders (users, groups and settings are lost),"
             " or start with --fresh to delete everything"
         )
