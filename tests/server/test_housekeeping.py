@@ -9,24 +9,27 @@ from pathlib import Path
 import pytest
 
 from borzoi.handlers.call import Services
+from borzoi.handlers.sessions import Session
 from borzoi.metadata import queries
 from borzoi.metadata.state import Topic
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.errors import StaleClient
+from borzoi.model.errors import InvalidCredentials, StaleClient
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
+from borzoi.model.system import Transport
 from borzoi.model.topics import Compression
 from borzoi.protocol.commands.groups import CreateConsumerGroup, GetConsumerGroup, JoinConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.system import GetMe
+from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, GetPersonalAccessTokens
 from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
+from borzoi.protocol.commands.users import LoginUser
 from borzoi.records.message import Message, encode_messages
 from borzoi.server import housekeeping
 from borzoi.server.config import load
-from borzoi.server.housekeeping import Chore, algorithm_of, chores, run_all
+from borzoi.server.housekeeping import Chore, Strangers, algorithm_of, chores, run_all
 from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 SECOND = 1_000_000
@@ -198,12 +201,14 @@ async def test_what_is_switched_off_is_no_chore(server: EmbeddedServer, tmp_path
         "cleaner",
         "tokens",
         "heartbeats",
+        "strangers",
         "sysinfo",
     }
     assert names(
         MESSAGE_SAVER_ENABLED="false",
         PERSONAL_ACCESS_TOKEN_CLEANER_ENABLED="false",
         SYSTEM_LOGGING_SYSINFO_PRINT_INTERVAL="0",
+        TCP_LOGIN_TIMEOUT="0",
     ) == {"revocations", "compression"}
 
 
@@ -261,3 +266,47 @@ async def test_who_spoke_or_left_while_others_were_dropped_is_not_dropped(tmp_pa
         await asyncio.gather(dropping, speaking)
         assert [one.session.stale for one in (first, spoke, left)] == [True, False, False]
         assert services.sessions.get(spoke.session.client_id) is spoke.session
+
+
+def test_a_stranger_is_overdue_after_its_time_and_a_guest_never() -> None:
+    def session() -> Session:
+        return Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+
+    stranger, guest, waiting = session(), session(), session()
+    everyone = [stranger, guest, waiting]
+    strangers = Strangers(60)
+    waiting.knocking = True
+    assert strangers.overdue(everyone, now=0) == []
+    guest.user_id = 0
+    stranger.pinged_at = 59
+    assert strangers.overdue(everyone, now=59.9) == []
+    assert strangers.overdue(everyone, now=60) == [stranger]
+    # Its time begins anew with a logout, and when a login that waited was refused.
+    guest.user_id = None
+    waiting.knocking = False
+    assert strangers.overdue([guest, waiting], now=100) == []
+    assert strangers.overdue([guest, waiting], now=159) == []
+    assert strangers.overdue([guest, waiting], now=160) == [guest, waiting]
+    assert strangers.overdue([], now=161) == []
+
+
+async def test_who_does_not_log_in_is_turned_away(server: EmbeddedServer) -> None:
+    stranger, guest = server.connect(), server.root()
+    housekeeping.turn_away(server.services, Strangers(1000))
+    assert not stranger.hung_up
+    await stranger.call(Ping())
+    housekeeping.turn_away(server.services, Strangers(0))
+    assert (stranger.hung_up, guest.hung_up) == (True, False)
+
+
+async def test_a_login_that_waits_for_its_turn_is_not_turned_away(server: EmbeddedServer) -> None:
+    late = server.connect()
+    login = asyncio.create_task(late.call(LoginUser("iggy", "iggy")))
+    while not late.session.knocking:
+        await asyncio.sleep(0)
+    housekeeping.turn_away(server.services, Strangers(0))
+    await login
+    assert not late.hung_up
+    with pytest.raises(InvalidCredentials):
+        await late.call(LoginUser("iggy", "wrong"))
+    assert not late.session.knocking

@@ -1,17 +1,25 @@
+import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
+from borzoi.listeners.tcp import SocketOptions, TcpConnection, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.framing import encode_request
 from borzoi.security.certificates import self_signed
 from borzoi.server.config import load
-from borzoi.server.listening import Endpoint, listen, socket_options, tls_context
+from borzoi.server.listening import (
+    PROBED_AFTER_SECONDS,
+    Endpoint,
+    listen,
+    socket_options,
+    tls_context,
+)
 from borzoi.server.settings import Settings, TlsSection
 from borzoi.testing.embedded import EmbeddedServer, embedded_server
 from borzoi.testing.listening import FrameClient, turns
@@ -82,6 +90,41 @@ async def test_the_number_of_connections_comes_from_the_settings(
     ):
         assert await first.exchange(encode_request(Ping())) == (0, b"")
         assert await second.rest() == b""
+    endpoint.listener.close()
+
+
+async def test_one_address_cannot_take_every_place(server: EmbeddedServer, tmp_path: Path) -> None:
+    (endpoint,) = await listening(server, settings_of(tmp_path, TCP_MAX_CONNECTIONS="4"))
+    host, port = endpoint.listener.address
+    async with (
+        await FrameClient.connect((host, port)) as first,
+        await FrameClient.connect((host, port)) as second,
+        await FrameClient.connect((host, port)) as third,
+    ):
+        for client in (first, second):
+            assert await client.exchange(encode_request(Ping())) == (0, b"")
+        assert await third.rest() == b""
+        elsewhere = socket.create_connection((host, port), source_address=("127.0.0.2", 0))
+        async with FrameClient(*await asyncio.open_connection(sock=elsewhere)) as other:
+            assert await other.exchange(encode_request(Ping())) == (0, b"")
+    endpoint.listener.close()
+
+
+@pytest.mark.parametrize(("override", "probed"), [("false", 1), ("true", 0)])
+async def test_silent_peers_are_probed_unless_the_settings_say_otherwise(
+    server: EmbeddedServer, tmp_path: Path, override: str, probed: int
+) -> None:
+    settings = settings_of(tmp_path, TCP_SOCKET_OVERRIDE_DEFAULTS=override)
+    (endpoint,) = await listening(server, settings)
+    async with await FrameClient.connect(endpoint.listener.address) as client:
+        assert await client.exchange(encode_request(Ping())) == (0, b"")
+        (connection,) = endpoint.listener.connections
+        assert isinstance(connection, TcpConnection)
+        accepted = connection._sock
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == probed
+        if probed:
+            idle = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+            assert idle == PROBED_AFTER_SECONDS
     endpoint.listener.close()
 
 

@@ -25,6 +25,8 @@ class Session:
     user_id: int | None = None
     #: Hash of the token that logged in, so that deleting the token ends the session.
     token_hash: str | None = None
+    #: A login waits for its turn: the client did its part, however long ours takes.
+    knocking: bool = False
     #: Set by the heartbeat verifier: from now on only a reconnect helps.
     stale: bool = False
     #: Set by a handler: the connection ends once the answer has left.

@@ -7,10 +7,11 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from borzoi.handlers.call import Services
+from borzoi.handlers.sessions import Session
 from borzoi.metadata import queries
 from borzoi.metadata.groups import ClientGone, ExpireRevocations
 from borzoi.metadata.state import Topic
@@ -26,6 +27,8 @@ SECOND_US = 1_000_000
 HEARTBEAT_TOLERANCE = 1.2
 #: How often sealed segments of compressed topics are looked for.
 COMPRESSION_INTERVAL = 5 * SECOND_US
+#: How often sessions without a login are looked for, in the time they have for it.
+LOOKS_PER_LOGIN_TIMEOUT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,16 @@ def chores(settings: Settings, services: Services) -> list[Chore]:
     if settings.heartbeat.enabled:
         interval = settings.heartbeat.interval
         rows.append(Chore("heartbeats", interval, lambda: drop_silent(services, interval=interval)))
+    login_timeout = settings.tcp.login_timeout
+    if login_timeout:
+        strangers = Strangers(login_timeout / SECOND_US)
+        rows.append(
+            Chore(
+                "strangers",
+                max(login_timeout // LOOKS_PER_LOGIN_TIMEOUT, SECOND_US // 10),
+                lambda: turn_away(services, strangers),
+            )
+        )
     if settings.system.logging.sysinfo_print_interval:
         rows.append(
             Chore(
@@ -142,6 +155,32 @@ async def drop_silent(services: Services, *, interval: int) -> None:
         session.stale = True
         await services.metadata.submit(ClientGone(session.client_id), user_id=ROOT_USER_ID)
         log.info("%s sent no ping for %.1f s", session.address, limit)
+
+
+class Strangers:
+    """Since when nobody is logged in on a session: since it was first seen so, after a logout as
+    well as after a connect."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._since: dict[Session, float] = {}
+
+    def overdue(self, sessions: Iterable[Session], *, now: float) -> list[Session]:
+        """Those that have been seen without a login for too long; all are seen now."""
+        self._since = {
+            session: self._since.get(session, now)
+            for session in sessions
+            if session.user_id is None and not session.knocking
+        }
+        return [one for one, since in self._since.items() if now - since >= self._patience]
+
+
+def turn_away(services: Services, strangers: Strangers) -> None:
+    """Who connects and does not log in leaves its place to others; pings change nothing."""
+    now = asyncio.get_running_loop().time()
+    for session in strangers.overdue(services.sessions, now=now):
+        log.info("%s did not log in", session.address)
+        session.hang_up()
 
 
 def print_sysinfo(services: Services) -> None:

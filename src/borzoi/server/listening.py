@@ -1,5 +1,6 @@
 """Listeners from their settings."""
 
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ from borzoi.server.settings import Settings, TcpSocketSection, TlsSection
 from borzoi.storage.memory_pool import MemoryPool
 
 SECOND_US = 1_000_000
+
+#: A connection is silent for so long before the kernel asks whether its peer is there, ...
+PROBED_AFTER_SECONDS = 60
+#: ... and is closed after so many questions, so far apart, without an answer.
+PROBE_SECONDS = 10
+PROBES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,11 @@ async def listen(
         raise InvalidConfiguration(
             f"tcp.address: cannot listen at {host}:{port}: {fault.strerror}"
         ) from fault
-    admission = Admission(
-        room_for_connections(tcp.max_connections), tcp.max_connections_per_address
-    )
+    if not tcp.socket.override_defaults:
+        probe_silent_peers(sock)
+    room = room_for_connections(tcp.max_connections)
+    # Half of those there may be: one peer alone cannot keep everybody else out.
+    admission = Admission(room, tcp.max_connections_per_address or max(room // 2, 1))
     if tcp.tls.enabled:
         secure = TlsListener(
             dispatcher=dispatcher,
@@ -70,6 +79,15 @@ async def listen(
         on_disconnect=on_disconnect,
     )
     return [Endpoint("tcp", "tcp", plain)]
+
+
+def probe_silent_peers(sock: socket.socket) -> None:
+    """Find out about peers that went without a word (their power, a cable): within two minutes,
+    where the kernel's own choice would be hours. Accepted sockets inherit it."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBED_AFTER_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
 
 def socket_options(section: TcpSocketSection) -> SocketOptions:

@@ -158,7 +158,9 @@ class TcpSocketSection:
     override_defaults: bool = setting(FLAG, False, "apply the keys below to every connection")
     recv_buffer_size: int = setting(BYTES, "100 KB", "the kernel's receive buffer")
     send_buffer_size: int = setting(BYTES, "100 KB", "the kernel's send buffer")
-    keepalive: bool = setting(FLAG, False, "let the kernel probe silent peers")
+    keepalive: bool = setting(
+        FLAG, False, "let the kernel probe silent peers; without override_defaults it does"
+    )
     nodelay: bool = setting(FLAG, False, "send small answers at once")
     linger: int = setting(DURATION, "0 s", "how long closing waits for unsent bytes")
 
@@ -177,7 +179,10 @@ class TcpSection:
         count(1, 1_000_000), 10_000, "borzoi: more connections than this are closed at once"
     )
     max_connections_per_address: int = setting(
-        count(1, 1_000_000), 10_000, "borzoi: the same, from one peer address"
+        count(0, 1_000_000), 0, "borzoi: the same, from one peer address; 0 is half of them"
+    )
+    login_timeout: int = setting(
+        DURATION, "1 m", "borzoi: who is not logged in after this is disconnected; 0 is never"
     )
     tls: TlsSection = section(TlsSection)
     socket: TcpSocketSection = section(TcpSocketSection)
