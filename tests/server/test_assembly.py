@@ -1,8 +1,10 @@
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
-from borzoi.model.errors import BorzoiError, Unauthenticated
+from borzoi.model.errors import BorzoiError, InvalidCredentials, Unauthenticated
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.system import NodeRole
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
@@ -144,3 +146,16 @@ def test_a_pool_can_be_switched_off(tmp_path: Path) -> None:
     opened = open_data(settings, tmp_path, environment={}, default_credentials=True)
     assert opened.pool.limit_bytes == 0
     opened.state_log.close()
+
+
+async def test_a_clock_that_is_set_back_makes_nobody_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with embedded_server(tmp_path) as server, asyncio.timeout(60):
+        client = server.connect()
+        for _ in range(4):
+            with pytest.raises(InvalidCredentials):
+                await client.call(LoginUser("iggy", "wrong"))
+        real, hour = time.time_ns, 3600 * 10**9
+        monkeypatch.setattr(time, "time_ns", lambda: real() - hour)
+        await client.call(LoginUser("iggy", "iggy"))

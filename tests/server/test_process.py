@@ -1,5 +1,6 @@
 """Real processes: what a start says and leaves behind, and how it ends."""
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -15,8 +16,15 @@ from pathlib import Path
 import pytest
 
 from borzoi.handlers.replies import failed
+from borzoi.handlers.sessions import Session
+from borzoi.metadata.commands import Command
+from borzoi.metadata.groups import JoinGroup
+from borzoi.metadata.topics import resolved
 from borzoi.model.consuming import Consumer, ConsumerKind
+from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.partitioning import Partitioning
+from borzoi.model.system import Transport
+from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
@@ -24,8 +32,16 @@ from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
 from borzoi.protocol.framing import encode_request
 from borzoi.records.message import Message, encode_messages
+from borzoi.server.assembly import open_data
 from borzoi.server.config import load
-from borzoi.server.process import EXIT_CANNOT_START, EXIT_OK, STOP_SECONDS_MAX, Start, run
+from borzoi.server.process import (
+    EXIT_CANNOT_START,
+    EXIT_OK,
+    STOP_SECONDS_MAX,
+    Server,
+    Start,
+    run,
+)
 from borzoi.testing.server import ServerDied, running_server
 from borzoi.testing.wire_client import WireClient
 
@@ -212,6 +228,41 @@ def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge:
             assert isinstance(found, TopicDetails)
             sent = sum(acknowledged[number] for number in range(1, 8, 2))
             assert found.messages_count == sent + 1
+
+
+async def test_who_was_dropped_before_takes_no_namesake_along_when_it_disconnects(
+    tmp_path: Path,
+) -> None:
+    start = start_of(tmp_path)
+    opened = open_data(
+        start.configuration.settings, tmp_path, environment={}, default_credentials=True
+    )
+    server = Server(start, tmp_path, opened)
+    services, state = server._services, opened.state
+
+    async def submitted(command: Command) -> None:
+        await services.metadata.submit(command, user_id=ROOT_USER_ID)
+
+    def session() -> Session:
+        return Session(77, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+
+    await submitted(CreateStream("s"))
+    await submitted(resolved(CreateTopic("s", "t", 1), services.metadata.defaults))
+    await submitted(CreateConsumerGroup("s", "t", "g"))
+    dropped, namesake = session(), session()
+    services.sessions.add(dropped)
+    # As the heartbeats drop a session: its connection lives on, its id is free.
+    services.sessions.remove(dropped)
+    services.sessions.add(namesake)
+    assert namesake.client_id == 77
+    await submitted(JoinGroup(0, 0, 0, 77))
+    server._disconnected(dropped)
+    await asyncio.gather(*server._leaving)
+    assert 77 in state.memberships
+    server._disconnected(namesake)
+    await asyncio.gather(*server._leaving)
+    assert 77 not in state.memberships
+    await server.close()
 
 
 def one_message(payload: bytes) -> SendMessages:
