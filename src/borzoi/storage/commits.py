@@ -6,13 +6,13 @@ appenders.
 """
 
 import asyncio
-import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from borzoi.model.errors import StorageFailure
+from borzoi.storage.media import File
 from borzoi.storage.syncing import InlineSyncer, Job, Syncer, outcome
 
 
@@ -23,6 +23,8 @@ class SyncPlan(NamedTuple):
     #: All messages below this offset are on the disk then.
     offset: int
     succeeded: Callable[[], None]
+    #: What the job does `fdatasync` to, when that is all it does.
+    files: Sequence[File] = ()
 
 
 class Waiter(asyncio.Future[None]):
@@ -36,24 +38,14 @@ class Waiter(asyncio.Future[None]):
         return False
 
 
-class _Once:
-    """A plan that is carried out once, by whichever thread comes first; the other one waits."""
+class _Sync:
+    """The sync that is under way, and how to wait for its end on the spot."""
 
-    __slots__ = ("_ended", "_failure", "_lock", "plan")
+    __slots__ = ("finish", "plan")
 
     def __init__(self, plan: SyncPlan) -> None:
         self.plan = plan
-        self._lock = threading.Lock()
-        self._ended = False
-        self._failure: StorageFailure | None = None
-
-    def run(self) -> None:
-        with self._lock:
-            if not self._ended:
-                self._failure = outcome(self.plan.job)
-                self._ended = True
-        if self._failure is not None:
-            raise self._failure
+        self.finish = plan.job
 
 
 class GroupCommit:
@@ -75,7 +67,7 @@ class GroupCommit:
         self._plan = plan
         self._failed = failed
         self._waiting: deque[tuple[int, Waiter]] = deque()
-        self._running: _Once | None = None
+        self._running: _Sync | None = None
         self._again = False
 
     def wait(self, offset: int, waiter: Waiter) -> None:
@@ -96,7 +88,7 @@ class GroupCommit:
         """
         running = self._running
         if running is not None:
-            self._ended(running, outcome(running.run))
+            self._ended(running, outcome(running.finish))
 
     def release(self, offset: int) -> None:
         """Everything below `offset` is on the disk: answer who waits for it."""
@@ -113,19 +105,21 @@ class GroupCommit:
 
     def _begin(self) -> None:
         self._again = False
-        once = self._running = _Once(self._plan(bool(self._waiting)))
-        _syncer_here(self._syncer).submit(once.run, partial(self._ended, once))
+        plan = self._plan(bool(self._waiting))
+        sync = self._running = _Sync(plan)
+        syncer = _syncer_here(self._syncer)
+        sync.finish = syncer.submit(plan.job, partial(self._ended, sync), plan.files)
 
-    def _ended(self, once: _Once, failure: StorageFailure | None) -> None:
-        if once is not self._running:
+    def _ended(self, sync: _Sync, failure: StorageFailure | None) -> None:
+        if sync is not self._running:
             return  # purged, fenced, closed or settled meanwhile
         self._running = None
         if failure is not None:
             self.abandon(failure)
             self._failed(failure)
             return
-        once.plan.succeeded()
-        self.release(once.plan.offset)
+        sync.plan.succeeded()
+        self.release(sync.plan.offset)
         if self._again or self._waiting:
             self._begin()
 

@@ -27,6 +27,11 @@ class SyncJob:
     #: All messages below this offset are on the disk then.
     offset: int
 
+    @property
+    def only_files(self) -> tuple[File, ...]:
+        """The files, when syncing them is all there is to do: the common case of `synced`."""
+        return () if self.directories or self.point is not None else self.files
+
     def run(self) -> None:
         for file in self.files:
             file.fdatasync()

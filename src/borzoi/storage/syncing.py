@@ -1,16 +1,18 @@
 """Syncs off the event loop: a sync takes as long as the disk does, and the loop must not wait.
 
 A job is a function that blocks; `done` is called with its failure or with nothing, on the thread
-that submitted it. `ThreadSyncer` serves all partitions of a shard.
+that submitted it. One syncer serves all partitions of a shard: `ThreadSyncer`, or where the system
+allows it the one of `storage/uring.py`, whose `best_syncer` chooses.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.storage.media import File
 
 Job: TypeAlias = Callable[[], None]
 Done: TypeAlias = Callable[[StorageFailure | None], None]
@@ -20,7 +22,34 @@ SYNC_THREADS: Final = 4
 
 
 class Syncer(Protocol):
-    def submit(self, job: Job, done: Done) -> None: ...
+    def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
+        """Begin the job; `done` is told when it has ended.
+
+        `files` are given when the job is `fdatasync` of these and nothing else, for a syncer that
+        can do this without a thread. What is returned blocks until the job has ended and raises
+        what it failed with, for who cannot go back to the event loop first.
+        """
+        ...
+
+
+class Once:
+    """A job that is carried out once, by whichever thread comes first; the other one waits."""
+
+    __slots__ = ("_ended", "_failure", "_job", "_lock")
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._lock = threading.Lock()
+        self._ended = False
+        self._failure: StorageFailure | None = None
+
+    def run(self) -> None:
+        with self._lock:
+            if not self._ended:
+                self._failure = outcome(self._job)
+                self._ended = True
+        if self._failure is not None:
+            raise self._failure
 
 
 class InlineSyncer:
@@ -28,8 +57,10 @@ class InlineSyncer:
 
     __slots__ = ()
 
-    def submit(self, job: Job, done: Done) -> None:
-        done(outcome(job))
+    def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
+        once = Once(job)
+        done(outcome(once.run))
+        return once.run
 
 
 class _Submitted(NamedTuple):
@@ -48,13 +79,15 @@ class ThreadSyncer:
         self._threads: list[threading.Thread] = []
         self._threads_max = threads
 
-    def submit(self, job: Job, done: Done) -> None:
+    def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
         """Call from the event loop that shall run `done`."""
-        self._queue.put(_Submitted(job, done, asyncio.get_running_loop()))
+        once = Once(job)
+        self._queue.put(_Submitted(once.run, done, asyncio.get_running_loop()))
         if len(self._threads) < self._threads_max and self._queue.qsize() > 0:
             thread = threading.Thread(target=self._work, name="sync", daemon=True)
             self._threads.append(thread)
             thread.start()
+        return once.run
 
     def close(self) -> None:
         """Finish what was submitted and end the threads."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.batch import Batch, stamp, walk
 from borzoi.records.header import HEADER
-from borzoi.storage.syncing import Done, Job, outcome
+from borzoi.storage.media import File
+from borzoi.storage.syncing import Done, Job, Once, outcome
 
 
 def batch_of(payloads: Sequence[bytes], *, ids: Sequence[int] | None = None) -> Batch:
@@ -38,8 +39,10 @@ class ManualSyncer:
     def __init__(self) -> None:
         self.jobs: deque[tuple[Job, Done]] = deque()
 
-    def submit(self, job: Job, done: Done) -> None:
-        self.jobs.append((job, done))
+    def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
+        once = Once(job)
+        self.jobs.append((once.run, done))
+        return once.run
 
     def run_next(self) -> bool:
         """Run the oldest job, and tell; False when there is none."""
