@@ -1,12 +1,15 @@
+import dataclasses
+
 import pytest
 
+from borzoi.consensus import checkpointing, state_transfer
 from borzoi.consensus.checkpointing import (
     decode_checksums,
     decode_positions,
     encode_checksums,
     encode_positions,
 )
-from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.config import Config, PlantedBugs
 from borzoi.consensus.effects import Refusal, WriteCheckpoint, WriteJournal
 from borzoi.consensus.messages import Operation, RequestPrepare
 from borzoi.consensus.state import Held
@@ -91,3 +94,86 @@ def test_a_checkpoint_the_superblock_names_counts_as_durable_prefix():
     cluster.tick(20)
     assert follower.durable_checkpoint_op >= 24
     assert follower.durable_prefix == primary.op
+
+
+def configured(
+    cluster: ScriptedCluster, *, checkpoint_bytes: int = 0, checkpoint_ticks: int = 0
+) -> ScriptedCluster:
+    """The same cluster, started again with other rules for its checkpoints."""
+    cluster.configs = [
+        dataclasses.replace(
+            config, checkpoint_bytes=checkpoint_bytes, checkpoint_ticks=checkpoint_ticks
+        )
+        for config in cluster.configs
+    ]
+    for replica in range(len(cluster.configs)):
+        cluster.start(replica)
+    return cluster
+
+
+def test_a_checkpoint_is_due_after_so_many_bytes_of_journal():
+    """4.8: not only after so many ops; and at the same op everywhere."""
+    cluster = configured(ScriptedCluster(checkpoint_interval=10_000), checkpoint_bytes=4 * 1024)
+    cluster.elect()
+    for number in range(12):
+        cluster.request(b"x" * 700, number=number)
+    cluster.tick(20)
+    newest = [max(disk.checkpoints) for disk in cluster.disks]
+    assert newest == [10, 10, 10]
+    assert len({disk.checkpoints[10] for disk in cluster.disks}) == 1
+
+
+def data_group(ticks: int) -> ScriptedCluster:
+    cluster = configured(
+        ScriptedCluster(group=1, checkpoint_interval=10_000), checkpoint_ticks=ticks
+    )
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(3, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    return cluster
+
+
+def test_a_silent_data_group_covers_its_log_after_a_minute():
+    """6.6: 60 s, here 50 ticks; nothing new, no new checkpoint."""
+    cluster = data_group(50)
+    cluster.request(b"x")
+    cluster.tick(49)
+    assert not any(disk.checkpoints for disk in cluster.disks)
+    cluster.tick(2)
+    assert [max(disk.checkpoints) for disk in cluster.disks] == [2, 2, 2]
+    cluster.tick(200)
+    assert [max(disk.checkpoints) for disk in cluster.disks] == [2, 2, 2]
+
+
+def test_under_load_replicas_take_the_same_checkpoints_by_the_time_of_the_log():
+    cluster = data_group(50)
+    for number in range(60):
+        cluster.request(b"x", number=number)
+        cluster.tick(3)
+        if number == 20:
+            # It forgets when its own timer began; the grid of the log does not care.
+            cluster.crash(2)
+            cluster.start(2)
+            cluster.settle()
+    taken = [max(disk.checkpoints) for disk in cluster.disks]
+    assert taken[0] == taken[1] == taken[2] > 30
+    assert len({disk.checkpoints[taken[0]] for disk in cluster.disks}) == 1
+
+
+def test_a_group_that_is_pulling_a_checkpoint_takes_none_by_time():
+    cluster = data_group(50)
+    follower = cluster.replicas[1]
+    cluster.request(b"x")
+    state_transfer.begin(follower)
+    checkpointing.on_timer(follower)
+    assert not any(isinstance(effect, WriteCheckpoint) for effect in follower.take_effects())
+
+
+def test_the_planes_have_their_own_rules():
+    control = Config(cluster=bytes(16), replica_id=0, replica_count=3)
+    data = dataclasses.replace(
+        control, group=1, checkpoint_interval=0, checkpoint_bytes=0, checkpoint_ticks=0
+    )
+    assert (control.checkpoint_interval, control.checkpoint_bytes) == (960, 64 << 20)
+    assert (data.checkpoint_bytes, data.checkpoint_ticks) == (256 << 20, 6_000)

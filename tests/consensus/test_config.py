@@ -20,7 +20,9 @@ def test_no_bug_is_planted_by_default_and_there_are_at_least_twenty():
         {"replica_id": 3},
         {"pipeline_max": 128},
         {"pipeline_max": 0},
-        {"checkpoint_interval": 0},
+        {"checkpoint_interval": -1},
+        {"checkpoint_bytes": -1},
+        {"checkpoint_ticks": -1},
         {"chunk_bytes": 64 * 1024 * 1024},
     ],
 )

@@ -1,11 +1,24 @@
 """Leases, linearizable reads, and checkpoints compared through pings (4.8, 4.12)."""
 
+import dataclasses
+
 import pytest
 
 from borzoi.consensus import heartbeat
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.effects import Fatal, GroupCheckpoints, ReadReady, Send
-from borzoi.consensus.messages import Ping, Pong, RequestStartView, StartView
+from borzoi.consensus.effects import (
+    ClusterRelease,
+    Fatal,
+    GroupCheckpoints,
+    Leadership,
+    ReadReady,
+    Refusal,
+    Reply,
+    Role,
+    Send,
+)
+from borzoi.consensus.messages import Operation, Ping, Pong, RequestStartView, StartView
+from borzoi.consensus.state import Status
 from borzoi.testing.consensus_cluster import ScriptedCluster
 
 
@@ -175,6 +188,182 @@ def test_clock_offsets_of_peers_are_measured():
     (other, _) = (r for r in cluster.replicas.values() if r is not primary)
     head = primary.canon[1]
     primary.monotonic_us, primary.wall_us = 5_000, 1_000_000
+    primary.ping_monotonic = 3_000
     pong = Pong(*head[:4], 0, 1, 2, other.replica_id, 3_000, 1_500_000, 0, 0, 1)
     primary.on_frame(pong, b"")
     assert primary.clock_offsets_us[other.replica_id] == 501_000
+
+
+# -- clocks (4.11) ------------------------------------------------------------------------------
+
+OFF_US = 30_000_000
+
+
+class SkewedCluster(ScriptedCluster):
+    """Wall clocks that are off by a fixed amount each."""
+
+    skews: dict[int, int]
+
+    def tick(self, count, *, only=None):
+        for _ in range(count):
+            self.now_us += 10_000
+            for replica in sorted(self.replicas):
+                live = self.replicas[replica]
+                live.monotonic_us = self.now_us
+                live.wall_us = self.now_us + self.skews.get(replica, 0)
+                live.tick()
+                self.execute(replica)
+            self.settle()
+
+
+def skewed(skews: dict[int, int]) -> SkewedCluster:
+    cluster = SkewedCluster()
+    cluster.skews = skews
+    return cluster
+
+
+def test_a_primary_whose_clock_is_off_hands_over():
+    cluster = skewed({})
+    old = cluster.elect()
+    cluster.tick(30)
+    assert cluster.primary() is old
+    assert old.clock_error_us == 0
+    cluster.skews = {old.replica_id: OFF_US}
+    cluster.tick(30)
+    assert old.clock_error_us == OFF_US
+    assert not old.is_primary
+    assert cluster.elect() is not old
+    # Whoever is off is passed over from now on.
+    cluster.tick(1_000)
+    assert cluster.primary() is not old
+
+
+def test_a_pong_that_shows_the_own_clock_off_ends_the_lead_at_once():
+    cluster = skewed({})
+    primary = cluster.elect()
+    cluster.tick(30)
+    peer = primary.others[0]
+    primary.monotonic_us, primary.wall_us = cluster.now_us, cluster.now_us + OFF_US
+    pong = Pong(
+        *primary.canon[1][:4], primary.view, 1, 2, peer, primary.ping_monotonic, cluster.now_us,
+        0, 0, 0,
+    )  # fmt: skip
+    primary.on_frame(pong, b"")
+    assert primary.status == Status.VIEW_CHANGE
+
+
+def test_who_is_off_does_not_begin_a_view():
+    cluster = skewed({})
+    first = cluster.elect()
+    cluster.tick(30)
+    off = (first.replica_id + 1) % 3
+    cluster.skews = {off: -OFF_US}
+    cluster.tick(30)
+    first.step_down()
+    cluster.execute(first.replica_id)
+    cluster.tick(5)
+    assert cluster.elect().replica_id == (off + 1) % 3
+    assert not any(
+        effect.leadership is Leadership.LEADER
+        for replica, effect in cluster.outputs
+        if replica == off and isinstance(effect, Role)
+    )
+
+
+def test_a_clock_that_was_just_set_stamps_nothing():
+    cluster = skewed({})
+    primary = cluster.elect()
+    cluster.tick(30)
+    primary.wall_us += OFF_US
+    primary.on_request(bytes(16), 1, Operation.CREATE_STREAM.value, b"x")
+    refused = [effect for effect in primary.take_effects() if isinstance(effect, Reply)]
+    assert [effect.status for effect in refused] == [Refusal.NOT_PRIMARY]
+
+
+def test_a_clock_that_was_set_a_little_goes_on():
+    cluster = skewed({})
+    primary = cluster.elect()
+    cluster.tick(30)
+    primary.wall_us += 2_000_000
+    primary.on_request(bytes(16), 1, Operation.CREATE_STREAM.value, b"x")
+    assert primary.is_primary
+    assert primary.op == primary.commit_max + 1
+
+
+def test_nobody_hands_over_when_the_clocks_agree_on_nothing():
+    cluster = skewed({0: -OFF_US, 2: OFF_US})
+    cluster.elect()
+    cluster.tick(50)
+    primary = cluster.elect()
+    cluster.tick(200)
+    assert primary.is_primary
+
+
+def test_an_answer_to_a_former_life_says_nothing():
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.tick(30)
+    peer = primary.others[0]
+    before = primary.contact_us[peer]
+    pong = Pong(
+        *primary.canon[1][:4], primary.view, 1, 2, peer, primary.ping_monotonic + 1, 0, 0, 0, 0
+    )
+    primary.on_frame(pong, b"")
+    assert primary.contact_us[peer] == before
+
+
+# -- releases -----------------------------------------------------------------------------------
+
+NEW_OPERATION = Operation.JOIN_CONSUMER_GROUP.value
+
+
+def of_releases(*releases: int) -> ScriptedCluster:
+    cluster = ScriptedCluster(len(releases))
+    cluster.configs = [
+        dataclasses.replace(config, release=release, newer_operations=((NEW_OPERATION, 2),))
+        for config, release in zip(cluster.configs, releases, strict=True)
+    ]
+    for replica in range(len(releases)):
+        cluster.start(replica)
+    return cluster
+
+
+def test_a_new_operation_waits_until_every_replica_advertises_its_release():
+    cluster = of_releases(2, 2, 1)
+    cluster.elect()
+    cluster.tick(50)
+    cluster.request(b"join", number=1, operation=NEW_OPERATION)
+    assert cluster.replies()[-1].status == Refusal.RELEASE_TOO_OLD
+    cluster.request(b"old", number=2)
+    assert cluster.replies()[-1].status == 0
+    assert not cluster.effects_of(ClusterRelease)
+    cluster.configs[2] = dataclasses.replace(cluster.configs[2], release=2)
+    cluster.crash(2)
+    cluster.start(2)
+    cluster.elect()
+    cluster.tick(50)
+    assert ClusterRelease(2) in cluster.effects_of(ClusterRelease)
+    cluster.request(b"join", number=3, operation=NEW_OPERATION)
+    assert cluster.replies()[-1].status == 0
+
+
+def test_a_replica_that_was_never_heard_may_be_of_any_release():
+    cluster = of_releases(2, 2, 2)
+    cluster.crash(2)
+    cluster.elect()
+    cluster.tick(50)
+    assert cluster.primary().cluster_release == 1
+
+
+def test_a_single_replica_knows_what_it_knows():
+    cluster = of_releases(2)
+    cluster.elect()
+    cluster.request(b"join", number=1, operation=NEW_OPERATION)
+    assert cluster.replies()[-1].status == 0
+
+
+def test_a_data_group_is_told_by_its_node():
+    cluster = of_releases(2, 2, 2)
+    replica = cluster.replicas[0]
+    replica.on_cluster_release(2)
+    assert replica.cluster_release == 2

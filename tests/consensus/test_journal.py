@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.consensus.config import Config
 from borzoi.consensus.frames import checksum, root, seal_prepare
+from borzoi.consensus.header_ring import RING_SLOTS, decode_ring, encode_ring
 from borzoi.consensus.journal import (
     Gap,
     JournalRecord,
@@ -14,6 +16,7 @@ from borzoi.consensus.journal import (
     encode_record,
     record_bytes,
     recover,
+    ring_after,
     scan,
 )
 from borzoi.consensus.messages import UNSEALED, ZERO, Prepare
@@ -272,3 +275,112 @@ def test_a_lost_record_whose_successor_is_of_another_view_ends_the_log():
     assert recover(superblock(), journal, 32).op == 1
     later = superblock(view=10, log_view=10, suffix=(headers[0],))
     assert not recover(later, journal, 32).broken
+
+
+# -- with the ring of redundant headers (S5) ----------------------------------------------------
+
+
+def spoiled(headers: list[Prepare], op: int, *, header_too: bool) -> bytes:
+    """The journal of these records, the one of `op` rotten in its body or in its header."""
+    raw = bytearray()
+    for header in headers:
+        record = bytearray(encode_record(header, body_of(header.op)))
+        if header.op == op:
+            record[100 if header_too else 260] ^= 1
+        raw += record
+    return bytes(raw)
+
+
+TABLE = [
+    # header bad, last record, in the ring -> readable ops, faulty ops, lost ops
+    (False, False, True, [1, 2, 4], [3], []),
+    (False, False, False, [1, 2, 4], [3], []),
+    (False, True, True, [1, 2, 3], [4], []),
+    (False, True, False, [1, 2, 3], [], []),
+    (True, False, True, [1, 2, 4], [3], []),
+    (True, False, False, [1, 2, 4], [], [3]),
+    (True, True, True, [1, 2, 3], [4], []),
+    (True, True, False, [1, 2, 3], [], []),
+]
+
+
+@pytest.mark.parametrize(("header_bad", "is_last", "in_ring", "readable", "faulty", "lost"), TABLE)
+def test_the_ring_tells_rot_from_a_torn_write(header_bad, is_last, in_ring, readable, faulty, lost):
+    headers = chain(4)
+    op = 4 if is_last else 3
+    ring = encode_ring([header for header in headers if in_ring or header.op != op])
+    scanned = scan(spoiled(headers, op, header_too=header_bad), CLUSTER, ring)
+    log = recover(superblock(), scanned, 32)
+    assert sorted(header.op for header in log.readable.values()) == readable
+    assert sorted(header.op for header in log.faulty.values()) == faulty
+    assert sorted(log.lost.values()) == lost
+    assert not log.broken
+    assert log.op == max(readable + faulty + lost)
+
+
+@pytest.mark.parametrize("header_bad", [False, True])
+def test_a_rotten_last_record_is_not_overwritten(header_bad):
+    headers = chain(4)
+    raw = spoiled(headers, 4, header_too=header_bad)
+    assert scan(raw + bytes(512), CLUSTER, encode_ring(headers)).end == len(raw)
+    assert scan(raw + bytes(512), CLUSTER).end == len(bytes_of(headers[:3]))
+
+
+@given(cut=st.integers(0, 400))
+def test_a_write_torn_at_any_byte_is_cut_when_the_ring_does_not_name_it(cut):
+    headers = chain(3)
+    whole = bytes_of(headers[:2])
+    raw = whole + encode_record(headers[2], body_of(3))[: min(cut, 255 + len(body_of(3)))]
+    scanned = scan(raw, CLUSTER, encode_ring(headers[:2]))
+    assert [record.header.op for record in scanned.records] == [1, 2]
+    assert (scanned.gaps, scanned.redundant, scanned.end) == ((), (), len(whole))
+
+
+def test_the_whole_last_batch_may_rot():
+    headers = chain(4)
+    raw = bytearray(bytes_of(headers))
+    for op in (3, 4):
+        start = len(bytes_of(headers[: op - 1]))
+        raw[start + 20 : start + 300] = bytes(280)
+    scanned = scan(bytes(raw), CLUSTER, encode_ring(headers))
+    log = recover(superblock(), scanned, 32)
+    assert sorted(header.op for header in log.faulty.values()) == [3, 4]
+    assert (log.op, log.broken) == (4, False)
+
+
+def test_headers_of_recycled_records_say_nothing():
+    headers = chain(6)
+    scanned = scan(bytes_of(headers[4:]), CLUSTER, encode_ring(headers))
+    assert [header.op for header in scanned.redundant] == [1, 2, 3, 4]
+    log = recover(superblock(checkpoint_op=4, suffix=(headers[3],)), scanned, 32)
+    assert (log.faulty, log.op, log.broken) == ({}, 6, False)
+
+
+def test_the_ring_names_a_gap_whose_trailer_is_gone():
+    headers = chain(4)
+    start = len(bytes_of(headers[:2]))
+    raw = bytearray(bytes_of(headers))
+    end = start + record_bytes(headers[2].size)
+    raw[start:end] = bytes(end - start)
+    scanned = scan(bytes(raw), CLUSTER, encode_ring(headers))
+    assert scanned.gaps == (Gap(2),)
+    log = recover(superblock(), scanned, 32)
+    assert sorted(header.op for header in log.faulty.values()) == [3]
+    assert (log.lost, log.op, log.broken) == ({}, 4, False)
+
+
+def test_a_start_puts_every_survivor_of_a_power_cut_into_the_ring():
+    headers = chain(5)
+    # Op 2 rotted, and op 5 was written but not reported before the power went.
+    scanned = scan(spoiled(headers, 2, header_too=True), CLUSTER, encode_ring(headers[:4]))
+    ring = decode_ring(ring_after(scanned), CLUSTER)
+    assert sorted(header.op for header in ring.values()) == [1, 2, 3, 4, 5]
+
+
+def test_what_only_the_ring_knows_stays_in_it_before_everything_else():
+    headers = chain(RING_SLOTS + 3)
+    few = JournalScan(tuple(JournalRecord(header, True) for header in headers[2:]))
+    assert [h.op for h in decode_ring(ring_after(few), CLUSTER).values()][:2] == [4, 5]
+    full = JournalScan((JournalRecord(headers[-1], True),), redundant=tuple(headers[:RING_SLOTS]))
+    kept = [header.op for header in decode_ring(ring_after(full), CLUSTER).values()]
+    assert kept == list(range(1, RING_SLOTS + 1))

@@ -4,6 +4,7 @@ import pytest
 
 from borzoi.consensus import new_view
 from borzoi.consensus.config import PlantedBugs
+from borzoi.consensus.effects import Abdicate
 from borzoi.consensus.frames import EMPTY_BODY, blank, encode_headers
 from borzoi.consensus.messages import (
     UNSEALED,
@@ -137,3 +138,25 @@ def test_a_probe_timer_that_fires_in_peace_asks_nothing():
         replica.take_effects()
         new_view.on_request_start_view_timer(replica)
         assert replica.take_effects() == []
+
+
+@pytest.mark.parametrize(("replica", "leads"), [(0, True), (1, False)])
+def test_a_node_whose_data_group_still_rejoins_does_not_keep_the_lead(replica, leads):
+    """6.2: a wiped candidate neither votes nor merges, so its view would never start."""
+    cluster = ScriptedCluster(group=1)
+    for other in (1, 2, 0):
+        cluster.replicas[other].on_enter_view(3, 0)
+        cluster.execute(other)
+    cluster.settle()
+    cluster.crash(replica)
+    cluster.wipe(replica)
+    rejoining = cluster.start(replica, wiped=True)
+    cluster.isolate(replica)
+    # Views 3 and 6 belong to replica 0.
+    rejoining.on_enter_view(6, 0)
+    assert rejoining.status == Status.RECOVERING
+    cluster.outputs.clear()
+    cluster.tick(25)
+    asked = [effect for source, effect in cluster.outputs if isinstance(effect, Abdicate)]
+    assert bool(asked) is leads
+    assert all("still rejoining in view 6" in effect.reason for effect in asked)

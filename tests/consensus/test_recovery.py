@@ -1,5 +1,7 @@
 """Restarts, genesis, lost disks (4.9, S5, S6), with P2, P3 and P4."""
 
+import dataclasses
+
 import pytest
 
 from borzoi.consensus import view_change
@@ -411,3 +413,23 @@ def test_a_restarted_primary_of_a_data_group_never_leads_that_view_again():
     assert (again.status, again.is_primary) == (Status.VIEW_CHANGE, False)
     again.on_enter_view(6, 0)
     assert not again.resigned
+
+
+def test_a_rotten_last_record_that_the_ring_names_costs_no_voice():
+    """S5: taken for a torn write, it would be a proof that this replica never acknowledged it."""
+    cluster = ScriptedCluster()
+    cluster.elect()
+    cluster.request(b"acknowledged")
+    holder = backups(cluster)[0]
+    cluster.crash(holder)
+    header, _, _ = cluster.disks[holder].records.pop()
+    found = dataclasses.replace(cluster.disks[holder].scan(), redundant=(header,))
+    cluster.disks[holder].scan = lambda: found  # type: ignore[method-assign]
+    live = cluster.start(holder)
+    assert (live.status, live.op, live.durable_prefix) == (Status.NORMAL, 2, 1)
+    claim, _ = view_change.build_do_view_change(live)
+    assert claim.nack_bitset == bytes(16)
+    cluster.settle()
+    cluster.tick(20)
+    assert live.durable_prefix == live.op
+    assert (holder, RewriteJournal()) in cluster.outputs

@@ -26,6 +26,8 @@ _REGISTER: Final = Operation.REGISTER.value
 _UNREGISTER: Final = Operation.UNREGISTER.value
 _NO_PAYLOAD: Final = Outcome(STATUS_OK, b"")
 READ_AHEAD: Final = 8
+# A record's trailer; its padding is left out of the count.
+JOURNAL_OVERHEAD_BYTES: Final = 64
 
 
 def apply_committed(r: ReplicaState) -> None:
@@ -83,7 +85,12 @@ def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
     if waiter is not None:
         answer(r, waiter, outcome.status, outcome.payload)
     _release_body(r, op - BODIES_CACHED)
-    if op % r.config.checkpoint_interval == 0:
+    r.uncovered_bytes += header.size + JOURNAL_OVERHEAD_BYTES
+    if (
+        op % r.config.checkpoint_interval == 0
+        or r.uncovered_bytes >= r.config.checkpoint_bytes
+        or header.timestamp >= r.checkpoint_due_us
+    ):
         checkpointing.take(r, header)
     return True
 

@@ -23,9 +23,11 @@ from borzoi.consensus.checkpoint import (
     manifest_checksum,
     manifest_of,
 )
+from borzoi.consensus.config import NEVER_TICKS
 from borzoi.consensus.effects import DropCheckpoints, TruncateJournal, WriteCheckpoint
 from borzoi.consensus.messages import U128, Prepare
-from borzoi.consensus.state import CheckpointWrite, ReplicaState
+from borzoi.consensus.state import MICROSECONDS_PER_TICK, CheckpointWrite, ReplicaState
+from borzoi.consensus.timeouts import Timer
 
 _POSITION: Final = Struct("<QQQ")
 _CHECKSUM: Final = Struct("<QQ16s")
@@ -57,9 +59,14 @@ def decode_checksums(body: bytes) -> tuple[tuple[int, int, U128], ...]:
 
 
 def take(r: ReplicaState, header: Prepare) -> None:
-    """Snapshot the state as it stands after ``header``; one at a time, others are skipped."""
+    """Snapshot the state as it stands after ``header``; one at a time, others are skipped.
+
+    When one is due depends on the log alone (ops, bytes, timestamps since the one before), so that
+    replicas stop at the same ops and can compare what they wrote.
+    """
     if r.checkpoint_write is not None:
         return
+    begin_interval(r, header)
     table = b"" if r.bugs.client_table_not_in_checkpoint else r.client_table.encode()
     artifacts = (
         Artifact(ArtifactKind.CLIENT_TABLE.value, header.op, table),
@@ -71,6 +78,30 @@ def take(r: ReplicaState, header: Prepare) -> None:
     if r.bugs.truncate_before_checkpoint_durable:
         r.effects.append(TruncateJournal(header.op))
     r.effects.append(WriteCheckpoint(header.op, checkpoint, token))
+
+
+def begin_interval(r: ReplicaState, header: Prepare) -> None:
+    """Everything up to ``header`` is covered; by time the next is due in the next slot of a grid.
+
+    A grid of log time, not a distance from the one before: replicas whose checkpoints fell apart
+    meet again.
+    """
+    r.covered_op = header.op
+    r.uncovered_bytes = 0
+    if r.config.checkpoint_ticks == NEVER_TICKS:
+        return
+    r.timers.start(Timer.CHECKPOINT)
+    if header.op > 0:
+        slot_us = r.config.checkpoint_ticks * MICROSECONDS_PER_TICK
+        r.checkpoint_due_us = (header.timestamp // slot_us + 1) * slot_us
+
+
+def on_timer(r: ReplicaState) -> None:
+    """6.6: the log fell silent with something uncovered, so no timestamp will say it is time."""
+    r.timers.start(Timer.CHECKPOINT)
+    header = r.canon.get(r.commit_min)
+    if header is not None and r.commit_min > r.covered_op and r.transfer is None:
+        take(r, header)
 
 
 def adopt_own(r: ReplicaState, checkpoint: Checkpoint) -> None:
@@ -90,6 +121,7 @@ def remember_checksum(r: ReplicaState) -> None:
 def restore(r: ReplicaState, checkpoint: Checkpoint) -> None:
     """Client table and state machine become those of the checkpoint."""
     op = checkpoint.manifest.header.op
+    begin_interval(r, checkpoint.manifest.header)
     machine: list[Artifact] = []
     for artifact in checkpoint.artifacts:
         if artifact.kind == ArtifactKind.CLIENT_TABLE:

@@ -12,6 +12,15 @@ SUFFIX_HEADERS_MAX: Final = 128
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 RELEASE: Final = 1
+# Operations every release knows need no gate; newer ones are listed as (operation, release).
+BASE_RELEASE: Final = 1
+NEWER_OPERATIONS: Final[tuple[tuple[int, int], ...]] = ()
+NEVER_TICKS: Final = 1 << 40
+# When a group takes a checkpoint: after so many ops, or bytes of journal, or ticks. Those of the
+# control plane are in 4.8, bytes and time of the data plane in 6.6; its ops bound the headers that
+# are kept in memory.
+CONTROL_CHECKPOINT: Final = (960, 64 * 1024 * 1024, NEVER_TICKS)
+DATA_CHECKPOINT: Final = (65_536, 256 * 1024 * 1024, 6_000)
 
 
 class Randomness(Protocol):
@@ -38,6 +47,7 @@ class Timeouts:
     primary_abdicate: int = 1000
     lease: int = 200
     state_transfer_stall: int = 100
+    clock_sync: int = 2000
 
     def __post_init__(self) -> None:
         invariant(
@@ -68,6 +78,7 @@ class Timeouts:
             primary_abdicate=200,
             lease=40,
             state_transfer_stall=20,
+            clock_sync=400,
         )
 
 
@@ -128,13 +139,16 @@ class Config:
     group: int = 0
     pipeline_max: int = 32
     request_queue_max: int = 64
-    checkpoint_interval: int = 960
-    checkpoint_bytes: int = 64 * 1024 * 1024
+    # 0: as CONTROL_CHECKPOINT or DATA_CHECKPOINT have it.
+    checkpoint_interval: int = 0
+    checkpoint_bytes: int = 0
+    checkpoint_ticks: int = 0
     retain_ops: int = 1024
     client_table_max: int = 8192
     chunk_bytes: int = CHUNK_BYTES
     frame_bytes_max: int = FRAME_BYTES_MAX
     release: int = RELEASE
+    newer_operations: tuple[tuple[int, int], ...] = NEWER_OPERATIONS
     data_groups: int = 1
     timeouts: Timeouts = field(default_factory=Timeouts)
     bugs: PlantedBugs = field(default_factory=PlantedBugs)
@@ -143,5 +157,10 @@ class Config:
         invariant(len(self.cluster) == 16, "a cluster id is 16 bytes")
         invariant(0 <= self.replica_id < self.replica_count, "replica_id is an index of the roster")
         invariant(1 <= self.pipeline_max <= PIPELINE_CEILING, "pipeline_max is 1 to 127")
-        invariant(self.checkpoint_interval >= 1, "checkpoint_interval is at least 1")
+        rules = DATA_CHECKPOINT if self.group else CONTROL_CHECKPOINT
+        names = ("checkpoint_interval", "checkpoint_bytes", "checkpoint_ticks")
+        for name, usual in zip(names, rules, strict=True):
+            invariant(getattr(self, name) >= 0, f"{name} is not negative")
+            if getattr(self, name) == 0:
+                object.__setattr__(self, name, usual)
         invariant(self.chunk_bytes + HEADER_BYTES <= self.frame_bytes_max, "a chunk fits a frame")

@@ -30,6 +30,8 @@ class Refusal(IntEnum):
     ALREADY_APPLIED = 0x8000_0005
     REQUEST_MISMATCH = 0x8000_0006
     UNKNOWN_OPERATION = 0x8000_0007
+    # Some replica runs a release that does not know this operation yet.
+    RELEASE_TOO_OLD = 0x8000_0008
 
 
 STATUS_OK: Final = 0
@@ -46,7 +48,8 @@ class Send(NamedTuple):
 class WriteJournal(NamedTuple):
     """Append one record in the order given; after its fsync call ``on_written(token)``.
 
-    Tokens grow; ``on_written(t)`` says that every journal write up to token t is on the disk.
+    Tokens grow; ``on_written(t)`` says that every journal write up to token t is on the disk, and
+    the header of each in the ring (``header_ring``), which is written after the records are synced.
     """
 
     header: Prepare
@@ -79,7 +82,7 @@ class RewriteJournal(NamedTuple):
     """Copy the journal into fresh files, without the gaps the scan at start reported; fsync; swap.
 
     Only those: a record that went bad since must be copied as it is, trailer included, because it
-    is the only witness that this replica acknowledged its op.
+    is the only witness that this replica acknowledged its op. The ring stays as it is.
     """
 
 
@@ -165,6 +168,15 @@ class GroupCheckpoints(NamedTuple):
     checkpoints: tuple[tuple[int, int, U128], ...]
 
 
+class ClusterRelease(NamedTuple):
+    """Control group only: call ``on_cluster_release(release)`` of this node's data groups.
+
+    Emitted when it changes; a cluster of one release never sees it.
+    """
+
+    release: int
+
+
 class Abdicate(NamedTuple):
     """Data group only: call ``on_abdicate()`` of this node's control group (6.2)."""
 
@@ -208,6 +220,7 @@ Effect: TypeAlias = (
     | EnterView
     | GroupCommits
     | GroupCheckpoints
+    | ClusterRelease
     | Abdicate
     | ReadReady
     | Undecidable

@@ -1,11 +1,20 @@
-"""Pings, the lease of the primary, linearizable reads, and comparing checkpoints (4.11, 4.12)."""
+"""Pings: the lease of the primary, linearizable reads, clocks, releases, checkpoints compared.
 
-from borzoi.consensus import checkpointing, following, normal
-from borzoi.consensus.effects import Fatal, GroupCheckpoints, ReadReady
+Sections 4.11 and 4.12.
+"""
+
+from typing import Final
+
+from borzoi.consensus import checkpointing, following, normal, view_change
+from borzoi.consensus.clock import Sample, outside_us
+from borzoi.consensus.config import BASE_RELEASE
+from borzoi.consensus.effects import ClusterRelease, Fatal, GroupCheckpoints, ReadReady
 from borzoi.consensus.frames import checksum
 from borzoi.consensus.messages import HEADER_BYTES, U128, UNSEALED, Command, Ping, Pong
 from borzoi.consensus.state import MICROSECONDS_PER_TICK, ReplicaState, Status
 from borzoi.consensus.timeouts import Timer
+
+_CLOCK_STEP_US: Final = 1_000_000
 
 
 def on_ping_timer(r: ReplicaState) -> None:
@@ -47,6 +56,7 @@ def on_ping(r: ReplicaState, header: Ping, body: bytes) -> None:
     if r.is_empty:
         return
     compare_checkpoints(r, body)
+    learn_release(r, header.replica, header.release)
     r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)
     from_primary = header.replica == r.primary_of(header.view) and header.status == Status.NORMAL
     if from_primary and header.view > r.view:
@@ -68,11 +78,15 @@ def on_ping(r: ReplicaState, header: Ping, body: bytes) -> None:
 
 def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
     """Contact is as old as the ping that is answered, whenever the answer arrives."""
+    if header.ping_monotonic > r.ping_monotonic:
+        # A former life of this process asked; its clock means nothing now.
+        return
     compare_checkpoints(r, body)
+    learn_release(r, header.replica, header.release)
     r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)
-    # Half of the round trip is how old the peer's reading is, to a good guess (4.11).
-    elapsed_us = max(0, r.monotonic_us - header.ping_monotonic)
-    r.clock_offsets_us[header.replica] = header.pong_wall + elapsed_us // 2 - r.wall_us
+    _sample_clock(r, header)
+    if leave_when_clock_is_off(r):
+        return
     if not r.is_primary or header.view != r.view or header.status != Status.NORMAL:
         return
     # Who is content with this view has no vote against it any more (V4).
@@ -80,6 +94,44 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
     if header.ping_monotonic > r.contact_us[header.replica]:
         r.contact_us[header.replica] = header.ping_monotonic
     grant_reads(r)
+
+
+def _sample_clock(r: ReplicaState, header: Pong) -> None:
+    """4.11: the peer looked at its clock some time between our ping and now."""
+    elapsed_us = max(0, r.monotonic_us - header.ping_monotonic)
+    low = header.pong_wall - r.monotonic_us
+    r.clock_samples[header.replica] = Sample(low, low + elapsed_us, r.timers.now)
+    r.clock_offsets_us[header.replica] = header.pong_wall + elapsed_us // 2 - r.wall_us
+
+
+def clock_error_us(r: ReplicaState) -> int:
+    """How far outside of what the clocks of the cluster agree on ours is; 0: inside, or unknown."""
+    own = r.clock_base_us = r.wall_us - r.monotonic_us
+    return outside_us(own, r.clock_samples, r.timers.now, r.config.timeouts.clock_sync)
+
+
+def leave_when_clock_is_off(r: ReplicaState) -> bool:
+    """A primary whose clock the others do not share stamps nothing more: it steps down (4.11)."""
+    if not r.elects or not r.is_primary or clock_error_us(r) == 0:
+        return False
+    view_change.step_down(r)
+    return True
+
+
+def clock_has_moved(r: ReplicaState) -> bool:
+    """Our wall clock was set since it was last compared; cheap enough for every request."""
+    return abs(r.wall_us - r.monotonic_us - r.clock_base_us) > _CLOCK_STEP_US
+
+
+def learn_release(r: ReplicaState, replica: int, release: int) -> None:
+    """What every replica knows may be used; one that was never heard may be any release."""
+    if r.peer_releases[replica] == release:
+        return
+    r.peer_releases[replica] = release
+    known = max(BASE_RELEASE, min(r.peer_releases))
+    if known != r.cluster_release:
+        r.cluster_release = known
+        r.effects.append(ClusterRelease(known))
 
 
 def compare_checkpoints(r: ReplicaState, body: bytes) -> None:

@@ -17,6 +17,21 @@
 The trailer is there for one case: when the header rots, the op that is lost still has a name, so
 this replica knows what it can no longer vouch for. A file is records back to back and zeros to its
 end. Pure over bytes: the driver reads and writes.
+
+What a restart makes of a record (S5), with the ring of redundant headers (``header_ring``) or,
+without a ring, as if no slot named it:
+
+::
+
+    header  body  good records behind it  in the ring  verdict
+    good    good  -                       -            readable
+    good    bad   yes                     -            faulty
+    good    bad   no                      yes          faulty: it rotted
+    good    bad   no                      no           torn, cut: it was never acknowledged
+    bad     -     yes                     yes          faulty, with the ring's header
+    bad     -     yes                     no           a gap, named by its trailer or its neighbours
+    bad     -     no                      yes          faulty, with the ring's header: it rotted
+    bad     -     no                      no           torn, cut
 """
 
 from dataclasses import dataclass
@@ -24,8 +39,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from borzoi.consensus.config import FRAME_BYTES_MAX
-from borzoi.consensus.frames import checksum, pack_header, unpack_header
-from borzoi.consensus.messages import HEADER_BYTES, U128, ZERO, Command, Prepare
+from borzoi.consensus.frames import checksum, pack_header
+from borzoi.consensus.header_ring import RING_SLOTS, decode_ring, encode_ring, header_in
+from borzoi.consensus.messages import HEADER_BYTES, U128, ZERO, Prepare
 from borzoi.consensus.superblock import Superblock
 
 ALIGNMENT: Final = 64
@@ -58,11 +74,15 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JournalScan:
-    """What a journal holds, in file order; ``end`` is where the next record goes."""
+    """What a journal holds, in file order; ``end`` is where the next record goes.
+
+    ``redundant`` are headers that only the ring still has: their records rotted, or were recycled.
+    """
 
     records: tuple[JournalRecord, ...] = ()
     gaps: tuple[Gap, ...] = ()
     end: int = 0
+    redundant: tuple[Prepare, ...] = ()
 
 
 @dataclass(slots=True)
@@ -89,7 +109,7 @@ def encode_record(header: Prepare, body: bytes) -> bytes:
     return frame + bytes(-len(frame) % ALIGNMENT) + named + checksum(named)[:8]
 
 
-def scan(data: bytes, cluster: U128) -> JournalScan:
+def scan(data: bytes, cluster: U128, ring: bytes = b"") -> JournalScan:
     """Read a journal as it was left, telling a torn tail from damage (S5)."""
     records: list[JournalRecord] = []
     gaps: list[Gap] = []
@@ -108,7 +128,18 @@ def scan(data: bytes, cluster: U128) -> JournalScan:
         readable = end <= len(data) and checksum(body) == header.checksum_body
         records.append(JournalRecord(header, readable, position))
         position += record_bytes(header.size)
-    return _cut_tail(records, gaps)
+    return _cut_tail(data, records, gaps, decode_ring(ring, cluster))
+
+
+def ring_after(found: JournalScan) -> bytes:
+    """The ring to write, and to sync, before a replica starts from this scan.
+
+    A record that a power cut spared may not be in the ring yet, and once the replica runs it counts
+    as acknowledged. What only the ring knows stays in it.
+    """
+    room = RING_SLOTS - len(found.redundant)
+    newest = [record.header for record in found.records[-room:]] if room else []
+    return encode_ring([*found.redundant, *newest])
 
 
 def _gaps_between(data: bytes, start: int, end: int, after: int) -> list[Gap]:
@@ -129,23 +160,26 @@ def _gaps_between(data: bytes, start: int, end: int, after: int) -> list[Gap]:
     return gaps
 
 
-def _cut_tail(records: list[JournalRecord], gaps: list[Gap]) -> JournalScan:
-    """Damage with nothing valid after it is a write that was never finished, so never acked."""
-    while records and not records[-1].readable:
+def _cut_tail(
+    data: bytes, records: list[JournalRecord], gaps: list[Gap], ring: dict[U128, Prepare]
+) -> JournalScan:
+    """Damage with nothing valid after it, and not in the ring, was never acked: a torn write."""
+    while records and not records[-1].readable and records[-1].header.checksum not in ring:
         records.pop()
     kept = tuple(gap for gap in gaps if gap.after < len(records))
+    found = {record.header.checksum for record in records}
+    redundant = tuple(header for identity, header in ring.items() if identity not in found)
     end = records[-1].position + record_bytes(records[-1].header.size) if records else 0
-    return JournalScan(tuple(records), kept, end)
+    if redundant:
+        # One of them may be what is unreadable here: it is a witness and not to be overwritten.
+        used = len(data.rstrip(b"\0"))
+        end = max(end, used + -used % ALIGNMENT)
+    return JournalScan(tuple(records), kept, end, redundant)
 
 
 def _header_at(data: bytes, position: int, cluster: U128) -> Prepare | None:
-    raw = data[position : position + HEADER_BYTES]
-    if len(raw) < HEADER_BYTES or raw[60] != Command.PREPARE or raw[32:48] != cluster:
-        return None
-    if checksum(raw[16:]) != raw[:16]:
-        return None
-    header = unpack_header(raw)
-    if not isinstance(header, Prepare) or not HEADER_BYTES <= header.size <= FRAME_BYTES_MAX:
+    header = header_in(data[position : position + HEADER_BYTES], cluster)
+    if header is None or not HEADER_BYTES <= header.size <= FRAME_BYTES_MAX:
         return None
     return header
 
@@ -169,6 +203,10 @@ def recover(superblock: Superblock, found: JournalScan, pipeline_max: int) -> Re
     faulty: dict[U128, Prepare] = {}
     for header, good, _ in found.records:
         (readable if good else faulty)[header.checksum] = header
+    for header in found.redundant:
+        # Below the checkpoint it was recycled; above it, it was whole once and is unreadable now.
+        if header.op > superblock.checkpoint_op:
+            faulty[header.checksum] = header
     for identity in readable:
         faulty.pop(identity, None)
     lost, broken = _identify_gaps(found, readable | faulty, superblock.checkpoint_op)
@@ -200,6 +238,7 @@ def _identify_gaps(
     """
     lost: list[Gap] = []
     broken = False
+    in_ring_only = {header.checksum for header in found.redundant}
     for gap in found.gaps:
         if gap.op:
             if gap.identity not in known:
@@ -211,6 +250,9 @@ def _identify_gaps(
             continue
         before_op = found.records[gap.after - 1].header.op if gap.after > 0 else 0
         consecutive = before_op + 2 == after.op
+        if consecutive and after.parent in in_ring_only:
+            # The ring has the very header that is missing here: it counts as faulty, not as lost.
+            continue
         if consecutive and after.parent not in known:
             # Its view is at most its successor's.
             lost.append(Gap(gap.after, after.op - 1, after.parent, after.view))

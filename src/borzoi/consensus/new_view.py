@@ -1,6 +1,6 @@
 """A decided view begins: at its primary, and at the backups that adopt it (4.4 step 8, 4.5)."""
 
-from borzoi.consensus import applying, following, normal, repair
+from borzoi.consensus import applying, following, heartbeat, normal, repair
 from borzoi.consensus.effects import Abdicate, Leadership
 from borzoi.consensus.frames import decode_headers, is_blank
 from borzoi.consensus.invariants import invariant
@@ -10,6 +10,7 @@ from borzoi.consensus.state import ReplicaState, Status
 from borzoi.consensus.timeouts import Timer
 from borzoi.consensus.view_change import (
     drop_leadership,
+    forfeit,
     install_suffix,
     reset_view_scoped,
     send_start_view,
@@ -23,6 +24,10 @@ def try_start_view(r: ReplicaState) -> None:
     if r.resigned:
         return
     if r.durable_prefix < r.op and not r.bugs.start_view_before_repair:
+        return
+    if r.elects and heartbeat.clock_error_us(r):
+        # 4.11: who would stamp with a wrong clock does not begin; the next one in line does.
+        forfeit(r)
         return
     become_primary(r)
 

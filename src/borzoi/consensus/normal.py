@@ -103,6 +103,9 @@ def drain_queue(r: ReplicaState) -> None:
 def _propose(r: ReplicaState, queued: Queued) -> bool:
     """Preflight, stamping, prepare (N2); false when the request was answered without an op."""
     client, operation = queued.client, queued.operation
+    if r.newer_operations and r.newer_operations.get(operation, 0) > r.cluster_release:
+        answer(r, queued, Refusal.RELEASE_TOO_OLD, b"")
+        return False
     if operation == _REGISTER:
         r.pipeline.registering.add(client)
     elif client != ZERO and not r.bugs.duplicate_request_executed:

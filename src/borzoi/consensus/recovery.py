@@ -47,7 +47,9 @@ def restart(r: ReplicaState, restored: Restored) -> None:
         return refuse(r, f"checkpoint {found.checkpoint_op} is damaged: wipe and rejoin")
     log = recover(found, restored.journal, r.config.pipeline_max)
     _restore_log(r, found, log)
-    r.is_damaged = bool(restored.journal.gaps)
+    r.is_damaged = bool(restored.journal.gaps) or any(
+        header.checksum in log.faulty for header in restored.journal.redundant
+    )
     # A restart forgets when the primary was last answered; assume a moment ago (4.12).
     following.promise(r)
     view_change.announce_view(r)
@@ -64,6 +66,7 @@ def refuse(r: ReplicaState, reason: str) -> None:
 def _restore_checkpoint(r: ReplicaState, found: Superblock, checkpoint: Checkpoint | None) -> bool:
     if found.checkpoint_op == 0:
         r.machine.restore(0, ())
+        checkpointing.begin_interval(r, r.manifest.header)
         return True
     if checkpoint is None:
         return False
@@ -178,6 +181,7 @@ def rewrite_when_whole(r: ReplicaState) -> None:
 
 def _start_empty(r: ReplicaState, restored: Restored) -> None:
     r.machine.restore(0, ())
+    checkpointing.begin_interval(r, r.manifest.header)
     # Nothing is durable yet, not even view 0.
     r.durable_log_view = -1
     if r.bugs.amnesia_rejoin and restored.wiped:

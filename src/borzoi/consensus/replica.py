@@ -103,6 +103,8 @@ class Replica(ReplicaState):
         epoch: int = 0,
     ) -> None:
         """A client of this node asks; answered by a Reply, now or later, or by FailWaiters."""
+        if self.elects and heartbeat.clock_has_moved(self):
+            heartbeat.leave_when_clock_is_off(self)
         identity = checksum(payload)
         queued = Queued(client, request, operation, payload, identity, user_id, epoch, LOCAL)
         normal.on_request(self, queued)
@@ -217,6 +219,10 @@ class Replica(ReplicaState):
         """Data groups: a peer's checkpoint, to compare with ours (4.8)."""
         heartbeat.compare_checkpoint(self, op, identity)
 
+    def on_cluster_release(self, release: int) -> None:
+        """Data groups: what every replica's pings advertise to this node's control group."""
+        self.cluster_release = release
+
     def on_abdicate(self) -> None:
         """Control group: a data group of this node cannot work in this view."""
         if self.is_primary:
@@ -231,6 +237,11 @@ class Replica(ReplicaState):
         self.check()
 
     # -- reads (4.12) ---------------------------------------------------------------------------
+
+    @property
+    def clock_error_us(self) -> int:
+        """Control group: how far this node's clock is from the others'; 0 when it is not."""
+        return heartbeat.clock_error_us(self)
 
     def may_read(self, monotonic_us: int) -> bool:
         """Whether this node may answer reads as the leader at this moment of its clock."""
@@ -292,6 +303,8 @@ def _on_repair_timer(r: Replica) -> None:
 
 
 def _on_commit_timer(r: Replica) -> None:
+    if heartbeat.leave_when_clock_is_off(r):
+        return
     if r.is_primary:
         normal.broadcast_commit(r)
         r.timers.start(Timer.COMMIT_MESSAGE)
@@ -339,4 +352,5 @@ _TIMER_HANDLERS: Final[dict[int, Callable[[Replica], None]]] = {
     Timer.REPAIR: _on_repair_timer,
     Timer.PRIMARY_ABDICATE: view_change.on_abdicate_timer,
     Timer.STATE_TRANSFER_STALL: state_transfer.on_stall_timer,
+    Timer.CHECKPOINT: checkpointing.on_timer,
 }

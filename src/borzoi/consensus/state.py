@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from borzoi.consensus.checkpoint import Checkpoint, Manifest
 from borzoi.consensus.client_table import ClientTable
-from borzoi.consensus.config import Config, Randomness
+from borzoi.consensus.clock import Sample
+from borzoi.consensus.config import BASE_RELEASE, Config, Randomness
 from borzoi.consensus.effects import (
     Effect,
     Leadership,
@@ -27,7 +28,7 @@ from borzoi.consensus.messages import U128, ZERO, DoViewChange, Header, Prepare,
 from borzoi.consensus.pipeline import InFlight, Pipeline
 from borzoi.consensus.quorum import quorums
 from borzoi.consensus.superblock import Superblock
-from borzoi.consensus.timeouts import Timers
+from borzoi.consensus.timeouts import NEVER, Timers
 from borzoi.consensus.transfer import Transfer
 
 MICROSECONDS_PER_TICK: Final = 10_000
@@ -93,17 +94,22 @@ class ReplicaState:
         "bugs",
         "canon",
         "checkpoint_checksums",
+        "checkpoint_due_us",
         "checkpoint_op",
         "checkpoint_write",
         "chunks_in_flight",
         "claims",
         "client_table",
+        "clock_base_us",
         "clock_offsets_us",
+        "clock_samples",
         "cluster",
+        "cluster_release",
         "commit_max",
         "commit_min",
         "config",
         "contact_us",
+        "covered_op",
         "do_view_change",
         "durable_checkpoint_op",
         "durable_log_view",
@@ -134,12 +140,14 @@ class ReplicaState:
         "machine",
         "manifest",
         "monotonic_us",
+        "newer_operations",
         "next_token",
         "node_view",
         "noop_due",
         "op",
         "others",
         "peer_checkpoint_op",
+        "peer_releases",
         "ping_monotonic",
         "pipeline",
         "positions",
@@ -165,6 +173,7 @@ class ReplicaState:
         "timers",
         "transfer",
         "transfer_peers_tried",
+        "uncovered_bytes",
         "undecidable",
         "view",
         "votes",
@@ -181,6 +190,7 @@ class ReplicaState:
         self.cluster = config.cluster
         self.group = config.group
         self.release = config.release
+        self.newer_operations = dict(config.newer_operations)
         self.replica_id = config.replica_id
         self.replica_count = config.replica_count
         self.others = tuple(r for r in range(config.replica_count) if r != config.replica_id)
@@ -188,7 +198,7 @@ class ReplicaState:
         # D2: only the control group detects failures and elects; data groups follow.
         self.elects = config.group == 0
         self.effects: list[Effect] = []
-        self.timers = Timers(config.timeouts, random)
+        self.timers = Timers(config.timeouts, random, config.checkpoint_ticks)
         self.client_table = ClientTable(config.client_table_max)
         self.pipeline = Pipeline(config.pipeline_max, config.request_queue_max)
         self.monotonic_us = 0
@@ -227,6 +237,11 @@ class ReplicaState:
         self.superblock_write: SuperblockWrite | None = None
         self.journal_writes: deque[tuple[int, Entry]] = deque()
         self.checkpoint_write: CheckpointWrite | None = None
+        # The op of the newest checkpoint taken or installed, the journal bytes applied since, and
+        # the timestamp of the log at which the next one is due (4.8, 6.6).
+        self.covered_op = 0
+        self.uncovered_bytes = 0
+        self.checkpoint_due_us = NEVER
         self.installed_op = 0
 
     def _reset_roles(self) -> None:
@@ -257,6 +272,13 @@ class ReplicaState:
         self.contact_us: list[int] = [-1] * self.replica_count
         # How far each peer's wall clock is ahead of ours, by its last Pong; None when unknown.
         self.clock_offsets_us: list[int | None] = [None] * self.replica_count
+        self.clock_samples: list[Sample | None] = [None] * self.replica_count
+        # Our wall clock minus our monotonic clock when it was last compared with the others'.
+        self.clock_base_us = 0
+        # What each peer's pings advertise, 0 when it was never heard, and what all of them know.
+        self.peer_releases = [0] * self.replica_count
+        self.peer_releases[self.replica_id] = self.release
+        self.cluster_release = self.release if self.replica_count == 1 else BASE_RELEASE
         self.reads: deque[tuple[int, int]] = deque()
         self.positions: dict[int, tuple[int, int, int, U128]] = {}
         self.probe_view = 0

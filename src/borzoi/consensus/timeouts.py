@@ -25,6 +25,7 @@ class Timer(IntEnum):
     REPAIR = 8
     PRIMARY_ABDICATE = 9
     STATE_TRANSFER_STALL = 10
+    CHECKPOINT = 11
 
 
 class Timers:
@@ -32,7 +33,9 @@ class Timers:
 
     __slots__ = ("_after", "_attempts", "_deadlines", "_jitter", "_random", "next_deadline", "now")
 
-    def __init__(self, timeouts: Timeouts, random: Randomness) -> None:
+    def __init__(
+        self, timeouts: Timeouts, random: Randomness, checkpoint_ticks: int = NEVER
+    ) -> None:
         self.now = 0
         self.next_deadline = NEVER
         self._random = random
@@ -50,6 +53,7 @@ class Timers:
             timeouts.repair,
             timeouts.primary_abdicate,
             timeouts.state_transfer_stall,
+            checkpoint_ticks,
         ]
         self._jitter = [0] * len(Timer)
         self._jitter[Timer.NORMAL_HEARTBEAT] = timeouts.normal_heartbeat_jitter

@@ -350,5 +350,10 @@ def send_start_view(r: ReplicaState, to: int, incarnation: U128) -> None:
 def step_down(r: ReplicaState) -> None:
     """The primary leaves its view of its own will, and says so to everyone."""
     if r.is_primary and r.elects:
-        enter_view(r, r.view + 1, from_primary=True)
-        r.announces = True
+        forfeit(r)
+
+
+def forfeit(r: ReplicaState) -> None:
+    """Whoever leads this view, or is about to, leaves it; nobody else can hold its lease."""
+    enter_view(r, r.view + 1, from_primary=True)
+    r.announces = True
