@@ -1,11 +1,14 @@
 """A real server under the load of a real client is killed, again and again, and keeps its word.
 
+In the end it is stopped, which is quick and changes nothing.
+
 `BORZOI_CRASH_CYCLES` says how often it is killed, `BORZOI_CRASH_SEED` repeats a choice of moments.
 """
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +22,7 @@ from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.protocol.commands.messages import PolledMessages, PollMessages
 from borzoi.protocol.commands.streams import GetStream, GetStreams, StreamDetails, Streams
 from borzoi.records.message import decode_messages
+from borzoi.server.process import EXIT_OK, STOP_SECONDS_MAX
 from borzoi.testing.server import RunningServer, running_server
 from borzoi.testing.wire_client import WireClient
 
@@ -144,13 +148,20 @@ def test_a_killed_server_keeps_what_it_acknowledged(capsys: pytest.CaptureFixtur
         server.kill()
         server.start()
         found = check(server, client.promised)
+        began = time.monotonic()
+        assert server.stop() == EXIT_OK, server.output[-5000:]
+        stopped_in = time.monotonic() - began
+        assert stopped_in <= STOP_SECONDS_MAX
+        server.start()
+        assert check(server, client.promised) == found
     promised = client.promised
     with capsys.disabled():
         print(
             f"\n{CYCLES + 1} kills, {promised.messages} messages in"
             f" {sum(map(len, promised.batches.values()))} batches acknowledged, {found} found,"
             f" 0 lost, 0 invented; {len(promised.read)} read, {len(promised.committed)} commits,"
-            f" {promised.made} streams created; {promised.repeated} calls repeated (seed {SEED})"
+            f" {promised.made} streams created; {promised.repeated} calls repeated; stopped in"
+            f" {stopped_in:.1f} s (seed {SEED})"
         )
 
 
