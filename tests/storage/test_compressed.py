@@ -2,6 +2,7 @@ import asyncio
 import gzip
 import itertools
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from borzoi.model.errors import InvalidChecksum, StorageFailure
 from borzoi.model.topics import Compression
 from borzoi.records.batch import stamp, walk
-from borzoi.records.compression import FRAME_BYTES
+from borzoi.records.compression import FRAME_BYTES, Frames
 from borzoi.records.header import HEADER
 from borzoi.storage.compressed import (
     SUFFIXES,
@@ -86,6 +87,32 @@ async def test_clients_see_unchanged_bytes(tmp_path, algorithm):
         message = again.read(offset, 1).materialise()
         assert message == before[offset * 1064 : (offset + 1) * 1064]
     assert again.offset_at(1005) == 500
+    again.close()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+async def test_a_lost_index_is_made_anew_by_inflating_once(tmp_path, algorithm, monkeypatch):
+    log = filled(tmp_path)
+    before = log.read(0, 10_000).materialise()
+    await compress_sealed(log, algorithm, TwinOpener())
+    indexes = sorted(tmp_path.glob("*.index"))[:-1]
+    stored = [path.read_bytes() for path in indexes]
+    log.close()
+    for path in indexes:
+        path.unlink()
+    inflated = Counter()
+    inflate = Frames.inflate
+
+    def counted(self, number, content):
+        inflated[id(self), number] += 1
+        return inflate(self, number, content)
+
+    monkeypatch.setattr(Frames, "inflate", counted)
+    again = open_log(tmp_path, LocalMedium(), open_twin=TwinOpener())
+    assert again.fenced is None
+    assert set(inflated.values()) == {1}
+    assert [path.read_bytes() for path in indexes] == stored
+    assert again.read(0, 10_000).materialise() == before
     again.close()
 
 

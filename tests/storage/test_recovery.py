@@ -8,8 +8,10 @@ from random import Random
 import pytest
 
 from borzoi.model.errors import StorageFailure
+from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.batch import verify, walk
 from borzoi.storage import layout, recovery_point
+from borzoi.storage.index import INDEX_ENTRY
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
@@ -391,15 +393,51 @@ def test_a_twin_that_nothing_can_open_fences(disk: SimulatedDisk) -> None:
     assert "nothing here can inflate it" in str(reopen(disk).fenced)
 
 
-@pytest.mark.parametrize("damage", ["missing", "short"])
-def test_a_twin_without_its_whole_index_fences(disk: SimulatedDisk, damage: str) -> None:
-    compressed(disk, 0, keep_plain=False)
-    index = path_of(disk, ".index", 0)
-    if damage == "missing":
-        disk.unlink(index)
-    else:
-        disk.open(index).truncate(16)
-    assert "index" in str(reopen(disk, open_twin=open_twin).fenced)
+@pytest.mark.parametrize("validate", [False, True])
+@pytest.mark.parametrize("damage", ["missing", "short", "long", "of another", "none"])
+def test_the_index_of_a_twin_is_made_anew_where_it_does_not_fit(
+    disk: SimulatedDisk, whole: bytes, damage: str, validate: bool
+) -> None:
+    path = path_of(disk, ".index", 1)
+    index = disk.open(path)
+    before = index.read(1 << 20, 0)
+    compressed(disk, 1, keep_plain=False)
+    match damage:
+        case "missing":
+            disk.unlink(path)
+        case "short":
+            index.truncate(len(before) - 16)
+        case "long":
+            index.write([before[-16:]], len(before))
+        case "of another":
+            index.write([bytes(len(before))], 0)
+    log = reopen(disk, open_twin=open_twin, validate=validate)
+    assert content(log) == whole
+    assert disk.open(path).read(1 << 20, 0) == before
+    goes_on(log)
+
+
+@pytest.mark.parametrize("damaged_message", [0, 1])
+def test_a_damaged_twin_without_its_index_fences_and_is_left_alone(
+    disk: SimulatedDisk, damaged_message: int
+) -> None:
+    compressed(disk, 1, keep_plain=False)
+    index = path_of(disk, ".index", 1)
+    position = INDEX_ENTRY.unpack(disk.open(index).read(16, 0))[1] if damaged_message else 0
+    disk.unlink(index)
+    twin = disk.open(path_of(disk, ".log.zst", 0))
+    twin.write([b"?"], position + HEADER_BYTES)
+    fenced = str(reopen(disk, open_twin=open_twin).fenced)
+    assert f"damaged at byte {position} " in fenced
+    assert not disk.exists(index)
+
+
+def test_a_damaged_twin_is_found_when_checksums_are_validated(disk: SimulatedDisk) -> None:
+    compressed(disk, 1, keep_plain=False)
+    disk.open(path_of(disk, ".log.zst", 0)).write([b"?"], HEADER_BYTES)
+    assert reopen(disk, open_twin=open_twin).fenced is None
+    log = reopen(disk, open_twin=open_twin, validate=True)
+    assert "damaged at byte 0 " in str(log.fenced)
 
 
 @pytest.mark.parametrize("after", Acknowledge)

@@ -21,7 +21,7 @@ def file_with(content: bytes) -> File:
 
 def scan(content: bytes, position: int = 0, first_offset: int = 5) -> tuple[int, int]:
     """How many messages and bytes are sound."""
-    batches = [*sound_batches(file_with(content), position, len(content), first_offset)]
+    batches = [*sound_batches(file_with(content).read, position, len(content), first_offset)]
     return sum(map(len, batches)), sum(batch.size for batch in batches)
 
 

@@ -215,7 +215,7 @@ def write_draft(
     index = medium.open(directory / index_name(facts.start_offset))
     count = facts.end_offset - facts.start_offset + 1
     if index.size() != count * INDEX_ENTRY_BYTES or log.size() != facts.size:
-        # A twin cannot rebuild its index at start-up, so it waits until the index is whole.
+        # Without a whole index the next start would have to inflate all of the twin to make one.
         return None
     if not _shrinks(log, facts.size, algorithm):
         return None

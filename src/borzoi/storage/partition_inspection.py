@@ -16,7 +16,8 @@ from borzoi.storage.compressed import open_twin
 from borzoi.storage.findings import Finding, Progress, Severity
 from borzoi.storage.media import Medium
 from borzoi.storage.offsets import KIND_DIRECTORIES, OFFSET_BYTES, OFFSETS_DIRECTORY, number_of
-from borzoi.storage.soundness import Lost, ReadBytes, Sound, look_through
+from borzoi.storage.scanning import ReadBytes
+from borzoi.storage.soundness import Lost, Sound, look_through
 
 #: How many faults of one file are told one by one.
 FAULTS_TOLD_MAX: Final = 20

@@ -10,12 +10,13 @@ The rules, for each segment in the order of offsets:
 - The same in a sealed segment is damage: the partition is fenced and nothing is changed. The one
   exception is a power cut while that segment was still on its way to the disk: nothing behind the
   hole was promised then, so the log is cut there, with all segments behind.
+- A compressed segment is inflated only when its index does not fit it, to make that anew.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,9 +24,10 @@ from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout
 from borzoi.storage.index import INDEX_DTYPE, INDEX_ENTRY, entries_of, valid_prefix
-from borzoi.storage.media import File, Medium, read_exactly, write_all
+from borzoi.storage.media import File, Medium, read_exactly, replace_file, write_all
+from borzoi.storage.reading import FileRange
 from borzoi.storage.recovery_point import RecoveryPoint
-from borzoi.storage.scanning import sound_batches
+from borzoi.storage.scanning import ReadBytes, sound_batches
 from borzoi.storage.segment import Body
 
 OpenTwin: TypeAlias = Callable[[Medium, Path], Body]
@@ -90,6 +92,14 @@ class Inspection:
         return None
 
 
+class _Scanned(NamedTuple):
+    """Sound messages: their index entries, their number, and where they end."""
+
+    entries: list[bytes]
+    messages: int
+    end: int
+
+
 def recover(inspection: Inspection) -> Recovered:
     """Repair what may be repaired; raises `StorageFailure` for damage that must be looked at."""
     medium, directory = inspection.medium, inspection.directory
@@ -107,7 +117,7 @@ def recover(inspection: Inspection) -> Recovered:
                 f" {start - 1} are missing"
             )
         if start in twins and start not in logs:
-            recovered.segments.append(_open_twin(inspection, start, twins[start]))
+            recovered.segments.append(_open_twin(inspection, start, twins[start], recovered))
         else:
             recovered.segments.append(_recover_segment(inspection, start, is_last, recovered))
     return recovered
@@ -155,19 +165,62 @@ def _drop(inspection: Inspection, starts: list[int], recovered: Recovered) -> No
         recovered.repairs.append(f"removed segment {start} behind a cut, a power cut took it")
 
 
-def _open_twin(inspection: Inspection, start: int, suffix: str) -> Found:
+def _open_twin(inspection: Inspection, start: int, suffix: str, recovered: Recovered) -> Found:
     path = inspection.directory / layout.twin_name(start, suffix)
     if inspection.open_twin is None:
         raise StorageFailure(f"{path} is compressed and nothing here can inflate it")
     body = inspection.open_twin(inspection.medium, path)
-    index_path = inspection.directory / layout.index_name(start)
-    if not inspection.medium.exists(index_path):
-        raise StorageFailure(f"{index_path} of a compressed segment is missing")
-    index = inspection.medium.open(index_path, writable=False)
-    count = _valid_entries(index, body.size)
-    if count * INDEX_ENTRY_BYTES != index.size() or _end_of(index, count) != body.size:
-        raise StorageFailure(f"{index_path} does not fit its compressed segment")
-    return _found(start, index, count, body.size, body)
+    medium, index_path = inspection.medium, inspection.directory / layout.index_name(start)
+    if medium.exists(index_path) and not inspection.validate_checksum:
+        index = medium.open(index_path, writable=False)
+        count = _valid_entries(index, body.size)
+        if count * INDEX_ENTRY_BYTES == index.size() and _end_of(index, count) == body.size:
+            return _found(start, index, count, body.size, body)
+    scanned = _scan(_reader_of(body), 0, body.size, start)
+    if scanned.end != body.size:
+        raise StorageFailure(
+            f"{path} is damaged at byte {scanned.end} of what it inflates to,"
+            f" message {start + scanned.messages}"
+        )
+    index = _index_of_twin(inspection, index_path, scanned, recovered)
+    return _found(start, index, scanned.messages, body.size, body)
+
+
+def _index_of_twin(
+    inspection: Inspection, path: Path, scanned: _Scanned, recovered: Recovered
+) -> File:
+    """The index that follows from the messages, written only where another one is."""
+    medium, wanted = inspection.medium, b"".join(scanned.entries)
+    if medium.exists(path):
+        index = medium.open(path, writable=False)
+        if index.size() == len(wanted) and index.read(len(wanted), 0) == wanted:
+            return index
+    replace_file(medium, path, wanted)
+    recovered.repairs.append(
+        f"rebuilt {path} from its compressed segment: {scanned.messages} entries"
+    )
+    return medium.open(path, writable=False)
+
+
+def _reader_of(body: Body) -> ReadBytes:
+    def read(length: int, position: int) -> bytes | memoryview:
+        part = body.part(position, length)
+        if isinstance(part, FileRange):
+            return read_exactly(part.file, part.length, part.position)
+        return part
+
+    return read
+
+
+def _scan(read: ReadBytes, position: int, size: int, start: int, *, kept: int = 0) -> _Scanned:
+    """Read the messages from byte `position`, number `kept` of the segment, as far as sound."""
+    entries = []
+    count, end = kept, position
+    for batch in sound_batches(read, position, size, start + kept):
+        entries.append(entries_of(batch, relative_offset=count, position=end))
+        count += len(batch)
+        end += batch.size
+    return _Scanned(entries, count, end)
 
 
 def _recover_segment(
@@ -186,13 +239,7 @@ def _recover_segment(
     indexed = _valid_entries(index, size)
     promised = indexed if trusted is None else _entries_within(index, indexed, trusted)
     kept = 0 if validate else promised
-    position = _end_of(index, kept)
-    added = []
-    count, end = kept, position
-    for batch in sound_batches(log, position, size, start + kept):
-        added.append(entries_of(batch, relative_offset=count, position=end))
-        count += len(batch)
-        end += batch.size
+    added, count, end = _scan(log.read, _end_of(index, kept), size, start, kept=kept)
     if end < size and not (is_last or inspection.may_be_cut(start)):
         raise StorageFailure(
             f"{log.path} is damaged at byte {end}, message {start + count}: the segment is sealed,"

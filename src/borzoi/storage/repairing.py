@@ -36,7 +36,8 @@ from borzoi.storage.partition_inspection import (
     salvaging_reader,
     segment_files,
 )
-from borzoi.storage.soundness import Lost, ReadBytes, Sound, look_through
+from borzoi.storage.scanning import ReadBytes
+from borzoi.storage.soundness import Lost, Sound, look_through
 from borzoi.storage.state_entry import TornTail, read_entries
 from borzoi.storage.state_log import STATE_LOG_NAME
 

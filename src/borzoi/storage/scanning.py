@@ -1,12 +1,14 @@
-"""Reading a log file message by message, to find where its sound part ends."""
+"""Reading a segment message by message, to find where its sound part ends."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from borzoi.model.limits import HEADER_BYTES, PAYLOAD_BYTES_MAX, USER_HEADERS_BYTES_MAX
 from borzoi.records.batch import Batch, walk_prefix
 from borzoi.records.header import unpack_header
-from borzoi.storage.media import File
+
+#: Reads bytes of the uncompressed segment: length, position. Fewer only at its end.
+ReadBytes: TypeAlias = Callable[[int, int], bytes | memoryview]
 
 #: How much is read at once; a message that does not fit is read alone.
 CHUNK_BYTES: Final = 4 << 20
@@ -14,7 +16,7 @@ CHUNK_BYTES: Final = 4 << 20
 MESSAGE_BYTES_MAX: Final = HEADER_BYTES + PAYLOAD_BYTES_MAX + USER_HEADERS_BYTES_MAX + 1024
 
 
-def sound_batches(file: File, position: int, end: int, first_offset: int) -> Iterator[Batch]:
+def sound_batches(read: ReadBytes, position: int, end: int, first_offset: int) -> Iterator[Batch]:
     """The messages from `position` on, in runs, until `end` or the first that is not sound.
 
     Sound is: whole, checksum right, nothing in the reserved field, and the next offset.
@@ -22,7 +24,7 @@ def sound_batches(file: File, position: int, end: int, first_offset: int) -> Ite
     offset = first_offset
     wanted = CHUNK_BYTES
     while position < end:
-        chunk = memoryview(file.read(min(wanted, end - position), position))
+        chunk = memoryview(read(min(wanted, end - position), position))
         batch = walk_prefix(chunk)
         if not len(batch):
             needed = _size_of_first(chunk)

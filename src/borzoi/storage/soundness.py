@@ -6,19 +6,16 @@ one is found by the index, by the damaged message's own length if a sound one fo
 by looking for the next offsets byte by byte.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from borzoi.model.limits import HEADER_BYTES, INDEX_ENTRY_BYTES
 from borzoi.records.batch import Batch, walk_prefix
 from borzoi.records.checksum import checksum
 from borzoi.records.header import ID_AT, OFFSET_AT, unpack_header
 from borzoi.storage.index import entries_of
-from borzoi.storage.scanning import CHUNK_BYTES, MESSAGE_BYTES_MAX
-
-#: Reads bytes of the uncompressed segment: length, position.
-ReadBytes: TypeAlias = Callable[[int, int], bytes | memoryview]
+from borzoi.storage.scanning import CHUNK_BYTES, MESSAGE_BYTES_MAX, ReadBytes
 
 #: How many of the offsets behind a damaged message are looked for when nothing else helps.
 OFFSETS_SOUGHT: Final = 16
