@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -77,6 +78,59 @@ def test_a_full_pool_lends_plain_memory_and_counts_it():
 
 def test_a_request_beyond_the_largest_size_is_plain_memory(pool):
     assert not pool.acquire(512 * MIB + 1).in_arena
+
+
+def resident_bytes() -> int:
+    """Of this process, its share of memory files included."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize("limit", [0, MIB, 1024 * MIB], ids=["no pool", "too small", "in the pool"])
+def test_a_large_buffer_is_resident_only_where_it_was_written(limit):
+    pool = MemoryPool(limit)
+    before = resident_bytes()
+    buffers = [pool.acquire(512 * MIB) for _ in range(2)]
+    assert resident_bytes() - before < 8 * MIB
+    for buffer in buffers:
+        assert buffer.in_arena == (limit > MIB)
+        for position in range(0, 16 * MIB, mmap.PAGESIZE):
+            buffer.view[position] = 1
+    assert 32 * MIB <= resident_bytes() - before < 64 * MIB
+    for buffer in buffers:
+        pool.release(buffer)
+    pool.close()
+    del buffer, buffers, pool
+    assert resident_bytes() - before < 8 * MIB
+
+
+@pytest.mark.parametrize("size", [0, 1, 128 * KIB - 1, 128 * KIB, MIB + 1])
+def test_plain_memory_is_zeros_of_the_size_asked_for(size):
+    buffer = MemoryPool.disabled().acquire(size)
+    assert buffer.capacity == size
+    assert bytes(buffer.view) == bytes(size)
+    buffer.view[:] = b"x" * size
+    assert bytes(buffer.view[:size]) == b"x" * size
+
+
+def test_plain_memory_outlives_its_release_while_a_view_is_held():
+    pool = MemoryPool.disabled()
+    buffer = pool.acquire(MIB)
+    view = buffer.view[:3]
+    view[:] = b"abc"
+    pool.release(buffer)
+    del buffer
+    assert bytes(view) == b"abc"
+
+
+def test_more_than_there_is_address_space_for_is_no_memory():
+    program = (
+        "import resource; from borzoi.storage.memory_pool import MemoryPool;"
+        "pool = MemoryPool.disabled();"
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30));"
+        "pool.acquire(4 << 30)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert b"MemoryError: 4294967296 bytes cannot be mapped" in answer.stderr
 
 
 def test_a_disabled_pool_lends_only_plain_memory():

@@ -8,7 +8,9 @@ moved or merged; a page exists only after someone wrote to it, so an idle pool w
 
 A buffer is named by (position in the arena, length): that is what crosses from shard to shard
 instead of the bytes. A buffer that did not fit (too big, or the pool is used up) is plain memory
-outside the arena; it has no position, and only the process that made it can see it.
+outside the arena; it has no position, and only the process that made it can see it. It has no
+pages either before someone writes to them: announcing a large frame costs a client nothing, so it
+must cost the server nothing.
 """
 
 import logging
@@ -39,6 +41,10 @@ NOWHERE: Final = -1
 OUTSIDE: Final = -1
 
 BUCKET_CAPACITY_DEFAULT: Final = 8192
+
+#: From this size on plain memory is a mapping of its own. Smaller buffers come from the heap, which
+#: fills them with zeros and so makes them resident, but needs no system call.
+MAPPED_BYTES: Final = 128 * KIB
 
 
 class PooledBuffer:
@@ -195,7 +201,7 @@ class MemoryPool:
                     return buffer
                 return self._born(bucket, number)
         self._external_allocations += 1
-        return PooledBuffer(memoryview(bytearray(size)), NOWHERE, OUTSIDE)
+        return PooledBuffer(_plain_memory(size), NOWHERE, OUTSIDE)
 
     def release(self, buffer: PooledBuffer) -> None:
         """Takes the buffer back; its views must not be used any more by anyone."""
@@ -272,3 +278,13 @@ class MemoryPool:
         if self.arena is not None and bucket.size % mmap.PAGESIZE == 0:
             self.arena.forget(buffer.position, bucket.size)
         bucket.cold.append(buffer)
+
+
+def _plain_memory(size: int) -> memoryview:
+    """Zeros; a large part of them exists only when it is touched, and goes with its last view."""
+    if size < MAPPED_BYTES:
+        return memoryview(bytearray(size))
+    try:
+        return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    except OSError as error:
+        raise MemoryError(f"{size} bytes cannot be mapped: {error.strerror}") from error
