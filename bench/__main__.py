@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ("decode", "stamp", "storage", "server")
+BENCHMARKS = ("decode", "stamp", "storage", "consensus", "server")
 
 
 def main(names: list[str]) -> int:

@@ -5,6 +5,7 @@ import pytest
 from borzoi.consensus import following
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Send
+from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import Commit, Header, Prepare, PrepareOk, RequestStartView
 from borzoi.testing.consensus_cluster import ScriptedCluster
 
@@ -159,3 +160,26 @@ def test_a_body_the_checkpoint_covers_is_not_journaled_again():
     backup.on_frame(header, b"x")
     assert backup.take_effects() == []
     assert primary.checkpoint_op == 4
+
+
+def test_a_prepare_of_this_view_that_does_not_continue_the_log_stops_the_replica():
+    """A view has one primary, and that one chains: anything else means two histories."""
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    live = cluster.replicas[backup_of(cluster)]
+    head = primary.canon[primary.op]
+    stray = head._replace(op=head.op + 1, parent=b"another history!")
+    with pytest.raises(InvariantError, match="does not continue the log of that view"):
+        live.on_frame(stray, b"")
+
+
+def test_a_commit_of_another_content_stops_the_replica():
+    cluster = ScriptedCluster()
+    cluster.elect()
+    heard = heard_commit(cluster)
+    live = cluster.replicas[backup_of(cluster)]
+    other = heard._replace(
+        timestamp_monotonic=heard.timestamp_monotonic + 1, commit_checksum=b"another history!"
+    )
+    with pytest.raises(InvariantError, match="committed with another content"):
+        live.on_frame(other, b"")

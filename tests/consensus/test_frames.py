@@ -25,6 +25,7 @@ from borzoi.consensus.frames import (
     unpack_header,
     validate,
 )
+from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import (
     UNSEALED,
     ZERO,
@@ -289,3 +290,10 @@ def test_frames_survive_the_wire(op, view, body):
 
 def test_header_kinds_are_told_apart_by_type():
     assert isinstance(decode_header(pack_header(header_of(Command.PING)), CLUSTER), Ping)
+
+
+def test_unpacking_trusts_that_the_command_was_checked():
+    raw = bytearray(pack_header(root(bytes(16), 0)))
+    raw[60] = 14
+    with pytest.raises(InvariantError, match="command 14"):
+        unpack_header(bytes(raw))

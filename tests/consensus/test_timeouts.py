@@ -11,7 +11,7 @@ def timers() -> Timers:
     return Timers(Timeouts(), Random(1))
 
 
-def ticks_until(timed: Timers, timer: Timer) -> int:
+def ticks_until(timed: Timers, timer: int) -> int:
     for tick in range(1, 20_000):
         if timed.elapse(1) and timer in list(timed.fired()):
             return tick

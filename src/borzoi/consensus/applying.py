@@ -18,7 +18,7 @@ from borzoi.consensus.messages import (
     Reply,
 )
 from borzoi.consensus.pipeline import LOCAL, InFlight, Queued
-from borzoi.consensus.state import BODIES_CACHED, Held, ReplicaState
+from borzoi.consensus.state import BODIES_CACHED, DURABLE, FAULTY, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
 _NOOP: Final = Operation.NOOP.value
@@ -26,6 +26,7 @@ _REGISTER: Final = Operation.REGISTER.value
 _UNREGISTER: Final = Operation.UNREGISTER.value
 _NO_PAYLOAD: Final = Outcome(STATUS_OK, b"")
 READ_AHEAD: Final = 8
+_new: Final = tuple.__new__
 # A record's trailer; its padding is left out of the count.
 JOURNAL_OVERHEAD_BYTES: Final = 64
 
@@ -43,7 +44,7 @@ def apply_committed(r: ReplicaState) -> None:
         if header is None:
             break
         entry = r.entries.get(header.checksum)
-        if entry is None or entry.held == Held.FAULTY:
+        if entry is None or entry.held == FAULTY:
             break
         if entry.body is None:
             _read_ahead(r, op)
@@ -58,7 +59,7 @@ def _read_ahead(r: ReplicaState, first: int) -> None:
     for op in range(first, min(first + READ_AHEAD, r.commit_max + 1)):
         header = r.canon.get(op)
         entry = r.entries.get(header.checksum) if header is not None else None
-        if entry is not None and entry.body is None and entry.held == Held.DURABLE:
+        if entry is not None and entry.body is None and entry.held == DURABLE:
             repair.read_for_apply(r, entry)
 
 
@@ -77,10 +78,10 @@ def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
             return False
         outcome = result
         if client != ZERO:
-            reply = CachedReply(header.request, outcome.status, outcome.payload)
+            reply = _new(CachedReply, (header.request, outcome.status, outcome.payload))
             r.client_table.record(client, op, header.request, header.request_checksum, reply)
     r.commit_min = op
-    r.effects.append(Applied(op, header, body, outcome.status, outcome.payload))
+    r.effects.append(_new(Applied, (op, header, body, outcome.status, outcome.payload)))
     waiter = r.reply_due.pop(op, None)
     if waiter is not None:
         answer(r, waiter, outcome.status, outcome.payload)
@@ -98,7 +99,7 @@ def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
 def _release_body(r: ReplicaState, op: int) -> None:
     header = r.canon.get(op)
     entry = r.entries.get(header.checksum) if header is not None else None
-    if entry is not None and entry.held == Held.DURABLE:
+    if entry is not None and entry.held == DURABLE:
         entry.body = None
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from borzoi.consensus import repair
 from borzoi.consensus.applying import apply_committed
 from borzoi.consensus.frames import EMPTY_BODY
-from borzoi.consensus.invariants import invariant
+from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import (
     HEADER_BYTES,
     UNSEALED,
@@ -16,11 +16,12 @@ from borzoi.consensus.messages import (
     PrepareOk,
     RequestStartView,
 )
-from borzoi.consensus.state import FUTURE_MAX, Held, ReplicaState, Status
+from borzoi.consensus.state import DURABLE, FUTURE_MAX, NORMAL, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
 _PREPARE_OK: Final = Command.PREPARE_OK.value
 FLAG_WIPED: Final = 1
+_new: Final = tuple.__new__
 
 
 def on_prepare(r: ReplicaState, header: Prepare, body: bytes) -> None:
@@ -51,10 +52,10 @@ def _take_new(r: ReplicaState, header: Prepare, body: bytes) -> None:
     if r.journal_is_behind():
         return
     while True:
-        invariant(
-            header.parent == r.canon[r.op].checksum,
-            f"op {header.op} of view {header.view} does not continue the log of that view",
-        )
+        if header.parent != r.canon[r.op].checksum:
+            raise InvariantError(
+                f"op {header.op} of view {header.view} does not continue the log of that view"
+            )
         r.op = header.op
         r.canon[r.op] = header
         r.journal(header, body)
@@ -90,7 +91,7 @@ def _take_known(r: ReplicaState, header: Prepare, body: bytes) -> None:
 def acknowledge(r: ReplicaState, *, again: bool = False) -> None:
     """N5: one cumulative PrepareOk for everything that is fsynced here."""
     bugs = r.bugs
-    if r.status != Status.NORMAL or r.leads_view() or r.durable_wiped:
+    if r.status is not NORMAL or r.leads_view() or r.durable_wiped:
         return
     if not r.log_is_durable() and not bugs.ack_before_superblock:
         return
@@ -104,11 +105,11 @@ def acknowledge(r: ReplicaState, *, again: bool = False) -> None:
     promise(r)
     acked = r.canon[op]
     # fmt: off
-    r.send(r.primary_of(r.view), PrepareOk(
+    r.send(r.primary_of(r.view), _new(PrepareOk, (
         UNSEALED, EMPTY_BODY, r.cluster, HEADER_BYTES, r.view, r.release, _PREPARE_OK,
         r.replica_id, acked.parent, acked.checksum, op, r.commit_max, acked.timestamp,
         acked.request, acked.operation, r.group,
-    ))
+    )))
     # fmt: on
 
 
@@ -116,7 +117,7 @@ def _highest_durable(r: ReplicaState) -> int:
     for op in range(r.op, r.durable_prefix, -1):
         header = r.canon.get(op)
         entry = r.entries.get(header.checksum) if header is not None else None
-        if entry is not None and entry.held == Held.DURABLE:
+        if entry is not None and entry.held == DURABLE:
             return op
     return r.durable_prefix
 
@@ -129,7 +130,7 @@ def promise(r: ReplicaState) -> None:
 
 def hear_primary(r: ReplicaState) -> None:
     """V4: the primary of this view lives, so this replica does not want to leave it."""
-    if r.elects and r.status == Status.NORMAL:
+    if r.elects and r.status is NORMAL:
         r.timers.start(Timer.NORMAL_HEARTBEAT)
         if r.votes:
             # Votes of others that were counted here are as old as the silence that just ended.
@@ -191,9 +192,7 @@ def on_commit(r: ReplicaState, header: Commit, _: bytes) -> bool:
     hear_primary(r)
     r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)
     ours = r.canon.get(header.commit)
-    invariant(
-        ours is None or header.commit_checksum in (ZERO, ours.checksum),
-        f"op {header.commit} is committed with another content than here",
-    )
+    if ours is not None and header.commit_checksum not in (ZERO, ours.checksum):
+        raise InvariantError(f"op {header.commit} is committed with another content than here")
     learn_commit(r, header.commit)
     return True

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from xxhash import xxh3_128_digest
 
 from borzoi.consensus.config import FRAME_BYTES_MAX, SUFFIX_HEADERS_MAX
+from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import (
     HEADER_BYTES,
     U128,
@@ -99,8 +100,14 @@ LAYOUTS: Final[dict[int, Layout]] = {
     Command.HANDSHAKE:              _layout(Handshake, "BB6xQ16s16s32s32s"),
 }
 # fmt: on
-_STRUCTS: Final = {layout.header: layout.struct for layout in LAYOUTS.values()}
+_PACK: Final = {layout.header: layout.struct.pack for layout in LAYOUTS.values()}
+# By command code, because every frame that arrives goes through here.
+_UNPACK: Final = [
+    (LAYOUTS[code].header, LAYOUTS[code].struct.unpack) if code in LAYOUTS else None
+    for code in range(256)
+]
 _PREPARE: Final = LAYOUTS[Command.PREPARE].struct
+_new: Final = tuple.__new__
 _OPERATIONS: Final = frozenset(int(operation) for operation in Operation)
 
 
@@ -123,7 +130,7 @@ EMPTY_BODY: Final = checksum(b"")
 def seal_prepare(unsealed: Prepare) -> Prepare:
     """The same prepare with its identity: the checksum of every header byte from 16 on (3.5)."""
     raw = _PREPARE.pack(*unsealed)
-    return tuple.__new__(Prepare, (checksum(raw[16:]), *unsealed[1:]))
+    return _new(Prepare, (xxh3_128_digest(raw[16:])[::-1], *unsealed[1:]))
 
 
 def root(cluster: U128, group: int) -> Prepare:
@@ -152,16 +159,24 @@ def is_blank(header: Prepare) -> bool:
 
 def pack_header(header: Header) -> bytes:
     """256 bytes, sealed unless the header already is."""
-    raw = _STRUCTS[type(header)].pack(*header)
+    raw = _PACK[type(header)](*header)
     if header[0] != UNSEALED:
         return raw
-    return checksum(raw[16:]) + raw[16:]
+    sealed = raw[16:]
+    return xxh3_128_digest(sealed)[::-1] + sealed
 
 
 def unpack_header(raw: bytes) -> Header:
     """Trusts the bytes; decode_header is for those of others."""
-    layout = LAYOUTS[raw[60]]
-    return tuple.__new__(layout.header, layout.struct.unpack(raw))
+    layout = _UNPACK[raw[60]]
+    if layout is None:
+        raise InvariantError(f"command {raw[60]} was checked before")
+    return _new(layout[0], layout[1](raw))
+
+
+def unpack_prepare(raw: bytes) -> Prepare:
+    """The same for bytes whose command was looked at already."""
+    return _new(Prepare, _PREPARE.unpack(raw))
 
 
 def decode_header(raw: bytes, cluster: U128, frame_bytes_max: int = FRAME_BYTES_MAX) -> Header:
@@ -250,7 +265,7 @@ def decode_headers(body: bytes, cluster: U128) -> list[Prepare] | None:
     headers: list[Prepare] = []
     for start in range(0, len(body), HEADER_BYTES):
         raw = body[start : start + HEADER_BYTES]
-        header = tuple.__new__(Prepare, _PREPARE.unpack(raw))
+        header = unpack_prepare(raw)
         if is_blank(header):
             if raw != _PREPARE.pack(*blank(header.op)):
                 return None

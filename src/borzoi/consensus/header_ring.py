@@ -18,7 +18,7 @@ headers of the last batch are always in it. Pure over bytes.
 
 from typing import Final
 
-from borzoi.consensus.frames import checksum, encode_headers, unpack_header
+from borzoi.consensus.frames import checksum, encode_headers, unpack_prepare
 from borzoi.consensus.messages import HEADER_BYTES, U128, Command, Prepare
 
 RING_SLOTS: Final = 1024
@@ -52,5 +52,4 @@ def header_in(raw: bytes, cluster: U128) -> Prepare | None:
         return None
     if checksum(raw[16:]) != raw[:16]:
         return None
-    header = unpack_header(raw)
-    return header if isinstance(header, Prepare) else None
+    return unpack_prepare(raw)

@@ -11,7 +11,7 @@ from borzoi.consensus.config import BASE_RELEASE
 from borzoi.consensus.effects import ClusterRelease, Fatal, GroupCheckpoints, ReadReady
 from borzoi.consensus.frames import checksum
 from borzoi.consensus.messages import HEADER_BYTES, U128, UNSEALED, Command, Ping, Pong
-from borzoi.consensus.state import MICROSECONDS_PER_TICK, ReplicaState, Status
+from borzoi.consensus.state import MICROSECONDS_PER_TICK, NORMAL, ReplicaState, Status
 from borzoi.consensus.timeouts import Timer
 
 _CLOCK_STEP_US: Final = 1_000_000
@@ -39,7 +39,7 @@ def ping(r: ReplicaState) -> int:
 
 def _status(r: ReplicaState) -> int:
     """Normal only if the view is durable and this replica does not want to leave it (N10, V1)."""
-    if r.status == Status.NORMAL and (not r.log_is_durable() or r.abdicating or r.voting):
+    if r.status is NORMAL and (not r.log_is_durable() or r.abdicating or r.voting):
         return Status.VIEW_CHANGE.value
     return r.status.value
 
@@ -58,10 +58,10 @@ def on_ping(r: ReplicaState, header: Ping, body: bytes) -> None:
     compare_checkpoints(r, body)
     learn_release(r, header.replica, header.release)
     r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)
-    from_primary = header.replica == r.primary_of(header.view) and header.status == Status.NORMAL
+    from_primary = header.replica == r.primary_of(header.view) and header.status == NORMAL
     if from_primary and header.view > r.view:
         following.probe(r, header.view)
-    normal_here = r.status == Status.NORMAL and r.log_is_durable()
+    normal_here = r.status is NORMAL and r.log_is_durable()
     if from_primary and header.view == r.view and normal_here:
         if header.ping_monotonic > r.heard_monotonic:
             r.heard_monotonic = header.ping_monotonic
@@ -87,7 +87,7 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
     _sample_clock(r, header)
     if leave_when_clock_is_off(r):
         return
-    if not r.is_primary or header.view != r.view or header.status != Status.NORMAL:
+    if not r.is_primary or header.view != r.view or header.status != NORMAL:
         return
     # Who is content with this view has no vote against it any more (V4).
     r.votes &= ~(1 << header.replica)

@@ -6,7 +6,7 @@ from borzoi.consensus.frames import decode_headers, is_blank
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.messages import ZERO, Prepare, RequestStartView, StartView
 from borzoi.consensus.pipeline import InFlight
-from borzoi.consensus.state import ReplicaState, Status
+from borzoi.consensus.state import NORMAL, RECOVERING, VIEW_CHANGE, ReplicaState
 from borzoi.consensus.timeouts import Timer
 from borzoi.consensus.view_change import (
     drop_leadership,
@@ -19,7 +19,7 @@ from borzoi.consensus.view_change import (
 
 def try_start_view(r: ReplicaState) -> None:
     """4.4 step 8, re-evaluated whenever something became durable (M4)."""
-    if r.status != Status.VIEW_CHANGE or not r.leads_view() or not r.log_is_durable():
+    if r.status is not VIEW_CHANGE or not r.leads_view() or not r.log_is_durable():
         return
     if r.resigned:
         return
@@ -34,7 +34,7 @@ def try_start_view(r: ReplicaState) -> None:
 
 def become_primary(r: ReplicaState) -> None:
     invariant(r.log_view == r.view, "a primary holds the log of its view")
-    r.status = Status.NORMAL
+    r.status = NORMAL
     r.timers.stop(Timer.VIEW_CHANGE_STATUS)
     r.timers.stop(Timer.REPAIR)
     r.timers.stop(Timer.START_VIEW_CHANGE)
@@ -87,14 +87,14 @@ def _accepts_start_view(r: ReplicaState, header: StartView) -> bool:
     if r.is_empty or header.view < r.view or r.primary_of(header.view) == r.replica_id:
         return False
     solicited = header.incarnation == r.incarnation
-    if r.status == Status.RECOVERING and header.view > r.view:
+    if r.status is RECOVERING and header.view > r.view:
         return solicited
     if header.view > r.view:
         # D2: a data group only takes views its node's control group has reached.
         return r.elects
     if r.follows_log():
         return header.op > r.op
-    return r.status == Status.VIEW_CHANGE or solicited
+    return r.status is VIEW_CHANGE or solicited
 
 
 def adopt(r: ReplicaState, header: StartView, headers: list[Prepare]) -> None:
@@ -116,7 +116,7 @@ def adopt(r: ReplicaState, header: StartView, headers: list[Prepare]) -> None:
             # The first op prepared after this answer is the barrier.
             r.barrier = 0 if r.bugs.wiped_acks_before_barrier else header.op + 1
         else:
-            r.status = Status.NORMAL
+            r.status = NORMAL
         r.take_role(Leadership.FOLLOWER)
     r.timers.stop(Timer.VIEW_CHANGE_STATUS)
     r.timers.stop(Timer.DO_VIEW_CHANGE)
@@ -136,7 +136,7 @@ def on_request_start_view_timer(r: ReplicaState) -> None:
     if r.is_empty or (r.is_primary and not r.wiped):
         return
     behind = r.commit_max > r.op or r.probe_view > r.view
-    waiting = r.status == Status.VIEW_CHANGE and r.log_view < r.view
+    waiting = r.status is VIEW_CHANGE and r.log_view < r.view
     if behind or waiting or r.wiped:
         following.request_start_view(r)
         r.timers.start(Timer.REQUEST_START_VIEW)

@@ -24,13 +24,15 @@ from borzoi.consensus.messages import (
     Request,
 )
 from borzoi.consensus.pipeline import InFlight, Queued
-from borzoi.consensus.state import Held, ReplicaState
+from borzoi.consensus.state import DURABLE, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
 _NOOP: Final = Operation.NOOP.value
 _REGISTER: Final = Operation.REGISTER.value
 _UNREGISTER: Final = Operation.UNREGISTER.value
 _PREPARE: Final = Command.PREPARE.value
+_COMMIT: Final = Command.COMMIT.value
+_new: Final = tuple.__new__
 _UNSTAMPED: Final = frozenset((_NOOP, _REGISTER, _UNREGISTER))
 _KNOWN: Final = frozenset(int(operation) for operation in Operation) - {0}
 
@@ -163,11 +165,11 @@ def prepare(
     invariant(r.is_primary, "only a primary prepares")
     op = r.op + 1
     # fmt: off
-    header = seal_prepare(Prepare(
+    header = seal_prepare(_new(Prepare, (
         UNSEALED, checksum(body), r.cluster, HEADER_BYTES + len(body), r.view, r.release, _PREPARE,
         r.replica_id, client, r.canon[r.op].checksum, request_checksum, op, r.commit_max,
         next_timestamp(r), request, operation, r.group, user_id,
-    ))
+    )))
     # fmt: on
     r.canon[op] = header
     r.op = op
@@ -177,7 +179,7 @@ def prepare(
     r.pipeline.append(InFlight(header, 0, origin, partition, r.monotonic_us))
     entry = r.journal(header, body)
     r.broadcast(header, body)
-    if entry.held == Held.DURABLE:
+    if entry.held == DURABLE:
         own_acks(r)
 
 
@@ -282,7 +284,7 @@ def broadcast_commit(r: ReplicaState) -> None:
     # fmt: off
     r.broadcast(Commit(
         UNSEALED, checksum(body) if body else EMPTY_BODY, r.cluster, HEADER_BYTES + len(body),
-        r.view, r.release, Command.COMMIT.value, r.replica_id,
+        r.view, r.release, _COMMIT, r.replica_id,
         committed.checksum if committed is not None else ZERO, monotonic_stamp(r), r.commit_max,
         r.checkpoint_op, r.group,
     ), body)

@@ -10,7 +10,15 @@ from borzoi.consensus.frames import EMPTY_BODY
 from borzoi.consensus.journal import JournalScan, RecoveredLog, recover
 from borzoi.consensus.messages import HEADER_BYTES, U128, UNSEALED, ZERO, Command, Handshake
 from borzoi.consensus.quorum import members
-from borzoi.consensus.state import Entry, Held, ReplicaState, Status
+from borzoi.consensus.state import (
+    DURABLE,
+    FAULTY,
+    NORMAL,
+    RECOVERING,
+    VIEW_CHANGE,
+    Entry,
+    ReplicaState,
+)
 from borzoi.consensus.superblock import Empty, Superblock, Unreadable, genesis, mismatch
 from borzoi.consensus.timeouts import Timer
 
@@ -95,9 +103,9 @@ def _restore_log(r: ReplicaState, found: Superblock, log: RecoveredLog) -> None:
     r.canon[r.checkpoint_op] = r.manifest.header
     r.lost = log.lost
     for identity, header in log.readable.items():
-        r.entries[identity] = Entry(header, Held.DURABLE, None)
+        r.entries[identity] = Entry(header, DURABLE, None)
     for identity, header in log.faulty.items():
-        r.entries[identity] = Entry(header, Held.FAULTY, None)
+        r.entries[identity] = Entry(header, FAULTY, None)
     timestamps = [entry.header.timestamp for entry in r.entries.values()]
     timestamps += [header.timestamp for header in r.canon.values()]
     r.last_timestamp = max(timestamps)
@@ -108,7 +116,7 @@ def _restore_log(r: ReplicaState, found: Superblock, log: RecoveredLog) -> None:
 def _resume(r: ReplicaState) -> None:
     """V6."""
     if r.log_view < r.view:
-        r.status = Status.VIEW_CHANGE
+        r.status = VIEW_CHANGE
         r.timers.start(Timer.VIEW_CHANGE_STATUS)
         r.timers.start(Timer.REQUEST_START_VIEW)
         r.timers.start(Timer.DO_VIEW_CHANGE)
@@ -116,23 +124,23 @@ def _resume(r: ReplicaState) -> None:
         r.take_role(Leadership.NONE)
         view_change.send_do_view_change(r)
     elif not r.leads_view():
-        r.status = Status.NORMAL
+        r.status = NORMAL
         r.take_role(Leadership.FOLLOWER)
         following.hear_primary(r)
         repair.begin(r)
         following.acknowledge(r)
         applying.apply_committed(r)
     elif r.bugs.primary_resumes_view:
-        r.status = Status.VIEW_CHANGE
+        r.status = VIEW_CHANGE
         new_view.become_primary(r)
     elif r.elects:
-        r.status = Status.NORMAL
+        r.status = NORMAL
         view_change.enter_view(r, r.view + 1, from_primary=True)
         r.announces = True
     else:
         # A data group may not move by itself (D2): make the control group leave the view.
         # Until then it stands still: what it prepared before may be acknowledged out there.
-        r.status = Status.VIEW_CHANGE
+        r.status = VIEW_CHANGE
         r.resigned = True
         r.timers.start(Timer.VIEW_CHANGE_STATUS)
         r.effects.append(Abdicate(f"group {r.group} restarted as primary of view {r.view}"))
@@ -140,7 +148,7 @@ def _resume(r: ReplicaState) -> None:
 
 def _rejoin(r: ReplicaState) -> None:
     """G2: without a voice until a barrier op proves that others hold what this one forgot."""
-    r.status = Status.RECOVERING
+    r.status = RECOVERING
     r.wiped = r.durable_wiped = True
     r.barrier = None
     r.timers.start(Timer.REQUEST_START_VIEW)
@@ -156,7 +164,7 @@ def finish_rejoin(r: ReplicaState) -> None:
     if r.commit_min < r.barrier or r.durable_prefix < r.barrier:
         return
     r.wiped = False
-    r.status = Status.NORMAL
+    r.status = NORMAL
     r.timers.stop(Timer.REQUEST_START_VIEW)
     following.hear_primary(r)
     r.persist()
@@ -170,7 +178,7 @@ def rewrite_when_whole(r: ReplicaState) -> None:
 
     Left in place it would cost this replica its voice at every later restart.
     """
-    if r.status == Status.NORMAL and not r.durable_wiped and r.durable_prefix == r.op:
+    if r.status is NORMAL and not r.durable_wiped and r.durable_prefix == r.op:
         r.is_damaged = False
         r.lost.clear()
         r.effects.append(RewriteJournal())
@@ -185,7 +193,7 @@ def _start_empty(r: ReplicaState, restored: Restored) -> None:
     # Nothing is durable yet, not even view 0.
     r.durable_log_view = -1
     if r.bugs.amnesia_rejoin and restored.wiped:
-        r.status = Status.NORMAL
+        r.status = NORMAL
         r.persist()
     elif restored.wiped:
         _rejoin(r)
@@ -248,9 +256,9 @@ def format_disk(r: ReplicaState) -> None:
     r.is_empty = False
     r.durable_suffix = genesis(r.config).suffix
     if r.leads_view():
-        r.status = Status.VIEW_CHANGE
+        r.status = VIEW_CHANGE
     else:
-        r.status = Status.NORMAL
+        r.status = NORMAL
         r.take_role(Leadership.FOLLOWER)
         following.hear_primary(r)
     r.persist()

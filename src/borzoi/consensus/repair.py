@@ -20,7 +20,7 @@ from borzoi.consensus.messages import (
     RequestHeaders,
     RequestPrepare,
 )
-from borzoi.consensus.state import Entry, Held, ReplicaState, Status
+from borzoi.consensus.state import DURABLE, FAULTY, VIEW_CHANGE, Entry, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
 BODIES_IN_FLIGHT: Final = 8
@@ -30,12 +30,12 @@ ROUNDS_BEFORE_TRANSFER: Final = 20
 
 def may_repair(r: ReplicaState) -> bool:
     """Normal, catching up, or a candidate that has decided its log (4.4 step 7)."""
-    return r.follows_log() or (r.status == Status.VIEW_CHANGE and r.log_view == r.view)
+    return r.follows_log() or (r.status is VIEW_CHANGE and r.log_view == r.view)
 
 
 def missing_body(r: ReplicaState, header: Prepare) -> bool:
     entry = r.entries.get(header.checksum)
-    return entry is None or entry.held == Held.FAULTY
+    return entry is None or entry.held == FAULTY
 
 
 def _floor(r: ReplicaState) -> int:
@@ -210,7 +210,7 @@ def on_request_prepare(r: ReplicaState, header: RequestPrepare, _: bytes) -> Non
     if r.bugs.repair_by_op_number and entry is None:
         named = r.canon.get(header.op)
         entry = r.entries.get(named.checksum) if named is not None else None
-    if entry is not None and entry.held != Held.FAULTY:
+    if entry is not None and entry.held != FAULTY:
         send_prepare(r, entry, header.replica)
 
 
@@ -244,8 +244,8 @@ def on_read(r: ReplicaState, token: int, body: bytes | None) -> bool:
         entry.reading = False
     if body is None:
         # Was durable, is unreadable: neither present nor nack from now on (V8).
-        if entry.held == Held.DURABLE:
-            entry.held = Held.FAULTY
+        if entry.held == DURABLE:
+            entry.held = FAULTY
             r.recompute_durable_prefix()
             begin(r)
         return False

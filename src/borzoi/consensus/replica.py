@@ -49,7 +49,14 @@ from borzoi.consensus.messages import (
 )
 from borzoi.consensus.pipeline import LOCAL, Queued
 from borzoi.consensus.recovery import Restored
-from borzoi.consensus.state import Held, ReplicaState, Status
+from borzoi.consensus.state import (
+    DURABLE,
+    NORMAL,
+    RECOVERING,
+    VIEW_CHANGE,
+    WRITING,
+    ReplicaState,
+)
 from borzoi.consensus.timeouts import Timer
 
 
@@ -78,8 +85,9 @@ class Replica(ReplicaState):
         return max(1, self.timers.next_deadline - self.timers.now)
 
     def tick(self, count: int = 1) -> None:
-        if self.timers.elapse(count) and not self.stopped:
-            for timer in self.timers.fired():
+        timers = self.timers
+        if timers.elapse(count) and not self.stopped:
+            for timer in timers.fired():
                 _TIMER_HANDLERS[timer](self)
             self.check()
 
@@ -117,11 +125,11 @@ class Replica(ReplicaState):
         writes = self.journal_writes
         while writes and writes[0][0] <= token:
             entry = writes.popleft()[1]
-            if entry.held == Held.WRITING:
-                entry.held = Held.DURABLE
+            if entry.held == WRITING:
+                entry.held = DURABLE
         if self.is_damaged:
             recovery.rewrite_when_whole(self)
-        if self.status == Status.NORMAL and self.leads_view():
+        if self.status is NORMAL and self.leads_view():
             normal.own_acks(self)
             if self.pipeline.queue:
                 normal.drain_queue(self)
@@ -183,7 +191,7 @@ class Replica(ReplicaState):
 
     def _progress(self) -> None:
         """Whatever became possible because something became durable or was applied (M4)."""
-        if self.status == Status.VIEW_CHANGE:
+        if self.status is VIEW_CHANGE:
             new_view.try_start_view(self)
         elif self.wiped:
             recovery.finish_rejoin(self)
@@ -196,7 +204,7 @@ class Replica(ReplicaState):
     def on_enter_view(self, view: int, promise_ticks: int = 0) -> None:
         """Data groups: the control replica of this node has entered ``view`` (D2)."""
         self.node_view = max(self.node_view, view)
-        if view > self.view and self.status != Status.RECOVERING:
+        if view > self.view and self.status is not RECOVERING:
             view_change.enter_view(self, view)
             self.promise_until = self.timers.now + promise_ticks
         self.check()

@@ -31,6 +31,8 @@ from borzoi.consensus.superblock import Superblock
 from borzoi.consensus.timeouts import NEVER, Timers
 from borzoi.consensus.transfer import Transfer
 
+# What a named tuple's own constructor ends with; effects are made for every frame.
+_new: Final = tuple.__new__
 MICROSECONDS_PER_TICK: Final = 10_000
 # Bodies of applied ops kept in memory so that a slow peer's repair does not read the disk.
 BODIES_CACHED: Final = 64
@@ -51,6 +53,15 @@ class Held(IntEnum):
     WRITING = 0
     DURABLE = 1
     FAULTY = 2
+
+
+# Under names of their own: looking up a member of an enum costs as much as a call.
+NORMAL: Final = Status.NORMAL
+VIEW_CHANGE: Final = Status.VIEW_CHANGE
+RECOVERING: Final = Status.RECOVERING
+WRITING: Final = Held.WRITING.value
+DURABLE: Final = Held.DURABLE.value
+FAULTY: Final = Held.FAULTY.value
 
 
 class Entry:
@@ -211,7 +222,7 @@ class ReplicaState:
 
     def _reset_log(self, config: Config) -> None:
         first = root(config.cluster, config.group)
-        self.status = Status.RECOVERING
+        self.status: Status = RECOVERING
         self.view = 0
         self.log_view = 0
         self.op = 0
@@ -307,7 +318,7 @@ class ReplicaState:
     def is_primary(self) -> bool:
         """N1, without the clause on requests."""
         return (
-            self.status == Status.NORMAL
+            self.status is NORMAL
             and self.view % self.replica_count == self.replica_id
             and self.log_is_durable()
         )
@@ -321,8 +332,8 @@ class ReplicaState:
 
     def follows_log(self) -> bool:
         """Status Normal, or a wiped replica that has adopted a log and is catching up."""
-        return self.status == Status.NORMAL or (
-            self.status == Status.RECOVERING and not self.is_empty and self.barrier is not None
+        return self.status is NORMAL or (
+            self.status is RECOVERING and not self.is_empty and self.barrier is not None
         )
 
     def suffix(self) -> tuple[Prepare, ...]:
@@ -345,11 +356,12 @@ class ReplicaState:
         return token
 
     def send(self, to: int, header: Header, body: bytes = b"") -> None:
-        self.effects.append(Send(to, header, body))
+        self.effects.append(_new(Send, (to, header, body)))
 
     def broadcast(self, header: Header, body: bytes = b"") -> None:
+        effects = self.effects
         for to in self.others:
-            self.effects.append(Send(to, header, body))
+            effects.append(_new(Send, (to, header, body)))
 
     def take_role(self, leadership: Leadership) -> None:
         self.leadership = leadership
@@ -396,14 +408,14 @@ class ReplicaState:
         """Hand a prepare to the journal; it counts as durable only after its fsync."""
         bugs = self.bugs
         early = bugs.ack_before_fsync or (bugs.own_ack_before_fsync and self.leads_view())
-        entry = Entry(header, Held.DURABLE if early else Held.WRITING, body)
+        entry = Entry(header, DURABLE if early else WRITING, body)
         self.entries[header.checksum] = entry
         if header.timestamp > self.last_timestamp:
             self.last_timestamp = header.timestamp
         token = self.next_token
         self.next_token = token + 1
         self.journal_writes.append((token, entry))
-        self.effects.append(WriteJournal(header, body, token))
+        self.effects.append(_new(WriteJournal, (header, body, token)))
         return entry
 
     def advance_durable_prefix(self) -> bool:
@@ -415,7 +427,7 @@ class ReplicaState:
             if header is None:
                 break
             entry = entries.get(header.checksum)
-            if entry is None or entry.held != Held.DURABLE:
+            if entry is None or entry.held != DURABLE:
                 break
             op += 1
         self.durable_prefix = op
@@ -438,5 +450,5 @@ class ReplicaState:
             invariant(False, "commit_min <= op")
         if self.log_view > self.view:
             invariant(False, "log_view <= view")
-        if self.status == Status.NORMAL and self.log_view != self.view:
+        if self.status is NORMAL and self.log_view != self.view:
             invariant(False, "a Normal replica has log_view == view")

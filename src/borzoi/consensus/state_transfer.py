@@ -14,7 +14,7 @@ from borzoi.consensus.messages import (
     StateChunk,
     StateTransferTarget,
 )
-from borzoi.consensus.state import CheckpointWrite, ReplicaState, Status
+from borzoi.consensus.state import NORMAL, CheckpointWrite, ReplicaState
 from borzoi.consensus.timeouts import Timer
 from borzoi.consensus.transfer import STALLS_MAX, ChunkWanted, Transfer
 
@@ -183,7 +183,7 @@ def _forget_history(r: ReplicaState, floor: int) -> None:
 def on_request_transfer(r: ReplicaState, header: RequestStateTransfer, _: bytes) -> None:
     """Only a Normal replica that is caught up offers, and only what its superblock names."""
     available = (
-        r.status == Status.NORMAL
+        r.status is NORMAL
         and r.log_is_durable()
         and r.commit_min == r.commit_max
         and r.checkpoint_op > 0

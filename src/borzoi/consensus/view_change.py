@@ -29,7 +29,13 @@ from borzoi.consensus.messages import (
     StartViewChange,
 )
 from borzoi.consensus.quorum import members
-from borzoi.consensus.state import Held, ReplicaState, Status
+from borzoi.consensus.state import (
+    FAULTY,
+    NORMAL,
+    RECOVERING,
+    VIEW_CHANGE,
+    ReplicaState,
+)
 from borzoi.consensus.timeouts import Timer
 
 # -- leaving ------------------------------------------------------------------------------------
@@ -37,7 +43,7 @@ from borzoi.consensus.timeouts import Timer
 
 def may_vote(r: ReplicaState) -> bool:
     """G1, G2: an empty or wiped replica has no voice; data groups do not elect (D2)."""
-    return r.elects and r.status != Status.RECOVERING
+    return r.elects and r.status is not RECOVERING
 
 
 def vote(r: ReplicaState) -> None:
@@ -92,7 +98,7 @@ def on_start_view_change(r: ReplicaState, header: StartViewChange, _: bytes) -> 
 
 def on_view_change_timer(r: ReplicaState) -> None:
     """ViewChangeStatus: this view does not start; vote, or make the control group vote (6.2)."""
-    if r.status != Status.VIEW_CHANGE:
+    if r.status is not VIEW_CHANGE:
         return
     if r.elects:
         vote(r)
@@ -121,7 +127,7 @@ def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> Non
     invariant(view > r.view, "views only go up")
     drop_leadership(r)
     r.view = view
-    r.status = Status.VIEW_CHANGE
+    r.status = VIEW_CHANGE
     r.claims.clear()
     r.undecidable = None
     r.announces = False
@@ -192,7 +198,7 @@ def build_do_view_change(r: ReplicaState) -> tuple[DoViewChange, bytes]:
         if entry is None:
             # Never journaled here, so never acknowledged; a record lost to rot was journaled.
             nacks |= (header.checksum not in r.lost and op > r.checkpoint_op) << slot
-        elif entry.held == Held.FAULTY:
+        elif entry.held == FAULTY:
             nacks |= r.bugs.corrupt_entry_nacked << slot
         else:
             presents |= 1 << slot
@@ -208,7 +214,7 @@ def build_do_view_change(r: ReplicaState) -> tuple[DoViewChange, bytes]:
 
 def send_do_view_change(r: ReplicaState) -> None:
     """V9, V10: once durable, the same bytes every time; the candidate counts its own."""
-    if r.status != Status.VIEW_CHANGE or r.log_view == r.view or r.do_view_change is None:
+    if r.status is not VIEW_CHANGE or r.log_view == r.view or r.do_view_change is None:
         return
     if not r.view_is_durable() or r.timers.now < r.promise_until:
         return
@@ -225,19 +231,19 @@ def send_do_view_change(r: ReplicaState) -> None:
 
 
 def on_do_view_change_timer(r: ReplicaState) -> None:
-    if r.status == Status.VIEW_CHANGE and r.log_view < r.view:
+    if r.status is VIEW_CHANGE and r.log_view < r.view:
         r.timers.start(Timer.DO_VIEW_CHANGE)
         send_do_view_change(r)
 
 
 def on_do_view_change(r: ReplicaState, header: DoViewChange, body: bytes) -> None:
-    if r.status == Status.RECOVERING:
+    if r.status is RECOVERING:
         return
     if header.view > r.view:
         if not r.elects:
             return
         left_by_primary = (
-            r.status == Status.NORMAL
+            r.status is NORMAL
             and header.view == r.view + 1
             and header.replica == r.primary_of(r.view)
         )
@@ -246,7 +252,7 @@ def on_do_view_change(r: ReplicaState, header: DoViewChange, body: bytes) -> Non
         return
     if r.is_primary:
         send_start_view(r, header.replica, ZERO)
-    elif r.leads_view() and r.status == Status.VIEW_CHANGE and r.log_view < r.view:
+    elif r.leads_view() and r.status is VIEW_CHANGE and r.log_view < r.view:
         count_claim(r, header, body)
 
 

@@ -1,0 +1,136 @@
+"""What agreement costs: packing and unpacking every header, and the simulator's speed.
+
+CPU time, best of several rounds, against its goal. The simulated cluster has 3 replicas, 4 clients,
+default timeouts and 1 % loss, at fast fidelity. Run it as a script: ``python bench/consensus.py``.
+Every row is "name, value, goal, ok".
+"""
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from borzoi.consensus.frames import EMPTY_BODY, LAYOUTS, pack_header, unpack_header
+from borzoi.consensus.journal import encode_record, scan
+from borzoi.consensus.messages import HEADER_BYTES, UNSEALED, ZERO, Command, Header, Prepare
+from borzoi.simulator.draws import Draw
+from borzoi.simulator.events import TICKS_PER_SECOND
+from borzoi.simulator.simulation import simulate
+
+# Short and many: on a busy machine some of them fall between the others' turns.
+ROUNDS = 60
+CALLS = 1_000
+SIMULATIONS = 5
+SCANNED_BYTES = 32 * 1024 * 1024
+
+HEADER_GOAL_US = 1.0
+EVENTS_GOAL = 100_000
+REAL_TIME_GOAL = 200
+# 13.5: a node with 256 MiB of journal is back within 5 s; half of that for reading it.
+SCAN_GOAL_MB_S = 100
+
+CLUSTER = b"borzoi-benchmark"
+SIMULATED = Draw(seed=17, fast_timeouts=0, loss=0.01, safety_ticks=120 * TICKS_PER_SECOND)
+
+
+class Row(NamedTuple):
+    name: str
+    value: float
+    unit: str
+    goal: float | None
+    larger_is_better: bool = False
+
+    @property
+    def ok(self) -> bool:
+        if self.goal is None:
+            return True
+        return self.value >= self.goal if self.larger_is_better else self.value <= self.goal
+
+    def __str__(self) -> str:
+        digits = 0 if self.larger_is_better else 3
+        goal = "-" if self.goal is None else f"{self.goal:,.{0 if self.larger_is_better else 1}f}"
+        value = f"{self.value:,.{digits}f} {self.unit}"
+        return f"{self.name}, {value}, {goal}, {'ok' if self.ok else 'MISSED'}"
+
+
+def cpu_us(call: Callable[[], object]) -> float:
+    """CPU time of one call in µs: the best round, so that a busy machine counts least."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        start = time.process_time_ns()
+        for _ in range(CALLS):
+            call()
+        best = min(best, time.process_time_ns() - start)
+    return best / CALLS / 1000
+
+
+def header_of(kind: type[Header], command: int) -> Header:
+    """An unsealed header of this kind, as a replica makes them."""
+    specific = []
+    for name in kind._fields[8:]:
+        wide = kind.__annotations__[name] is bytes
+        specific.append((bytes(32) if name in ("nonce", "mac") else ZERO) if wide else 7)
+    if "nonce" in kind._fields and command != Command.HANDSHAKE:
+        specific[kind._fields.index("nonce") - 8] = ZERO
+    common = (UNSEALED, EMPTY_BODY, CLUSTER, HEADER_BYTES, 3, 1, command, 2)
+    return kind._make((*common, *specific))
+
+
+def header_rows() -> list[Row]:
+    packing: list[Row] = []
+    unpacking: list[Row] = []
+    for command, layout in LAYOUTS.items():
+        header = header_of(layout.header, int(command))
+        raw = pack_header(header)
+        name = layout.header.__name__
+        packed = cpu_us(lambda header=header: pack_header(header))  # type: ignore[misc]
+        unpacked = cpu_us(lambda raw=raw: unpack_header(raw))  # type: ignore[misc]
+        packing.append(Row(f"pack {name}", packed, "µs", HEADER_GOAL_US))
+        unpacking.append(Row(f"unpack {name}", unpacked, "µs", HEADER_GOAL_US))
+    return packing + unpacking
+
+
+def scan_row() -> Row:
+    """Reading a journal at a start: 1 KiB bodies, every checksum."""
+    header = header_of(Prepare, Command.PREPARE.value)
+    assert isinstance(header, Prepare)
+    raw = pack_header(header._replace(size=HEADER_BYTES + 1024))
+    record = encode_record(unpack_header(raw), bytes(1024))  # type: ignore[arg-type]
+    journal = record * (SCANNED_BYTES // len(record))
+    best = float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        scan(journal, CLUSTER)
+        best = min(best, time.process_time() - start)
+    return Row("scan of a journal", len(journal) / 1e6 / best, "MB/s", SCAN_GOAL_MB_S, True)
+
+
+def simulator_rows() -> list[Row]:
+    seconds, best = float("inf"), simulate(SIMULATED)
+    for _ in range(SIMULATIONS):
+        start = time.process_time()
+        outcome = simulate(SIMULATED)
+        taken = time.process_time() - start
+        if taken < seconds:
+            seconds, best = taken, outcome
+    simulated = best.ticks / TICKS_PER_SECOND
+    return [
+        Row("simulated events", best.events / seconds, "per s", EVENTS_GOAL, True),
+        Row("simulated time", simulated / seconds, "x real time", REAL_TIME_GOAL, True),
+    ]
+
+
+def main() -> int:
+    gc.disable()
+    print("name, value, goal, ok")
+    measured: list[Row] = []
+    for rows in (header_rows, lambda: [scan_row()], simulator_rows):
+        for row in rows():
+            measured.append(row)
+            print(row, flush=True)
+    return 0 if all(row.ok for row in measured) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
