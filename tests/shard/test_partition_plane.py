@@ -32,6 +32,7 @@ from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, encode_messages
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.trash import Trash
+from borzoi.storage.log import SegmentedLog
 from borzoi.testing.embedded import EmbeddedServer, embedded_server
 
 ZERO = Namespace(0, 0, 0)
@@ -442,3 +443,44 @@ async def test_what_cannot_be_cleared_refuses_its_successor_and_is_not_logged(
         assert not server.services.metadata.state.streams[0].topics
         await server.root().call(CreateTopic("s", "new", 1))
         assert server.services.partitions.statistics(ZERO).messages_count == 0
+
+
+async def test_many_partitions_are_closed_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(4)
+    close = SegmentedLog.close
+
+    def met(self: SegmentedLog) -> None:
+        together.wait(30)
+        close(self)
+
+    async with embedded_server(tmp_path) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 4))
+        await sent(server, 3)
+        server.services.partitions.store_offset(ZERO, GROUP, 1, 2)
+        # Each waits until all four are being closed: one after another they would never be.
+        monkeypatch.setattr(SegmentedLog, "close", met)
+    monkeypatch.undo()
+    async with embedded_server(tmp_path) as server:
+        plane = server.services.partitions
+        assert plane.statistics(ZERO).messages_count == 3
+        assert plane.stored_offset(ZERO, GROUP, 1) == 2
+
+
+async def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    close = SegmentedLog.close
+
+    def fail(self: SegmentedLog) -> None:
+        close(self)
+        raise StorageFailure("the disk is tired")
+
+    async with embedded_server(tmp_path) as server:
+        await with_topic(server)
+        await sent(server, 3)
+        monkeypatch.setattr(SegmentedLog, "close", fail)
+    assert "partition 0/0/0 was not closed" in caplog.text
+    assert "partition 0/0/1 was not closed" in caplog.text

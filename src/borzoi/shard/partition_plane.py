@@ -7,6 +7,7 @@ here; nothing above this file will notice.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +49,8 @@ from borzoi.storage.retention import PartitionFacts, oversized
 
 log = logging.getLogger(__name__)
 
-#: Partitions that are opened or replaced before others get a turn of the loop.
-PARTITIONS_PER_TURN: Final = 8
+#: Partitions that are closed at once; the disk merges what they ask for.
+CLOSING_THREADS: Final = 16
 
 
 @dataclass(slots=True)
@@ -383,11 +384,11 @@ class PartitionPlane:
             log.error("%s cannot be made yet: %s", folder, fault)  # noqa: TRY400
         created = list(_namespaces(stream_id, [(topic_id, partition_ids)]))
         self._unopened.update(created)
-        for number, namespace in enumerate(created, 1):
+        for namespace in created:
+            # Making files takes its time: the others have their turn after each.
+            await asyncio.sleep(0)
             if namespace in self._unopened:
                 self._open_or_note(namespace)
-            if number % PARTITIONS_PER_TURN == 0:
-                await asyncio.sleep(0)
 
     async def _drop(self, namespaces: Sequence[Namespace], folder: Path) -> None:
         """Forget the partitions, and move their files out of the way; the trash removes them."""
@@ -407,15 +408,14 @@ class PartitionPlane:
     async def _purge(self, namespaces: Iterator[Namespace]) -> None:
         """Empty all of them; one that cannot be emptied does not protect the others."""
         failure: BorzoiError | None = None
-        for number, namespace in enumerate(namespaces, 1):
+        for namespace in namespaces:
+            await asyncio.sleep(0)
             self._polled.pop(namespace, None)
             try:
                 self._replace(namespace)
             except BorzoiError as fault:
                 log.warning("partition %s was not purged: %s", namespace, fault)
                 failure = failure or fault
-            if number % PARTITIONS_PER_TURN == 0:
-                await asyncio.sleep(0)
         # One sync for all: what was purged must not come back with a power cut.
         await self._trash.synced()
         if failure is not None:
@@ -452,12 +452,21 @@ class PartitionPlane:
 
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
-        # Synced side by side first: thousands of partitions one after another would take longer
-        # than a stop may.
+        # Side by side, both: thousands of partitions one after another would take longer than a
+        # stop may, because each sync waits for the disk and the disk answers many at once.
         await asyncio.gather(*(self._saved(namespace) for namespace in list(self._partitions)))
         for namespace, partition in self._partitions.items():
             with _logged_failure("closed", namespace):
-                partition.close()
+                partition.offsets.close()
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="closing") as threads:
+            # Nobody else uses a log any more, so it may be another thread that closes it.
+            await asyncio.gather(
+                *(
+                    loop.run_in_executor(threads, _close_log, namespace, partition)
+                    for namespace, partition in self._partitions.items()
+                )
+            )
         self._partitions.clear()
         self._trash.close()
 
@@ -466,6 +475,11 @@ class PartitionPlane:
             waiter = self._partitions[namespace].flush(sync=True)
             if waiter is not None:
                 await waiter
+
+
+def _close_log(namespace: Namespace, partition: Partition) -> None:
+    with _logged_failure("closed", namespace):
+        partition.log.close()
 
 
 @contextmanager

@@ -1,0 +1,42 @@
+"""A stop is quick, however many partitions have something to save."""
+
+import time
+
+import pytest
+
+from borzoi.model.limits import PARTITIONS_PER_REQUEST_MAX
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
+from borzoi.records.message import Message, encode_messages
+from borzoi.server.process import EXIT_OK, STOP_SECONDS_MAX
+from borzoi.testing.server import running_server
+from borzoi.testing.wire_client import WireClient
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = PARTITIONS_PER_REQUEST_MAX
+
+
+@pytest.mark.parametrize("acknowledge", ["buffered", "written"])
+def test_a_thousand_partitions_are_saved_within_the_time_of_a_stop(acknowledge: str) -> None:
+    indexes, messages = encode_messages([Message(b"kept")])
+    with running_server({"SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge}) as server:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            client.call(CreateStream("s"))
+            client.call(CreateTopic("s", "t", PARTITIONS))
+            for number in range(PARTITIONS):
+                partitioning = Partitioning.partition(number)
+                views = memoryview(indexes), memoryview(messages)
+                client.call(SendMessages("s", "t", partitioning, 1, *views))
+        began = time.monotonic()
+        assert server.stop() == EXIT_OK, server.output
+        assert time.monotonic() - began <= STOP_SECONDS_MAX
+        server.start()
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            found = client.call(GetTopic("s", "t"))
+            assert isinstance(found, TopicDetails)
+            assert [one.messages_count for one in found.partitions] == [1] * PARTITIONS
