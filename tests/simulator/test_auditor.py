@@ -6,12 +6,14 @@ from borzoi.consensus.effects import Applied
 from borzoi.consensus.frames import root, seal_prepare
 from borzoi.consensus.messages import Operation, Prepare
 from borzoi.consensus.quorum import quorums
-from borzoi.simulator import operations as ops
+from borzoi.protocol.commands.streams import CreateStream
 from borzoi.simulator.auditor import Auditor, Violation
-from borzoi.simulator.operations import Status, control_body, reply
+from borzoi.simulator.operations import INVALID_COMMAND, control, control_answer
 
 CLUSTER = bytes(range(16))
 CLIENT = (7).to_bytes(16, "little")
+CREATE, BODY = control(CreateStream("s"))
+CREATED = control_answer(0, [])
 
 
 def auditor() -> Auditor:
@@ -67,28 +69,25 @@ def test_an_op_on_too_few_disks_is_not_committed():
 
 def test_another_answer_is_a_divergence():
     audit = auditor()
-    body = control_body("s")
-    header = prepare(1, FIRST.parent, operation=ops.CREATE_STREAM)
-    commit(audit, header, body, reply(Status.OK, 0))
+    header = prepare(1, FIRST.parent, operation=CREATE)
+    commit(audit, header, BODY, CREATED)
     with pytest.raises(Violation, match="answers"):
-        commit(audit, header, body, reply(Status.OK, 1), replica=1)
+        commit(audit, header, BODY, control_answer(1, []), replica=1)
 
 
 def test_an_answer_the_shadow_did_not_predict_is_refused():
-    header = prepare(1, FIRST.parent, operation=ops.CREATE_STREAM)
+    header = prepare(1, FIRST.parent, operation=CREATE)
     with pytest.raises(Violation, match="predicted"):
-        commit(auditor(), header, control_body("s"), reply(Status.LIMIT))
+        commit(auditor(), header, BODY, control_answer(4, []))
 
 
 def test_a_request_is_an_op_once():
     audit = auditor()
-    values = {"client": CLIENT, "request": 5, "operation": ops.CREATE_STREAM}
+    values = {"client": CLIENT, "request": 5, "operation": CREATE}
     first = prepare(1, FIRST.parent, **values)
-    commit(audit, first, control_body("s"), reply(Status.OK, 0))
+    commit(audit, first, BODY, CREATED)
     with pytest.raises(Violation) as caught:
-        commit(
-            audit, prepare(2, first.checksum, **values), control_body("s"), reply(Status.NAME_TAKEN)
-        )
+        commit(audit, prepare(2, first.checksum, **values), BODY, b"")
     assert caught.value.kind == "at most once"
 
 
@@ -99,14 +98,33 @@ def test_a_zombies_request_after_the_new_session_is_noticed():
     commit(audit, register)
     again = prepare(2, register.checksum, client=CLIENT, operation=Operation.REGISTER.value)
     commit(audit, again)
-    late = prepare(3, again.checksum, client=CLIENT, request=9, operation=ops.CREATE_STREAM)
+    late = prepare(3, again.checksum, client=CLIENT, request=9, operation=CREATE)
     with pytest.raises(Violation, match="epoch 1"):
-        commit(audit, late, control_body("s"), reply(Status.OK, 0))
+        commit(audit, late, BODY, CREATED)
 
 
 def test_an_answer_without_an_op_is_a_lost_ack():
     with pytest.raises(Violation, match="never committed"):
-        auditor().replied(0, CLIENT, 1, 0, b"x")
+        auditor().replied(0, CLIENT, 1, 0, b"")
+
+
+def test_a_request_refused_as_invalid_needs_no_op():
+    audit = auditor()
+    assert audit.replied(0, CLIENT, 1, INVALID_COMMAND, b"") is None
+    assert audit.counters["replies"] == 0
+
+
+def test_a_session_that_was_ended_may_be_unknown_but_its_zombies_are_still_zombies():
+    audit = auditor()
+    audit.issued[0, CLIENT, 9] = 0
+    register = prepare(1, FIRST.parent, client=CLIENT, operation=Operation.REGISTER.value)
+    commit(audit, register)
+    end = prepare(2, register.checksum, client=CLIENT, operation=Operation.UNREGISTER.value)
+    commit(audit, end)
+    audit.forgotten(0, CLIENT, 4, 2)
+    late = prepare(3, end.checksum, client=CLIENT, request=9, operation=CREATE)
+    with pytest.raises(Violation, match="epoch 0"):
+        commit(audit, late, BODY, CREATED)
 
 
 def test_reads_show_what_was_acknowledged_before_them():

@@ -2,10 +2,11 @@
 
 import pytest
 
+from borzoi.consensus.timeouts import Timer
 from borzoi.simulator import convergence
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.draws import Draw
-from borzoi.simulator.machines import DataMachine
+from borzoi.simulator.machines import ControlMachine, DataMachine
 from borzoi.simulator.simulation import Simulation
 
 
@@ -36,9 +37,9 @@ def test_a_message_that_changed_is_noticed():
     simulation = finished()
     machine = simulation.nodes[2].machines[1]
     assert isinstance(machine, DataMachine)
-    partition = next(one for one in machine.partitions.values() if one.messages)
-    partition.messages[0] = b"changed"
-    with pytest.raises(Violation, match="differ") as caught:
+    partition = next(one for one in machine.partitions.values() if one.segments)
+    partition.segments[0].log[70] ^= 1
+    with pytest.raises(Violation, match="checksum") as caught:
         convergence.check_final(simulation.nodes, [0, 1, 2], simulation.auditor)
     assert caught.value.kind == "log contents"
 
@@ -67,3 +68,24 @@ def test_standing_still_is_right_only_where_something_rotted():
     record = next(one for one in simulation.nodes[1].disk.volumes[0].records if one.header.op == 2)
     record.body_bad = True
     assert convergence.is_undecidable(simulation.nodes, [0, 1, 2])
+
+
+def test_metadata_that_differs_is_noticed():
+    simulation = finished()
+    machine = simulation.nodes[1].machines[0]
+    assert isinstance(machine, ControlMachine)
+    machine.state.streams.in_order()[0].created_at += 1
+    with pytest.raises(Violation, match="metadata differs"):
+        convergence.check_final(simulation.nodes, [0, 1, 2], simulation.auditor)
+
+
+def test_a_wait_that_nothing_can_end_is_noticed():
+    simulation = finished()
+    replica = simulation.nodes[simulation.primary() or 0].replicas[0]
+    convergence.check_timers(0, replica)
+    replica.timers.stop(Timer.COMMIT_MESSAGE)
+    with pytest.raises(Violation, match="without COMMIT_MESSAGE"):
+        convergence.check_timers(0, replica)
+    replica.timers.next_deadline = replica.timers.now
+    with pytest.raises(Violation, match="has not fired"):
+        convergence.check_timers(0, replica)

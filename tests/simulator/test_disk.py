@@ -1,9 +1,10 @@
 """What reaches the disk, what a power cut leaves, and what may rot."""
 
 import dataclasses
+from dataclasses import replace
 from random import Random
 
-from borzoi.consensus.checkpoint import Checkpoint, Manifest
+from borzoi.consensus.checkpoint import Artifact, ArtifactKind, Checkpoint, Manifest, manifest_of
 from borzoi.consensus.config import Config
 from borzoi.consensus.frames import root, seal_prepare
 from borzoi.consensus.messages import ZERO
@@ -123,7 +124,7 @@ def test_rot_stays_within_the_atlas():
     for _ in range(200):
         bench.disk.rot(random)
     bad = [record.header.op for record in bench.volume.records if not record.is_good]
-    assert bad == [3, 6]
+    assert bad == [3, 6, 9]
     assert bench.disk.read_journal(0, prepare(3).checksum) is None
 
 
@@ -173,3 +174,67 @@ def test_a_rotten_record_is_not_good():
     assert record.is_good
     record.header_bad = True
     assert not record.is_good
+
+
+def test_the_newest_record_rots_only_where_the_ring_names_it():
+    bench = Bench()
+    bench.write(1, 2, 3)
+    bench.run()
+    assert bench.volume.rot_candidates(0, 3) == [2]
+    bench.volume.ring.clear()
+    assert bench.volume.rot_candidates(0, 3) == []
+
+
+def test_a_lost_write_is_reported_and_not_there():
+    bench = Bench()
+    bench.disk.lost_writes = 1.0
+    bench.write(1, 2, 3, 4)
+    bench.run()
+    assert [record.is_good for record in bench.volume.records] == [True, True, False, True]
+    assert bench.volume.is_synced(prepare(3).checksum)
+    assert bench.disk.read_journal(0, prepare(3).checksum) is None
+    assert [header.op for header in bench.volume.ring] == [1, 2, 3, 4]
+
+
+def test_a_misdirected_write_destroys_an_older_record():
+    bench = Bench()
+    bench.write(3, 4, 6)
+    bench.run()
+    volume = bench.volume
+    volume.misdirect(volume.records[2], 0)
+    assert [(record.header.op, record.is_good) for record in volume.records] == [
+        (6, True),
+        (4, True),
+        (6, False),
+    ]
+    assert volume.is_synced(prepare(3).checksum)
+    assert bench.disk.read_journal(0, prepare(3).checksum) is None
+    volume.reindex(3)
+    assert not volume.is_synced(prepare(3).checksum)
+    assert bench.disk.read_journal(0, prepare(6).checksum) is not None
+
+
+def test_a_stale_read_finds_nothing_and_spoils_nothing():
+    bench = Bench()
+    bench.write(3)
+    bench.run()
+    bench.disk.stale_reads = 1.0
+    assert bench.disk.read_journal(0, prepare(3).checksum) is None
+    bench.disk.heal()
+    assert bench.disk.read_journal(0, prepare(3).checksum) is not None
+    assert bench.volume.doubted == {3}
+
+
+def test_a_rotten_checkpoint_reads_with_one_wrong_bit():
+    bench = Bench()
+    artifact = Artifact(ArtifactKind.SEGMENT_LOG.value, 5, b"content")
+    checkpoint = Checkpoint(manifest_of(prepare(5), (artifact,)), (artifact,))
+    bench.volume.format(replace(genesis(CONFIG), checkpoint_op=5))
+    bench.volume.checkpoints[5] = checkpoint
+    assert bench.volume.read_checkpoint(5, 0) == b"content"
+    assert bench.volume.read_checkpoint(4, 0) is None
+    assert bench.volume.rot_checkpoint(Random(1)) == "segment"
+    assert bench.volume.read_checkpoint(5, 0) not in (None, b"content")
+    assert bench.volume.is_damaged()
+    bench.volume.drop_checkpoints(6)
+    assert not bench.volume.is_damaged()

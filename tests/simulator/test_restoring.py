@@ -30,9 +30,12 @@ def test_bytes_and_values_tell_the_same_story(seed):
     for _ in range(3):
         record = volume.records[random.randrange(len(volume.records) - 1)]
         spoil_header(record, random.random())
+    volume.lose(volume.records[random.randrange(1, 9)])
+    volume.misdirect(volume.records[-1], random.randrange(12, 15))
     config = simulation.nodes[1].configs[0]
     expected = restoring.scan_of(volume)
     assert expected.gaps
+    assert expected.redundant
     scan = restoring.read_journal(volume, config, expected)
     assert scan.gaps == expected.gaps
 
@@ -64,3 +67,35 @@ def test_a_disk_without_superblock_was_replaced_unless_the_cluster_is_new():
     restored, wiped = restoring.restored(Volume(), config, bytes(16), full=False, new=True)
     assert not wiped
     assert not restored.wiped
+
+
+def test_a_rotten_tail_is_cut_and_the_ring_remembers_it():
+    _, volume = used_disk()
+    newest = volume.records[-1]
+    volume.ring.append(newest.header)
+    spoil_header(newest, 0.5)
+    scan = restoring.scan_of(volume)
+    assert newest.header in scan.redundant
+    before = len(volume.records)
+    restoring.keep_scanned(volume, scan)
+    assert len(volume.records) == before - 1
+    assert newest.header in volume.ring
+
+
+def test_a_checkpoint_with_a_wrong_bit_is_not_whole():
+    simulation = Simulation(
+        Draw(seed=9, replicas=3, clients=3, think_ticks=2, checkpoint_ops=16, disturb_primary=0)
+    )
+    simulation.start()
+    simulation.advance(600)
+    node = simulation.nodes[1]
+    volume = node.disk.volumes[1]
+    assert restoring.checkpoint_is_whole(volume, verify=True)
+    assert volume.rot_checkpoint(Random(2)) is not None
+    assert not restoring.checkpoint_is_whole(volume, verify=False)
+    node.crash()
+    node.start()
+    assert node.disk.counts["checkpoint refused at a start"] == 1
+    assert node.is_rejoining
+    simulation.advance(1500)
+    assert not node.is_rejoining

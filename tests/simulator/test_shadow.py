@@ -1,61 +1,97 @@
 """The shadow predicts exactly what the state machines answer."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from collections import Counter
+from random import Random
 
+import pytest
+
+from borzoi.consensus.frames import root
+from borzoi.consensus.machine import Proposal, Stamped
+from borzoi.consensus.messages import Operation
 from borzoi.simulator import operations as ops
+from borzoi.simulator.draws import Draw
 from borzoi.simulator.machines import ControlMachine, DataMachine
-from borzoi.simulator.operations import control_body, data_body, send_body
+from borzoi.simulator.mix import Mix
 from borzoi.simulator.shadow import ControlShadow, DataShadow
 
-NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "g"])
-TOPICS = st.sampled_from(["x", "y", "z", "w", "v"])
-BODIES = st.one_of(
-    st.builds(control_body, NAMES),
-    st.builds(control_body, NAMES, TOPICS),
-    st.builds(control_body, NAMES, TOPICS, st.integers(-1, 9)),
-    st.builds(control_body, NAMES, TOPICS, st.sampled_from(["g", "h"])),
-    st.sampled_from([b"", b"\xc1", control_body(1), control_body("a", "x", 1, 2)]),
-)
+
+def header(op, operation):
+    return root(bytes(16), 0)._replace(op=op, operation=operation, timestamp=op, user_id=op % 3)
 
 
-@given(st.lists(st.tuples(st.sampled_from([*ops.CONTROL, 250]), BODIES), max_size=60))
-def test_control_answers_are_predicted(requests):
+@pytest.mark.parametrize("seed", range(10))
+def test_control_answers_are_predicted(seed):
+    mix = Mix(Draw(), Random(seed), Counter())
     machine, shadow = ControlMachine(), ControlShadow()
-    for op, (operation, body) in enumerate(requests, 1):
-        assert machine.execute(op, operation, body) == shadow.predict(op, operation, body)
+    answers = set()
+    for op in range(1, 600):
+        _, operation, body = mix.next_request(1)
+        answer = machine.apply(header(op, operation), body)
+        assert tuple(answer) == shadow.predict(header(op, operation), body)
+        answers.add(answer.status)
+    assert len(answers) > 3
 
 
-CHANGES = st.tuples(
-    st.sampled_from(
-        [ops.STORE_OFFSET, ops.DELETE_OFFSET, ops.TRUNCATE_PARTITION, ops.PURGE_PARTITION,
-         ops.FORGET_PARTITION, 250]
-    ),
-    st.builds(data_body, st.just(1), st.integers(1, 2), st.integers(0, 9), st.integers(0, 1)),
-)  # fmt: skip
-SENDS = st.tuples(st.just(ops.SEND_MESSAGES), st.tuples(st.integers(1, 2), st.integers(1, 3)))
+PARTITIONS = ((1, 1), (1, 5), (9, 2))
 
 
-@given(st.lists(st.one_of(CHANGES, SENDS, SENDS), max_size=60))
-def test_data_answers_and_contents_are_predicted(requests):
-    machine, shadow = DataMachine(), DataShadow()
-    for op, (operation, what) in enumerate(requests, 1):
-        if isinstance(what, tuple):
-            payloads = [f"{op}:{number}".encode() for number in range(what[1])]
-            body = ops.stamped(send_body(1, what[0], payloads), machine.next_offset(1, what[0]), 0)
-        else:
-            body = what
-        assert machine.execute(op, operation, body) == shadow.predict(op, operation, body)
-    found = {
-        key: (one.first_offset, one.messages, one.offsets)
-        for key, one in machine.partitions.items()
-    }
-    assert found == shadow.contents()
-    assert shadow.twice == []
+def data_request(random):
+    """Operation and body, in small numbers so that they meet."""
+    place = random.choice(PARTITIONS)
+    operation = random.choice((*ops.DATA, *[Operation.SEND_MESSAGES] * 6))
+    if operation == Operation.SEND_MESSAGES:
+        payloads = [random.randbytes(9) for _ in range(random.randint(1, 3))]
+        return operation, ops.send_body(*place, payloads)
+    if operation == Operation.FORGET_PARTITION and random.random() < 0.8:
+        operation = Operation.DELETE_SEGMENTS
+    return operation, ops.data_body(*place, random.randrange(20), random.randrange(3))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_data_answers_and_contents_are_predicted(seed):
+    random = Random(seed)
+    machine = DataMachine(
+        control_commit=lambda: 100, new_ids=lambda n: random.randbytes(16 * n), segment_bytes=300
+    )
+    shadow = DataShadow(300)
+    for op in range(1, 300):
+        operation, body = data_request(random)
+        stamped = machine.stamp(Proposal(bytes(16), 0, operation, body, 0), op)
+        assert isinstance(stamped, Stamped)
+        answer = machine.apply(header(op, operation), stamped.body)
+        assert answer is not None
+        assert tuple(answer) == shadow.predict(header(op, operation), stamped.body)
+        machine.forget_prepared()
+    assert shadow.objections == []
+    assert sorted(machine.partitions) == sorted(shadow.partitions)
+    for key, log in machine.partitions.items():
+        contents = shadow.partitions[key]
+        assert (log.first_offset, log.next_offset) == (contents.start, contents.end)
+        found = log.read(0, 1000)
+        assert [bytes(message[64:]) for message in found] == shadow.messages(key)
+
+
+def stamped(payloads, **changes):
+    """A batch as a primary would stamp it, but for the changes."""
+    machine = DataMachine(
+        control_commit=lambda: 100, new_ids=lambda n: b"\x01" * 16 * n, segment_bytes=1000
+    )
+    body = ops.send_body(1, 1, payloads)
+    made = machine.stamp(Proposal(bytes(16), 0, Operation.SEND_MESSAGES, body, 0), 1)
+    assert isinstance(made, Stamped)
+    return made.body
 
 
 def test_a_message_that_appears_twice_is_noticed():
-    shadow = DataShadow()
-    shadow.predict(1, ops.SEND_MESSAGES, send_body(1, 1, [b"a"]))
-    shadow.predict(2, ops.SEND_MESSAGES, send_body(1, 1, [b"a"]))
-    assert shadow.twice == [b"a"]
+    shadow = DataShadow(1000)
+    shadow.predict(header(1, Operation.SEND_MESSAGES), stamped([b"a"]))
+    assert shadow.objections == []
+    shadow.predict(header(2, Operation.SEND_MESSAGES), stamped([b"a"]))
+    assert any("twice" in objection for objection in shadow.objections)
+
+
+def test_a_batch_that_was_never_stamped_is_noticed():
+    shadow = DataShadow(1000)
+    shadow.predict(header(7, Operation.SEND_MESSAGES), ops.send_body(1, 1, [b"a"]))
+    assert any("no id" in objection for objection in shadow.objections)
+    assert any("stamped" in objection for objection in shadow.objections)

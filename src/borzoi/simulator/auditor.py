@@ -14,6 +14,7 @@ from borzoi.consensus.messages import ZERO, Header, Operation
 from borzoi.consensus.quorum import Quorums
 from borzoi.consensus.replica import Replica
 from borzoi.simulator.disk import Volume
+from borzoi.simulator.operations import INVALID_COMMAND, OK
 from borzoi.simulator.shadow import ControlShadow, DataShadow
 
 CORE_OPERATIONS: Final = frozenset({Operation.NOOP, Operation.REGISTER, Operation.UNREGISTER})
@@ -41,7 +42,7 @@ class Violation(Exception):
 class GroupHistory:
     """Everything ever committed in one group, in order."""
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, segment_bytes: int) -> None:
         self.group = group
         self.checksums: list[bytes] = []
         self.answers: list[tuple[int, bytes]] = []
@@ -50,19 +51,25 @@ class GroupHistory:
         # (client, request) -> op, and client -> op of its latest Register.
         self.requests: dict[tuple[bytes, int], int] = {}
         self.epochs: dict[bytes, int] = {}
+        # As `epochs`, but sessions that were ended stay in: their zombies are zombies too.
+        self.registered: dict[bytes, int] = {}
         self.replied_op = 0
         # Bit r: replica r once had this record synced, whatever became of its disk later.
         self.copies: dict[bytes, int] = {}
         self.checkpoints: dict[int, bytes] = {}
-        self.shadow = ControlShadow() if group == 0 else DataShadow()
+        self.shadow = ControlShadow() if group == 0 else DataShadow(segment_bytes)
 
 
 class Auditor:
-    def __init__(self, replicas: int, groups: int, quorums: Quorums) -> None:
+    def __init__(
+        self, replicas: int, groups: int, quorums: Quorums, segment_bytes: int = 1 << 20
+    ) -> None:
         self.replicas = replicas
         self.quorums = quorums
-        self.groups = [GroupHistory(group) for group in range(groups)]
+        self.groups = [GroupHistory(group, segment_bytes) for group in range(groups)]
         self.counters: Counter[str] = Counter()
+        # How often each operation was committed, by whether it did what was asked.
+        self.committed: Counter[tuple[int, bool]] = Counter()
         # Epoch under which a client issued a request: an op made under an older one is a zombie's.
         self.issued: dict[tuple[int, bytes, int], int] = {}
         self.replies: dict[tuple[int, bytes, int], tuple[int, bytes]] = {}
@@ -123,16 +130,17 @@ class Auditor:
         self.counters["commits"] += 1
         self._once(history, effect)
         if header.operation not in CORE_OPERATIONS:
-            predicted = history.shadow.predict(effect.op, header.operation, effect.body)
-            if predicted != effect.payload:
+            self.committed[header.operation, effect.status == OK] += 1
+            predicted = history.shadow.predict(header, effect.body)
+            if predicted != (effect.status, effect.payload):
                 raise Violation(
                     "state agreement",
                     f"group {group} op {effect.op} operation {header.operation}:"
-                    f" {effect.payload!r}, predicted {predicted!r}",
+                    f" {effect.status} {effect.payload!r}, predicted {predicted!r}",
                 )
-            if isinstance(history.shadow, DataShadow) and history.shadow.twice:
+            if isinstance(history.shadow, DataShadow) and history.shadow.objections:
                 raise Violation(
-                    "at most once", f"message {history.shadow.twice[0]!r} is there twice"
+                    "log contents", f"group {group} op {effect.op}: {history.shadow.objections[0]}"
                 )
 
     def _once(self, history: GroupHistory, effect: Applied) -> None:
@@ -141,8 +149,10 @@ class Auditor:
             return
         key = (header.client, header.request)
         if header.operation == Operation.REGISTER:
-            history.epochs[header.client] = effect.op
+            history.epochs[header.client] = history.registered[header.client] = effect.op
             return
+        if header.operation == Operation.UNREGISTER:
+            history.epochs.pop(header.client, None)
         if key in history.requests:
             raise Violation(
                 "at most once",
@@ -151,11 +161,11 @@ class Auditor:
             )
         history.requests[key] = effect.op
         issued = self.issued.get((history.group, *key))
-        if issued is not None and issued < history.epochs.get(header.client, 0):
+        if issued is not None and issued < history.registered.get(header.client, 0):
             raise Violation(
                 "at most once",
                 f"group {history.group} op {effect.op}: a request of epoch {issued} after the"
-                f" client registered at op {history.epochs[header.client]}",
+                f" client registered at op {history.registered[header.client]}",
             )
 
     def checkpoint(self, replica: int, group: int, op: int, checkpoint: Checkpoint) -> None:
@@ -236,7 +246,6 @@ class Auditor:
         self, group: int, client: bytes, request: int, status: int, payload: bytes
     ) -> int | None:
         """A client got an answer with an outcome; returns the op that stands behind it."""
-        self.counters["replies"] += 1
         history = self.groups[group]
         key = (group, client, request)
         first = self.replies.setdefault(key, (status, payload))
@@ -245,6 +254,10 @@ class Auditor:
                 "at most once", f"group {group} request {request} answered twice: {first!r}"
             )
         op = history.requests.get((client, request))
+        if op is None and status == INVALID_COMMAND and not payload:
+            # Refused before it became an op; the same request would be refused everywhere.
+            self.counters["refused as invalid"] += 1
+            return None
         if op is None:
             raise Violation(
                 "no lost ack", f"group {group} request {request} answered but never committed"
@@ -255,6 +268,7 @@ class Auditor:
                 f"group {group} request {request} answered {payload!r}, op {op} gave"
                 f" {history.answers[op - 1]!r}",
             )
+        self.counters["replies"] += 1
         history.replied_op = max(history.replied_op, op)
         return op
 

@@ -9,18 +9,28 @@ from typing import Final
 
 import xxhash
 
+from borzoi.consensus.partition_log import PartitionLog
 from borzoi.consensus.replica import Replica
 from borzoi.consensus.state import Status
+from borzoi.consensus.timeouts import Timer
+from borzoi.metadata import snapshot
+from borzoi.model.limits import HEADER_BYTES
+from borzoi.records.batch import verify, walk
+from borzoi.records.message import decode_messages
+from borzoi.records.validation import INDEX_ENTRY
 from borzoi.simulator.auditor import Auditor, Violation
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.machines import ControlMachine, DataMachine
 from borzoi.simulator.node import Node
-from borzoi.simulator.shadow import ControlShadow, DataShadow
+from borzoi.simulator.shadow import Contents, ControlShadow, DataShadow
 from borzoi.simulator.workload import Workload
 
 # A replica takes no new prepares while 256 of its writes wait; repair and view changes add a few.
 UNSYNCED_MAX: Final = 640
 WRITES_SLACK: Final = 320
+TIMER_NAMES: Final = {
+    number: name for name, number in vars(Timer).items() if isinstance(number, int)
+}
 
 
 def replicas_of(nodes: Sequence[Node], core: Sequence[int], group: int) -> list[Replica]:
@@ -59,8 +69,8 @@ def check_final(nodes: Sequence[Node], core: Sequence[int], auditor: Auditor) ->
         for number in core:
             _check_journal(nodes[number], group, history.checksums)
             _check_contents(nodes[number], group, history.shadow)
-        snapshots = {number: nodes[number].machines[group].snapshot() for number in core}
-        if len(set(snapshots.values())) > 1:
+        snapshots = {nodes[number].machines[group].checkpoint(end) for number in core}
+        if len(snapshots) > 1:
             raise Violation("state agreement", f"group {group}: snapshots differ at op {end}")
 
 
@@ -68,8 +78,7 @@ def _check_journal(node: Node, group: int, checksums: list[bytes]) -> None:
     """The canonical suffix above the checkpoint lies on the disk, readable, byte for byte."""
     replica, volume = node.replicas[group], node.disk.volumes[group]
     for op in range(replica.checkpoint_op + 1, len(checksums) + 1):
-        record = volume.found.get(checksums[op - 1])
-        if record is None:
+        if not volume.is_synced(checksums[op - 1]):
             raise Violation("disk", f"replica {node.number} group {group} has no record of op {op}")
     newest = volume.newest()
     if newest is None or newest.view > replica.view or newest.wiped:
@@ -79,20 +88,46 @@ def _check_journal(node: Node, group: int, checksums: list[bytes]) -> None:
 def _check_contents(node: Node, group: int, shadow: ControlShadow | DataShadow) -> None:
     machine = node.machines[group]
     if isinstance(machine, DataMachine) and isinstance(shadow, DataShadow):
-        found = {
-            key: (one.first_offset, one.messages, dict(sorted(one.offsets.items())))
-            for key, one in sorted(machine.partitions.items())
-        }
-        expected = shadow.contents()
-        if found != expected:
-            keys = [key for key in {**found, **expected} if found.get(key) != expected.get(key)]
-            raise Violation(
-                "log contents", f"replica {node.number} group {group}: partitions {keys} differ"
-            )
+        if sorted(machine.partitions) != sorted(shadow.partitions):
+            raise Violation("log contents", f"replica {node.number} group {group}: partitions")
+        for key, log in machine.partitions.items():
+            objection = _objection(log, shadow.partitions[key], shadow.messages(key))
+            if objection is not None:
+                raise Violation(
+                    "log contents", f"replica {node.number} group {group} {key}: {objection}"
+                )
     elif isinstance(machine, ControlMachine) and isinstance(shadow, ControlShadow):
-        names = {one.name: number for number, one in machine.streams.items()}
-        if names != shadow.streams:
-            raise Violation("state agreement", f"replica {node.number}: streams {names} differ")
+        found, expected = (
+            snapshot.encode(state, members=True) for state in (machine.state, shadow.state)
+        )
+        if found != expected:
+            raise Violation("state agreement", f"replica {node.number}: metadata differs")
+
+
+def _objection(log: PartitionLog, contents: Contents, payloads: list[bytes]) -> str | None:
+    """What a reader of this partition would find wrong, byte for byte."""
+    if (log.first_offset, log.next_offset) != (contents.start, contents.end):
+        return f"offsets {log.first_offset}..{log.next_offset}"
+    if log.generation != contents.generation:
+        return f"generation {log.generation}"
+    if {key.consumer: at for key, at in log.offsets.items()} != contents.offsets:
+        return f"consumer offsets {log.offsets}"
+    found: list[bytes] = []
+    for segment in log.segments:
+        if verify(walk(memoryview(segment.log))) is not None:
+            return "a message has the wrong checksum"
+        index, position = b"", 0
+        for message in decode_messages(segment.log):
+            if message.offset != contents.start + len(found):
+                return f"message {message.offset} at {contents.start + len(found)}"
+            position += HEADER_BYTES + len(message.payload)
+            index += INDEX_ENTRY.pack(
+                message.offset - segment.base_offset, position, message.timestamp
+            )
+            found.append(message.payload)
+        if index != segment.index:
+            return f"the index of segment {segment.base_offset}"
+    return None if found == payloads else f"{len(found)} messages of {len(payloads)}"
 
 
 def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
@@ -111,11 +146,48 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
                     "resources",
                     f"replica {node.number} has {replica.op - replica.commit_max} ops in flight",
                 )
+            check_timers(node.number, replica)
         for volume in node.disk.volumes:
             if volume.worst > UNSYNCED_MAX:
                 raise Violation(
                     "resources", f"replica {node.number} queued {volume.worst} journal writes"
                 )
+
+
+def check_timers(number: int, replica: Replica) -> None:
+    """No timer is armed but dead, and nobody waits for ever: what can end a wait is running."""
+    timers = replica.timers
+    if timers.next_deadline <= timers.now:
+        raise Violation(
+            "timers",
+            f"replica {number} group {replica.group}: a timer due at"
+            f" {timers.next_deadline} has not fired at {timers.now}",
+        )
+    if replica.stopped or replica.is_empty or replica.replica_count == 1 or not replica.view:
+        # View 0 begins when the superblock of the genesis is written; that wait ends by itself.
+        return
+    wanted = [Timer.PING] if replica.elects else []
+    if replica.status is Status.RECOVERING:
+        wanted.append(Timer.REQUEST_START_VIEW)
+    elif replica.status is Status.VIEW_CHANGE:
+        # Who waited long enough votes against this view too, and repeats its vote.
+        wanted.append(Timer.START_VIEW_CHANGE if replica.voting else Timer.VIEW_CHANGE_STATUS)
+    elif replica.is_primary:
+        # The heartbeat of the control group speaks for the data groups of the node.
+        wanted += [Timer.COMMIT_MESSAGE] if replica.elects else []
+        if replica.pipeline.entries:
+            wanted += (
+                [Timer.PREPARE] if replica.abdicating else [Timer.PREPARE, Timer.PRIMARY_ABDICATE]
+            )
+    elif replica.elects and not replica.voting:
+        wanted.append(Timer.NORMAL_HEARTBEAT)
+    missing = [TIMER_NAMES[timer] for timer in wanted if not timers.is_running(timer)]
+    if missing:
+        raise Violation(
+            "timers",
+            f"replica {number} group {replica.group} {replica.status.name} waits"
+            f" without {', '.join(missing)}",
+        )
 
 
 def is_undecidable(nodes: Sequence[Node], core: Sequence[int]) -> bool:
@@ -133,6 +205,8 @@ def is_undecidable(nodes: Sequence[Node], core: Sequence[int]) -> bool:
             for record in nodes[number].disk.volumes[group].records
             if not record.is_good
         }
+        for number in core:
+            spoiled |= nodes[number].disk.volumes[group].doubted
         voices = sum(not replica.wiped for replica in replicas)
         # A replica that cannot say what it acknowledged has no voice (S5).
         if spoiled and (undecided & spoiled or voices < replicas[0].quorums.view_change):

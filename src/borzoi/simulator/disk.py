@@ -14,8 +14,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from borzoi.consensus.checkpoint import Checkpoint
-from borzoi.consensus.messages import Prepare
+from borzoi.consensus.checkpoint import ArtifactKind, Checkpoint
+from borzoi.consensus.header_ring import RING_SLOTS
+from borzoi.consensus.journal import record_bytes
+from borzoi.consensus.messages import HEADER_BYTES, Prepare
 from borzoi.consensus.superblock import Superblock
 from borzoi.simulator.events import EventQueue
 from borzoi.simulator.randomness import happens
@@ -42,6 +44,10 @@ class Record:
     def is_good(self) -> bool:
         return not (self.header_bad or self.body_bad)
 
+    @property
+    def space(self) -> int:
+        return record_bytes(HEADER_BYTES + len(self.body))
+
 
 class Generation:
     """One superblock generation: two copies, each good or bad."""
@@ -57,13 +63,16 @@ class Volume:
     """What one group of one node has on its disk."""
 
     __slots__ = (
-        "checkpoints", "found", "generations", "life", "pending_checkpoints", "pending_superblock",
-        "records", "syncing", "torn", "unsynced", "worst",
+        "checkpoints", "destroyed", "doubted", "found", "generations", "life",
+        "pending_checkpoints", "pending_superblock", "records", "ring", "rotten", "syncing", "torn",
+        "unsynced", "worst",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.found: dict[bytes, Record] = {}
+        # Headers of records that were whole on this disk once, in the order of their syncs.
+        self.ring: list[Prepare] = []
         self.unsynced: list[tuple[Record, int]] = []
         self.syncing = 0
         # Leftover bytes of a record cut in the middle; only the full level has them to show.
@@ -73,6 +82,13 @@ class Volume:
         self.pending_superblock: Superblock | None = None
         self.checkpoints: dict[int, Checkpoint] = {}
         self.pending_checkpoints: dict[int, Checkpoint] = {}
+        # Where a checkpoint has a wrong bit: artifact and share of its length.
+        self.rotten: dict[int, tuple[int, float]] = {}
+        # Records that were synced and then overwritten by a device that missed its aim, since the
+        # start: nobody but the device knows.
+        self.destroyed: set[bytes] = set()
+        # Ops whose record once could not be read, though nothing is wrong with it.
+        self.doubted: set[int] = set()
         # Grows with every crash and wipe.
         self.life = 0
         # The longest unsynced queue seen, for the resource check.
@@ -85,22 +101,25 @@ class Volume:
         return max(readable, key=lambda superblock: superblock.generation, default=None)
 
     def is_damaged(self) -> bool:
-        """Whether a record is spoiled and not written again, or a gap without a name is left."""
-        return any(not record.is_good for record in self.found.values()) or any(
-            record.trailer_bad for record in self.records
+        """Whether a record is spoiled and not written again, a gap without a name is left, or a
+        checkpoint has rotted."""
+        return (
+            bool(self.rotten)
+            or any(not record.is_good for record in self.found.values())
+            or any(record.trailer_bad for record in self.records)
         )
 
     def is_synced(self, checksum: bytes) -> bool:
-        record = self.found.get(checksum)
-        return record is not None
+        """Whether the device said so, and the replica has no way to know better yet."""
+        return checksum in self.found or checksum in self.destroyed
 
     def format(self, superblock: Superblock) -> None:
         self._apply_superblock(superblock, (1 << SUPERBLOCK_COPIES) - 1)
 
     def reset(self) -> None:
-        self.records, self.found, self.torn = [], {}, b""
+        self.records, self.found, self.ring, self.torn = [], {}, [], b""
         self.generations = [None, None]
-        self.checkpoints = {}
+        self.checkpoints, self.rotten = {}, {}
 
     def _store(self, record: Record) -> None:
         self.records.append(record)
@@ -114,6 +133,8 @@ class Volume:
         batch, self.unsynced = self.unsynced[:count], self.unsynced[count:]
         for record, _ in batch:
             self._store(record)
+            self.ring.append(record.header)
+        del self.ring[:-RING_SLOTS]
         self.syncing = 0
         return batch[-1][1]
 
@@ -134,6 +155,33 @@ class Volume:
             dropped += 1
         if dropped:
             del self.records[:dropped]
+
+    def drop_checkpoints(self, below: int) -> None:
+        for op in [op for op in self.checkpoints if op < below]:
+            del self.checkpoints[op]
+            self.rotten.pop(op, None)
+
+    def read_checkpoint(self, op: int, artifact: int) -> bytes | None:
+        checkpoint = self.checkpoints.get(op)
+        if checkpoint is None or artifact >= len(checkpoint.artifacts):
+            return None
+        content = checkpoint.artifacts[artifact].content
+        if op in self.rotten and self.rotten[op][0] == artifact:
+            position = int(self.rotten[op][1] * len(content))
+            content = content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :]
+        return content
+
+    def rot_checkpoint(self, random: Random) -> str | None:
+        """Spoils a file of the checkpoint that the superblock names; says which kind."""
+        newest = self.newest()
+        if newest is None or not newest.checkpoint_op:
+            return None
+        artifacts = self.checkpoints[newest.checkpoint_op].artifacts
+        candidates = [index for index, one in enumerate(artifacts) if one.content]
+        index = random.choice(candidates)
+        self.rotten[newest.checkpoint_op] = (index, random.random())
+        is_segment = artifacts[index].kind == ArtifactKind.SEGMENT_LOG
+        return "segment" if is_segment else "checkpoint"
 
     def rewrite(self) -> None:
         """Fresh files without the damage that was there at the start.
@@ -176,13 +224,48 @@ class Volume:
     def rot_candidates(self, replica: int, replicas: int) -> list[int]:
         """The fault atlas: op o may rot on replica o mod n only, so one good copy always remains.
 
-        Never the newest record: at its place a rotten record cannot be told from a torn one (S5).
+        The newest record only if the ring names it: else it cannot be told from a torn one (S5),
+        and being acknowledged it would be a fault that no format can see.
         """
-        return [
+        candidates = [
             index
-            for index, record in enumerate(self.records[:-1])
+            for index, record in enumerate(self.records)
             if record.header.op % replicas == replica and record.is_good
         ]
+        if candidates and candidates[-1] == len(self.records) - 1:
+            newest = self.records[-1].header.checksum
+            if all(header.checksum != newest for header in reversed(self.ring)):
+                candidates.pop()
+        return candidates
+
+    def lose(self, record: Record) -> None:
+        """The device reported this record as written, and its place holds what was there before."""
+        record.header_bad = record.body_bad = record.trailer_bad = True
+        if record.image is not None:
+            record.image = bytes(len(record.image))
+
+    def misdirect(self, record: Record, victim: int) -> None:
+        """The record went to the place of an older one of at least its size, and not to its own."""
+        older = self.records[victim]
+        arrived = Record(record.header, record.body, record.image)
+        remains = Record(older.header, b"", None)
+        remains.header_bad = remains.body_bad = True
+        replaced = [arrived]
+        if older.space > arrived.space:
+            if older.image is not None and arrived.image is not None:
+                remains.image = older.image[len(arrived.image) :]
+            replaced.append(remains)
+        self.records[victim : victim + 1] = replaced
+        self.found[older.header.checksum] = remains
+        self.destroyed.add(older.header.checksum)
+        self.lose(record)
+
+    def reindex(self, kept: int) -> None:
+        """At a start: only the first `kept` records are left, and whatever is readable is found."""
+        del self.records[kept:]
+        self.destroyed.clear()
+        self.found = {record.header.checksum: record for record in self.records}
+        self.found |= {one.header.checksum: one for one in self.records if one.is_good}
 
 
 class Disk:
@@ -204,6 +287,8 @@ class Disk:
         self.sync_min = 1
         self.sync_max = 1
         self.sync_slow = 0.0
+        self.stale_reads = 0.0
+        self.lost_writes = 0.0
         self.slowness = 1
         self.counts: Counter[str] = Counter()
         self._events = events
@@ -248,10 +333,34 @@ class Disk:
         volume = self.volumes[group]
         for record, _ in volume.unsynced[:count]:
             self.synced(group, record.header.checksum)
+        stored = len(volume.records)
         token = volume.synced_journal(count)
+        if self.lost_writes:
+            self._betray(volume, stored)
         if volume.unsynced:
             self._start_sync(group, volume)
         self._completed(group, "journal", token)
+
+    def _betray(self, volume: Volume, first: int) -> None:
+        """A device that lies about some of the records from `first` on; by the atlas of rot."""
+        for record in volume.records[first:]:
+            if record.header.op % self.replicas != self.number or self.replicas == 1:
+                continue
+            if not happens(self._random, self.lost_writes):
+                continue
+            victims = [
+                index
+                for index in volume.rot_candidates(self.number, self.replicas)
+                if index < first and volume.records[index].space >= record.space
+            ]
+            if victims and happens(self._random, 0.5):
+                self.counts["misdirected write"] += 1
+                before = len(volume.records)
+                volume.misdirect(record, self._random.choice(victims))
+                first += len(volume.records) - before
+            else:
+                self.counts["lost write"] += 1
+                volume.lose(record)
 
     def write_superblock(self, group: int, superblock: Superblock, token: int) -> None:
         volume = self.volumes[group]
@@ -287,6 +396,13 @@ class Disk:
                 if unsynced.header.checksum == checksum:
                     return unsynced.body
             return None
+        # An old sector instead of the new one: the driver sees that it is not this record. By the
+        # same atlas as rot, since the replica must take it for spoiled.
+        may_be_stale = self.replicas > 1 and record.header.op % self.replicas == self.number
+        if may_be_stale and record.is_good and happens(self._random, self.stale_reads):
+            self.counts["stale read"] += 1
+            volume.doubted.add(record.header.op)
+            return None
         return record.body if record.is_good else None
 
     def read_later(self, group: int, action: Callable[[Any], None], argument: object) -> None:
@@ -316,6 +432,7 @@ class Disk:
         """A sound device from now on; what has rotted stays rotten."""
         self._failure = None
         self.sync_max, self.sync_slow, self.slowness = self.sync_min, 0.0, 1
+        self.stale_reads = self.lost_writes = 0.0
 
     def crash(self) -> None:
         self._life += 1
@@ -363,6 +480,8 @@ class Disk:
         record = volume.records[random.randrange(len(volume.records) - 1)]
         spoil_header(record, random.random())
         record.trailer_bad = True
+        if happens(random, 0.7):
+            volume.ring = [one for one in volume.ring if one.checksum != record.header.checksum]
         if record.image is not None:
             spoil(record, len(record.image) - 40)
         return True

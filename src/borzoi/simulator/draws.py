@@ -29,6 +29,8 @@ class Draw:
     pipeline_max: int = 8
     fast_timeouts: int = 1
     checkpoint_ops: int = 48
+    checkpoint_bytes: int = 0
+    checkpoint_ticks: int = 0
     retained_ops: int = 32
     client_table_max: int = 64
     # 1 starts on empty disks with replica n - 1 away: everyone must be heard before a genesis
@@ -48,6 +50,8 @@ class Draw:
     clogging: float = 0.0
     clog_ticks_mean: int = 0
     datagrams: int = 0
+    corruption: float = 0.0
+    strangers_every: int = 0
     partition_every: int = 0
     partition_stable: int = 100
     one_way: int = 0
@@ -61,6 +65,11 @@ class Draw:
     pause_max: int = 300
     slow_replica: int = 0
     slow_factor: int = 10
+    # frames a tick that one replica finds time for; 0 is no limit
+    slow_cpu: int = 0
+    handover_every: int = 0
+    # two releases in one cluster: replicas come back as the newer one, which knows more operations
+    upgrade_every: int = 0
     disturb_primary: int = 1
     # disks
     sync_min: int = 1
@@ -70,6 +79,8 @@ class Draw:
     disk_full_every: int = 0
     rot_every: int = 0
     wipe_every: int = 0
+    stale_reads: float = 0.0
+    lost_writes: float = 0.0
     # clocks
     clock_skew_us: int = 0
     clock_drift: int = 0
@@ -90,6 +101,10 @@ class Draw:
     offsets: int = 1
     truncates: int = 1
     payload_max: int = 64
+    segment_bytes: int = 1 << 20
+    chunk_bytes: int = 256 * 1024
+    # share of requests that a node passes on to the leader instead of refusing them
+    forwarding: float = 0.0
     # fidelity: 1 encodes every frame and record to bytes and back
     full: int = 0
 
@@ -105,6 +120,7 @@ class Draw:
             clogging=self.clogging,
             clog_ticks_mean=self.clog_ticks_mean,
             datagrams=bool(self.datagrams),
+            corruption=self.corruption,
         )
 
     def changed(self, **changes: float) -> "Draw":
@@ -158,6 +174,8 @@ def draw(seed: int, settings: Mapping[str, float] | None = None) -> Draw:
     _draw_disks(random, chosen)
     _draw_clocks(random, chosen)
     _draw_clients(random, chosen)
+    _draw_files(random, chosen)
+    _draw_rarities(random, chosen)
     chosen.update(settings or {})
     return Draw(**chosen)  # type: ignore[arg-type]
 
@@ -257,3 +275,34 @@ def _draw_clients(random: Random, chosen: dict[str, float]) -> None:
     for kind in ("deletes", "purges", "offsets", "truncates"):
         chosen[kind] = int(happens(random, 0.6))
     chosen["payload_max"] = random.choice((16, 64, 400))
+
+
+def _draw_files(random: Random, chosen: dict[str, float]) -> None:
+    # Small segments are truncated and transferred one by one, small chunks make a transfer long.
+    chosen["segment_bytes"] = random.choice((256, 1024, 1 << 20))
+    chosen["chunk_bytes"] = random.choice((512, 4096, 256 * 1024))
+
+
+def _draw_rarities(random: Random, chosen: dict[str, float]) -> None:
+    chosen["genesis"] = int(happens(random, 0.05))
+    if happens(random, 0.2):
+        chosen["corruption"] = round(random.random() * 0.02, 4)
+    if happens(random, 0.2):
+        chosen["strangers_every"] = random.choice((20, 200))
+    if happens(random, 0.3):
+        chosen["forwarding"] = round(random.random(), 2)
+    if happens(random, 0.15):
+        chosen["handover_every"] = random.choice((400, 2000))
+    if happens(random, 0.15):
+        chosen["upgrade_every"] = random.choice((200, 600, 2000))
+    if happens(random, 0.15):
+        chosen["slow_cpu"] = random.choice((1, 2, 4))
+    # A record that cannot be read now counts as spoiled until it is repaired: see `_draw_disks`.
+    if happens(random, 0.25) and not chosen.get("wipe_every"):
+        chosen["stale_reads"] = random.choice((0.01, 0.1))
+    if happens(random, 0.2) and not chosen.get("wipe_every"):
+        chosen["lost_writes"] = random.choice((0.002, 0.02))
+    if happens(random, 0.2):
+        chosen["checkpoint_bytes"] = random.choice((4096, 16384))
+    if happens(random, 0.2):
+        chosen["checkpoint_ticks"] = random.choice((300, 1500))

@@ -15,6 +15,7 @@ from borzoi.simulator.draws import Draw
 from borzoi.simulator.events import EventQueue
 from borzoi.simulator.network import Network
 from borzoi.simulator.randomness import happens, spread, stream
+from borzoi.simulator.strangers import stranger
 
 # A leader has to be silent for longer than the heartbeat before anyone votes.
 DISTURBANCE_TICKS: Final = {True: (150, 400), False: (700, 1200)}
@@ -26,6 +27,7 @@ class Machine(Protocol):
 
     number: int
     rejoining: bool
+    pace: int
     clock: NodeClock
     disk: Disk
 
@@ -45,6 +47,12 @@ class Machine(Protocol):
 
     def arm_crash(self, effects: int) -> None: ...
 
+    def hand_over(self) -> None: ...
+
+    def upgrade(self) -> None: ...
+
+    def receive(self, source: int, frame: Any) -> None: ...
+
 
 class Nemesis:
     def __init__(
@@ -56,8 +64,10 @@ class Nemesis:
         primary: Callable[[], int | None],
         commands: Sequence[int],
         log: Callable[[str], None],
+        cluster: bytes = bytes(16),
     ) -> None:
         self.draw = draw
+        self._cluster = cluster
         self.counts: Counter[str] = Counter()
         self._active = True
         self._events = events
@@ -71,6 +81,7 @@ class Nemesis:
         self._storage = stream(draw.seed, "storage/faults")
         self._time = stream(draw.seed, "clock")
         self._partition_number = 0
+        self._upgraded = 0
 
     def begin(self) -> None:
         draw = self.draw
@@ -83,6 +94,9 @@ class Nemesis:
             (draw.sync_error_every, self._storage, self.sync_error),
             (draw.disk_full_every, self._storage, self.disk_full),
             (draw.clock_jump_every, self._time, self.jump_clock),
+            (draw.handover_every, self._process, self.hand_over),
+            (draw.upgrade_every, self._process, self.upgrade),
+            (draw.strangers_every, self._wires, self.stranger),
         ):
             if every:
                 self._recur(every, random, strike)
@@ -96,6 +110,9 @@ class Nemesis:
             slow = self._nodes[self._storage.randrange(draw.replicas)]
             slow.disk.slowness = draw.slow_factor
             self.counts["slow replica"] += 1
+        if draw.slow_cpu:
+            self._nodes[self._process.randrange(draw.replicas)].pace = draw.slow_cpu
+            self.counts["slow processor"] += 1
         self._set_clocks()
 
     def _set_clocks(self) -> None:
@@ -171,6 +188,23 @@ class Nemesis:
             self._log(f"nemesis pauses replica {node.number} for {ticks} ticks")
             node.pause(ticks)
 
+    def upgrade(self) -> None:
+        """Rolling: one replica after the other comes back as the newer release."""
+        if self._upgraded < len(self._nodes):
+            node = self._nodes[self._upgraded]
+            self._upgraded += 1
+            self.counts["upgrade"] += 1
+            node.upgrade()
+            if node.is_up:
+                self.kill(node, self._process.randint(1, self.draw.restart_max))
+
+    def hand_over(self) -> None:
+        number = self._primary()
+        if number is not None and len(self._nodes) > 1:
+            self.counts["hand-over"] += 1
+            self._log(f"replica {number} is told to hand over")
+            self._nodes[number].hand_over()
+
     def _disturb_primary(self, _: Any) -> None:
         """Every seed has one: a run in which the leader is never lost shows nothing."""
         number = self._primary()
@@ -225,6 +259,13 @@ class Nemesis:
             self._network.heal()
             self._log("nemesis heals the network")
 
+    def stranger(self) -> None:
+        """Somebody on the replicas' port who speaks almost the right language."""
+        node = self._wires.choice(list(self._nodes))
+        self.counts["malformed frame"] += 1
+        frame = stranger(self._wires, self._cluster, self.draw.replicas)
+        node.receive(self._wires.randrange(self.draw.replicas), frame)
+
     def clog(self) -> None:
         random = self._wires
         source, target = random.randrange(self.draw.replicas), random.randrange(self.draw.replicas)
@@ -245,6 +286,8 @@ class Nemesis:
         if any(node.is_rejoining for node in self._nodes):
             return
         node = self._storage.choice(list(self._nodes))
+        if happens(self._storage, 0.35) and self._rot_checkpoint(node):
+            return
         if node.is_up:
             node.crash()
         if happens(self._storage, 0.3) and node.disk.rot_unnamed(self._storage):
@@ -256,6 +299,19 @@ class Nemesis:
             self._log(f"nemesis wipes the disk of replica {node.number}")
             node.wipe()
         self._events.after(self._storage.randint(1, self.draw.restart_max), self._restart, node)
+
+    def _rot_checkpoint(self, node: Machine) -> bool:
+        """A checkpoint without a bit is a lost disk at the next start, and until then an offer to
+        others that they must not take."""
+        what = self._storage.choice(node.disk.volumes).rot_checkpoint(self._storage)
+        if what is None:
+            return False
+        self.counts[f"bit rot: {what}"] += 1
+        self._log(f"nemesis lets a {what} rot on replica {node.number}")
+        node.rejoining = True
+        if node.is_up and happens(self._storage, 0.5):
+            self.kill(node, self._storage.randint(1, self.draw.restart_max))
+        return True
 
     def sync_error(self) -> None:
         up = self._up()

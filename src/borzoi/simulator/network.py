@@ -9,7 +9,7 @@ refuses the former incarnation.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from borzoi.simulator.events import EventQueue
 
@@ -28,9 +28,18 @@ class NetworkFaults:
     clogging: float = 0.0
     clog_ticks_mean: int = 0
     datagrams: bool = False
+    # Share of frames that lose a bit on the way; their checksum gives them away.
+    corruption: float = 0.0
 
 
 QUIET = NetworkFaults(delay_min=0, delay_mean=1.0, fifo=True, capacity=1 << 20)
+
+
+class Corrupted(NamedTuple):
+    """A frame with one wrong bit, at this share of its length."""
+
+    frame: Any
+    spot: float
 
 
 class Packet:
@@ -60,6 +69,7 @@ class NetworkCounters:
     __slots__ = (
         "blocked",
         "clogs",
+        "corrupted",
         "delivered",
         "duplicated",
         "evicted",
@@ -71,7 +81,7 @@ class NetworkCounters:
 
     def __init__(self) -> None:
         self.sent = self.delivered = self.lost = self.duplicated = self.evicted = 0
-        self.blocked = self.filtered = self.stale = self.clogs = 0
+        self.blocked = self.filtered = self.stale = self.clogs = self.corrupted = 0
 
 
 class Network:
@@ -124,6 +134,9 @@ class Network:
         if faults.loss and chance() < faults.loss:
             counters.lost += 1
             return
+        if faults.corruption and chance() < faults.corruption:
+            counters.corrupted += 1
+            frame = Corrupted(frame, chance())
         self._schedule(index, source, target, frame, 0)
         if faults.duplication and chance() < faults.duplication:
             counters.duplicated += 1

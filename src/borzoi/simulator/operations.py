@@ -1,139 +1,102 @@
-"""The operations of both planes as the simulator speaks them: numbers, bodies, replies.
+"""The operations of both planes as the simulated clients write them, and how answers are read.
 
-#  control body: MessagePack array of the arguments        reply: u32 status, then MessagePack
-#  data body, bytes   field
-#  0..8               namespace        u64, packed stream, topic, partition
-#  8..16              incarnation      u64, control op that created the partition
-#  16..24             base_offset      u64, stamped by the primary (sends); argument elsewhere
-#  24..32             base_timestamp   u64, stamped by the primary
-#  32..36             count            u32, messages in the run; consumer elsewhere
-#  36..40             run_length       u32
-#  40..48             run_checksum     u64, XXH3-64 of the run
-#  48..52             flags            u32
-#  52..64             reserved         zero
-#  64..               run: per message u32 length, payload
+Bodies are those of production: commands of `borzoi.metadata` for the control plane, descriptors and
+commands of `consensus.partition_ops` for the data plane. Answers of the data plane are a status and
+nothing else; those of the control plane are::
+
+    MessagePack array [created id or nil, rows]
+    row   [namespace, incarnation, purge generation] of every partition the command was about
 """
 
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import msgspec
-import xxhash
 
-REGISTER: Final = 1
-UNREGISTER: Final = 3
-NOOP: Final = 4
-
-CREATE_STREAM: Final = 128
-DELETE_STREAM: Final = 130
-PURGE_STREAM: Final = 131
-CREATE_TOPIC: Final = 132
-DELETE_TOPIC: Final = 134
-PURGE_TOPIC: Final = 135
-CREATE_PARTITIONS: Final = 136
-DELETE_PARTITIONS: Final = 137
-CREATE_GROUP: Final = 139
-DELETE_GROUP: Final = 140
-
-TRUNCATE_PARTITION: Final = 68
-PURGE_PARTITION: Final = 80
-FORGET_PARTITION: Final = 81
-SEND_MESSAGES: Final = 160
-STORE_OFFSET: Final = 161
-DELETE_OFFSET: Final = 162
+from borzoi.consensus.messages import Operation
+from borzoi.consensus.partition_ops import (
+    DESCRIPTOR_BYTES,
+    BatchDescriptor,
+    PartitionCommand,
+    decode_batch,
+    encode_command,
+    propose_batch,
+)
+from borzoi.metadata.commands import Command
+from borzoi.metadata.commands import encode_command as encode_control
+from borzoi.protocol.codes import Code
+from borzoi.records.message import Message, decode_messages, encode_messages
 
 CONTROL: Final = (
-    CREATE_STREAM, DELETE_STREAM, PURGE_STREAM, CREATE_TOPIC, DELETE_TOPIC, PURGE_TOPIC,
-    CREATE_PARTITIONS, DELETE_PARTITIONS, CREATE_GROUP, DELETE_GROUP,
+    Operation.CREATE_STREAM, Operation.UPDATE_STREAM, Operation.DELETE_STREAM,
+    Operation.PURGE_STREAM, Operation.CREATE_TOPIC, Operation.UPDATE_TOPIC, Operation.DELETE_TOPIC,
+    Operation.PURGE_TOPIC, Operation.CREATE_PARTITIONS, Operation.DELETE_PARTITIONS,
+    Operation.CREATE_CONSUMER_GROUP, Operation.DELETE_CONSUMER_GROUP, Operation.CREATE_USER,
+    Operation.UPDATE_USER, Operation.DELETE_USER, Operation.CHANGE_PASSWORD,
+    Operation.UPDATE_PERMISSIONS, Operation.CREATE_PERSONAL_ACCESS_TOKEN,
+    Operation.DELETE_PERSONAL_ACCESS_TOKEN, Operation.JOIN_CONSUMER_GROUP,
+    Operation.LEAVE_CONSUMER_GROUP,
 )  # fmt: skip
 DATA: Final = (
-    TRUNCATE_PARTITION, PURGE_PARTITION, FORGET_PARTITION, SEND_MESSAGES, STORE_OFFSET,
-    DELETE_OFFSET,
+    Operation.TRUNCATE_PARTITION, Operation.PURGE_PARTITION, Operation.FORGET_PARTITION,
+    Operation.SEND_MESSAGES, Operation.STORE_CONSUMER_OFFSET, Operation.DELETE_CONSUMER_OFFSET,
 )  # fmt: skip
+# The number of a command in the log of metadata, by the number of its operation.
+CODES: Final[Mapping[int, int]] = MappingProxyType(
+    {operation.value: Code[operation.name].value for operation in CONTROL}
+)
+OPERATIONS: Final[Mapping[int, int]] = MappingProxyType(
+    {code: operation for operation, code in CODES.items()}
+)
 
-DESCRIPTOR: Final = struct.Struct("<QQQQIIQI12x")
-INCARNATION: Final = struct.Struct("<Q")
-LENGTH: Final = struct.Struct("<I")
-STATUS: Final = struct.Struct("<I")
-
-
-class Status(IntEnum):
-    OK = 0
-    NOT_FOUND = 1
-    NAME_TAKEN = 2
-    LIMIT = 3
-    INVALID = 4
-    NO_PARTITION = 5
+OK: Final = 0
+# Refused before it became an op: nothing in the log stands behind such an answer.
+INVALID_COMMAND: Final = 3
+CONSUMER: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Row(NamedTuple):
+    """A partition as an answer of the control plane names it."""
+
     namespace: int
     incarnation: int
-    base_offset: int = 0
-    base_timestamp: int = 0
-    count: int = 0
-    run_length: int = 0
-    run_checksum: int = 0
-    flags: int = 0
+    generation: int
 
 
-def pack(descriptor: Descriptor, run: bytes = b"") -> bytes:
-    return (
-        DESCRIPTOR.pack(
-            descriptor.namespace,
-            descriptor.incarnation,
-            descriptor.base_offset,
-            descriptor.base_timestamp,
-            descriptor.count,
-            descriptor.run_length,
-            descriptor.run_checksum,
-            descriptor.flags,
-        )
-        + run
-    )
+def control(command: Command) -> tuple[int, bytes]:
+    """Operation and body."""
+    code, body = encode_control(command)
+    return OPERATIONS[code], body
 
 
-def unpack(body: bytes) -> Descriptor:
-    return Descriptor(*DESCRIPTOR.unpack_from(body))
+def control_answer(created: int | None, rows: Sequence[Row]) -> bytes:
+    return msgspec.msgpack.encode((created, rows))
+
+
+def read_rows(payload: bytes) -> list[Row]:
+    return [Row(*row) for row in msgspec.msgpack.decode(payload)[1]]
 
 
 def send_body(namespace: int, incarnation: int, payloads: Sequence[bytes]) -> bytes:
-    """A send as the client wrote it: no offset, no timestamp yet."""
-    run = b"".join(LENGTH.pack(len(payload)) + payload for payload in payloads)
-    checksum = xxhash.xxh3_64_intdigest(run)
-    return pack(Descriptor(namespace, incarnation, 0, 0, len(payloads), len(run), checksum, 0), run)
+    """A send as the leader proposes it: no offsets, no timestamps, no ids, no checksums yet."""
+    _, run = encode_messages([Message(payload) for payload in payloads])
+    return propose_batch(namespace, incarnation, len(payloads), run)
 
 
-def data_body(namespace: int, incarnation: int, argument: int, consumer: int = 0) -> bytes:
-    return pack(Descriptor(namespace, incarnation, argument, 0, consumer))
+def data_body(namespace: int, incarnation: int, argument: int = 0, consumer: int = 0) -> bytes:
+    return encode_command(PartitionCommand(namespace, incarnation, argument, consumer, CONSUMER))
 
 
-def stamped(body: bytes, base_offset: int, timestamp: int) -> bytes:
-    return body[:16] + struct.pack("<QQ", base_offset, timestamp) + body[32:]
+class Sent(NamedTuple):
+    descriptor: BatchDescriptor
+    messages: list[Message]
+
+
+def read_send(body: bytes) -> Sent:
+    decoded: Any = decode_batch(body)
+    return Sent(decoded[0], decode_messages(body[DESCRIPTOR_BYTES:]))
 
 
 def payloads_of(body: bytes) -> list[bytes]:
-    position, payloads = DESCRIPTOR.size, []
-    while position < len(body):
-        (length,) = LENGTH.unpack_from(body, position)
-        position += LENGTH.size
-        payloads.append(bytes(body[position : position + length]))
-        position += length
-    return payloads
-
-
-def control_body(*arguments: str | int) -> bytes:
-    return msgspec.msgpack.encode(arguments)
-
-
-def reply(status: Status, value: object = None) -> bytes:
-    return STATUS.pack(status) + msgspec.msgpack.encode(value)
-
-
-def read_reply(payload: bytes) -> tuple[Status, Any]:
-    (status,) = STATUS.unpack_from(payload)
-    return Status(status), msgspec.msgpack.decode(payload[STATUS.size :])
+    return [message.payload for message in read_send(body).messages]

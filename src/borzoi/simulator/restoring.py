@@ -4,6 +4,8 @@ from borzoi.consensus import journal as journals
 from borzoi.consensus import superblock as superblocks
 from borzoi.consensus.checkpoint import Checkpoint
 from borzoi.consensus.config import Config
+from borzoi.consensus.frames import checksum
+from borzoi.consensus.header_ring import RING_SLOTS, encode_ring
 from borzoi.consensus.journal import Gap, JournalRecord, JournalScan
 from borzoi.consensus.messages import Prepare
 from borzoi.consensus.recovery import Restored
@@ -14,6 +16,23 @@ from borzoi.simulator.disk import Volume
 
 def record_image(header: Prepare, body: bytes) -> bytes:
     return journals.encode_record(header, body)
+
+
+def checkpoint_is_whole(volume: Volume, *, verify: bool) -> bool:
+    """Whether the files of the checkpoint the superblock names are what its manifest says.
+
+    Production reads and hashes all of them; here only where a bit is wrong, and where bytes count.
+    """
+    superblock = volume.newest()
+    if superblock is None or not superblock.checkpoint_op:
+        return True
+    op = superblock.checkpoint_op
+    if op not in volume.rotten and not verify:
+        return True
+    return all(
+        checksum(volume.read_checkpoint(op, index) or b"") == entry.checksum
+        for index, entry in enumerate(volume.checkpoints[op].manifest.entries)
+    )
 
 
 def restored(
@@ -37,7 +56,7 @@ def restored(
     checkpoint: Checkpoint | None = None
     if superblock.checkpoint_op:
         checkpoint = volume.checkpoints[superblock.checkpoint_op]
-    volume.torn = b""
+    keep_scanned(volume, scan)
     return Restored(superblock, scan, checkpoint, incarnation), superblock.wiped
 
 
@@ -60,16 +79,43 @@ def scan_of(volume: Volume) -> JournalScan:
             gaps.append(Gap(len(records), header.op, header.checksum, header.view))
         else:
             records.append(JournalRecord(header, not record.body_bad))
-    return JournalScan(tuple(records), tuple(gaps))
+    ring = {header.checksum: header for header in volume.ring}
+    while records and not records[-1].readable and records[-1].header.checksum not in ring:
+        records.pop()
+    found = {record.header.checksum for record in records}
+    return JournalScan(
+        tuple(records),
+        tuple(gap for gap in gaps if gap.after < len(records)),
+        redundant=tuple(header for identity, header in ring.items() if identity not in found),
+    )
+
+
+def keep_scanned(volume: Volume, scan: JournalScan) -> None:
+    """What a driver does before it starts a replica: cut the tail, bring the ring up to date."""
+    left, kept = len(scan.records), 0
+    for index, record in enumerate(volume.records):
+        if not left:
+            break
+        if not record.header_bad:
+            left -= 1
+        kept = index + 1
+    volume.reindex(kept)
+    room = max(0, RING_SLOTS - len(scan.redundant))
+    newest = [record.header for record in scan.records[-room:]] if room else []
+    volume.ring = [*scan.redundant, *newest]
+    volume.torn = b""
 
 
 def read_journal(volume: Volume, config: Config, expected: JournalScan) -> JournalScan:
     """Scans the bytes; they must tell the same story as the values."""
     image = b"".join(record.image or b"" for record in volume.records) + volume.torn
-    scan = journals.scan(image, config.cluster)
-    if [(header, readable) for header, readable, _ in scan.records] != [
-        (header, readable) for header, readable, _ in expected.records
-    ] or scan.gaps != expected.gaps:
+    scan = journals.scan(image, config.cluster, encode_ring(volume.ring))
+    told = [(header, readable) for header, readable, _ in scan.records]
+    if (
+        told != [(header, readable) for header, readable, _ in expected.records]
+        or scan.gaps != expected.gaps
+        or scan.redundant != expected.redundant
+    ):
         raise Violation("fidelity", f"a scan of the journal of group {config.group} differs")
     return scan
 

@@ -1,234 +1,189 @@
-"""The auditor's own idea of the state: it predicts the reply to every committed op.
+"""The auditor's own idea of the state: it predicts the answer to every committed op.
 
-Written apart from the state machines and in another shape (flat rows and plain dictionaries, no
-snapshots), so that a mistake would have to be made twice to stay unseen. It sees each committed op
-once, in order.
+The control plane is foretold by one copy of `borzoi.metadata` that is never replicated, never
+checkpointed and sees each committed op once, in order; which partitions an answer must name is
+worked out from the state before and after, not from effects. The data plane is foretold by a model
+written apart, in another shape (flat rows, no segments of bytes), so that a mistake would have to
+be made twice to stay unseen.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Final
 
-import msgspec
-
-from borzoi.simulator import machines
-from borzoi.simulator import operations as ops
-from borzoi.simulator.operations import Status, reply
+from borzoi.consensus import partition_ops
+from borzoi.consensus.messages import Operation, Prepare
+from borzoi.metadata import queries
+from borzoi.metadata.commands import decode_command
+from borzoi.metadata.machine import Entry, apply
+from borzoi.metadata.state import Metadata, Topic
+from borzoi.model.errors import BorzoiError
+from borzoi.model.limits import HEADER_BYTES
+from borzoi.protocol.commands.streams import PurgeStream
+from borzoi.protocol.commands.topics import PurgeTopic
+from borzoi.protocol.errors import code_of
+from borzoi.simulator.operations import CODES, INVALID_COMMAND, OK, Row, control_answer, read_send
 
 Key = tuple[int, int]
+Answer = tuple[int, bytes]
+
+PARTITION_NOT_FOUND: Final = 3007
+OFFSET_NOT_FOUND: Final = 3021
+INVALID_OFFSET: Final = 4100
+CREATIONS: Final = frozenset({Operation.CREATE_TOPIC, Operation.CREATE_PARTITIONS})
+DELETIONS: Final = frozenset(
+    {Operation.DELETE_STREAM, Operation.DELETE_TOPIC, Operation.DELETE_PARTITIONS}
+)
 
 
 class ControlShadow:
-    """Rows `(stream, topic, incarnation)` by partition, and names by number."""
+    """The linearised control plane, and what follows from the times at which things were made."""
 
     def __init__(self) -> None:
-        self.streams: dict[str, int] = {}
-        self.topics: dict[tuple[int, str], int] = {}
-        self.partitions: dict[tuple[int, int], list[int]] = {}
-        self.generations: dict[tuple[int, int], int] = {}
-        self.groups: set[tuple[int, int, str]] = set()
+        self.state = Metadata()
+        # Timestamps of ops are unique within a group: what was made at a time was made by an op.
+        self.op_at: dict[int, int] = {}
+        # Purges by (stream, topic, time the topic was made).
+        self.purges: dict[tuple[int, int, int], int] = {}
 
-    def predict(self, op: int, operation: int, body: bytes) -> bytes:
+    def predict(self, header: Prepare, body: bytes) -> Answer:
+        self.op_at[header.timestamp] = header.op
+        command = decode_command(CODES[header.operation], body)
+        before = list(self._all_rows()) if header.operation in DELETIONS else []
         try:
-            arguments = msgspec.msgpack.decode(body)
-        except (msgspec.DecodeError, ValueError):
-            return reply(Status.INVALID)
-        shape = SHAPES.get(operation)
-        if (
-            shape is None
-            or not isinstance(arguments, list)
-            or len(arguments) != len(shape)
-            or not all(type(got) is want for got, want in zip(arguments, shape, strict=True))
-        ):
-            return reply(Status.INVALID)
-        status, value = self._execute(op, operation, arguments)
-        return reply(status, value)
+            created = apply(self.state, Entry(header.timestamp, header.user_id, command)).created_id
+        except BorzoiError as error:
+            return code_of(error), b""
+        rows: list[Row] = []
+        if header.operation in CREATIONS:
+            rows = [row for row in self._all_rows() if row.incarnation == header.op]
+        elif header.operation in DELETIONS:
+            left = {row[:2] for row in self._all_rows()}
+            rows = [row for row in before if row[:2] not in left]
+        elif isinstance(command, PurgeStream):
+            stream = queries.stream(self.state, command.stream_id)
+            rows = [row for one in stream.topics.in_order() for row in self._purge(stream.id, one)]
+        elif isinstance(command, PurgeTopic):
+            stream = queries.stream(self.state, command.stream_id)
+            rows = self._purge(stream.id, queries.topic_of(stream, command.topic_id))
+        return OK, control_answer(created, rows)
 
-    def _topic(self, stream: str, topic: str) -> tuple[int, int] | None:
-        stream_id = self.streams.get(stream)
-        if stream_id is None or (stream_id, topic) not in self.topics:
-            return None
-        return stream_id, self.topics[stream_id, topic]
+    def _all_rows(self) -> Iterator[Row]:
+        for stream in self.state.streams.in_order():
+            for topic in stream.topics.in_order():
+                yield from self._rows(stream.id, topic)
 
-    def _rows(self, where: tuple[int, int]) -> list[Key]:
-        stream_id, topic_id = where
+    def _rows(self, stream: int, topic: Topic) -> list[Row]:
+        generation = self.purges.get((stream, topic.id, topic.created_at), 0)
+        place = stream << 32 | topic.id << 20
         return [
-            (stream_id << 32 | topic_id << 20 | number, incarnation)
-            for number, incarnation in enumerate(self.partitions[where])
+            Row(place | one.id, self.op_at[one.created_at], generation)
+            for one in topic.partitions.values()
         ]
 
-    def _execute(self, op: int, operation: int, arguments: list[Any]) -> tuple[Status, Any]:
-        name = arguments[0]
-        if operation == ops.CREATE_STREAM:
-            return self._create_stream(name)
-        if name not in self.streams:
-            return Status.NOT_FOUND, None
-        stream_id = self.streams[name]
-        if operation in (ops.DELETE_STREAM, ops.PURGE_STREAM):
-            wheres = sorted(where for where in self.partitions if where[0] == stream_id)
-            if operation == ops.DELETE_STREAM:
-                gone = [row for where in wheres for row in self._drop(where)]
-                del self.streams[name]
-                return Status.OK, gone
-            return Status.OK, [row for where in wheres for row in self._purge(where)]
-        if operation == ops.CREATE_TOPIC:
-            return self._create_topic(op, stream_id, arguments[1], arguments[2])
-        where = self._topic(name, arguments[1])
-        if where is None:
-            return Status.NOT_FOUND, None
-        return self._change(op, operation, where, arguments[2] if len(arguments) > 2 else None)
-
-    def _create_stream(self, name: str) -> tuple[Status, Any]:
-        if name in self.streams:
-            return Status.NAME_TAKEN, None
-        if len(self.streams) == machines.STREAMS_MAX:
-            return Status.LIMIT, None
-        free = min(set(range(machines.STREAMS_MAX)) - set(self.streams.values()))
-        self.streams[name] = free
-        return Status.OK, free
-
-    def _create_topic(self, op: int, stream_id: int, name: str, count: int) -> tuple[Status, Any]:
-        if (stream_id, name) in self.topics:
-            return Status.NAME_TAKEN, None
-        used = {topic for stream, topic in self.partitions if stream == stream_id}
-        if len(used) == machines.TOPICS_MAX or not 1 <= count <= machines.PARTITIONS_MAX:
-            return Status.LIMIT, None
-        where = (stream_id, min(set(range(machines.TOPICS_MAX)) - used))
-        self.topics[stream_id, name] = where[1]
-        self.partitions[where] = [op] * count
-        self.generations[where] = 0
-        return Status.OK, self._rows(where)
-
-    def _drop(self, where: tuple[int, int]) -> list[Key]:
-        rows = self._rows(where)
-        del self.partitions[where], self.generations[where]
-        self.topics = {
-            (stream, name): number
-            for (stream, name), number in self.topics.items()
-            if (stream, number) != where
-        }
-        self.groups = {row for row in self.groups if row[:2] != where}
-        return rows
-
-    def _purge(self, where: tuple[int, int]) -> list[tuple[int, int, int]]:
-        self.generations[where] += 1
-        return [(*row, self.generations[where]) for row in self._rows(where)]
-
-    def _change(
-        self,
-        op: int,
-        operation: int,
-        where: tuple[int, int],
-        argument: Any,
-    ) -> tuple[Status, Any]:
-        incarnations = self.partitions[where]
-        if operation == ops.DELETE_TOPIC:
-            return Status.OK, self._drop(where)
-        if operation == ops.PURGE_TOPIC:
-            return Status.OK, self._purge(where)
-        if operation == ops.CREATE_PARTITIONS:
-            if argument < 1 or len(incarnations) + argument > machines.PARTITIONS_MAX:
-                return Status.LIMIT, None
-            incarnations.extend([op] * argument)
-            return Status.OK, self._rows(where)[-argument:]
-        if operation == ops.DELETE_PARTITIONS:
-            if argument < 1 or argument >= len(incarnations):
-                return Status.LIMIT, None
-            rows = self._rows(where)[-argument:]
-            self.partitions[where] = incarnations[:-argument]
-            return Status.OK, rows
-        group = (*where, argument)
-        if operation == ops.CREATE_GROUP:
-            if group in self.groups:
-                return Status.NAME_TAKEN, None
-            self.groups.add(group)
-            return Status.OK, None
-        if group not in self.groups:
-            return Status.NOT_FOUND, None
-        self.groups.remove(group)
-        return Status.OK, None
+    def _purge(self, stream: int, topic: Topic) -> list[Row]:
+        key = (stream, topic.id, topic.created_at)
+        self.purges[key] = self.purges.get(key, 0) + 1
+        return self._rows(stream, topic)
 
 
-SHAPES: dict[int, tuple[type, ...]] = {
-    ops.CREATE_STREAM: (str,),
-    ops.DELETE_STREAM: (str,),
-    ops.PURGE_STREAM: (str,),
-    ops.CREATE_TOPIC: (str, str, int),
-    ops.DELETE_TOPIC: (str, str),
-    ops.PURGE_TOPIC: (str, str),
-    ops.CREATE_PARTITIONS: (str, str, int),
-    ops.DELETE_PARTITIONS: (str, str, int),
-    ops.CREATE_GROUP: (str, str, str),
-    ops.DELETE_GROUP: (str, str, str),
-}
+class Contents:
+    """One partition as a reader should find it."""
+
+    __slots__ = ("end", "generation", "offsets", "segments", "start")
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.generation = 0
+        self.offsets: dict[int, int] = {}
+        # [end offset, bytes] of each segment: what is removed is removed in whole segments (X3).
+        self.segments: list[list[int]] = []
 
 
 class DataShadow:
     """Every message ever committed, by place; and which of them a reader should still find."""
 
-    def __init__(self) -> None:
+    def __init__(self, segment_bytes: int) -> None:
+        self.segment_bytes = segment_bytes
         # Never shrinks: an offset must not hold two different messages over the whole run.
         self.minted: dict[tuple[int, int, int], bytes] = {}
-        self.ends: dict[Key, int] = {}
-        self.starts: dict[Key, int] = {}
-        self.generations: dict[Key, int] = {}
-        self.offsets: dict[tuple[int, int, int], int] = {}
-        self.forgotten: dict[Key, int] = {}
-        self.payloads: dict[bytes, tuple[int, int, int]] = {}
-        self.twice: list[bytes] = []
+        self.partitions: dict[Key, Contents] = {}
+        self.forgotten: dict[int, int] = {}
+        self.payloads: set[bytes] = set()
+        # What is wrong with the messages themselves, whatever the answer says.
+        self.objections: list[str] = []
 
-    def predict(self, op: int, operation: int, body: bytes) -> bytes:
-        if len(body) < ops.DESCRIPTOR.size:
-            return reply(Status.INVALID)
-        fields = ops.unpack(body)
-        key = (fields.namespace, fields.incarnation)
-        if key in self.forgotten:
-            return reply(Status.NO_PARTITION)
-        if operation == ops.FORGET_PARTITION:
-            self.forgotten[key] = op
-            self.ends.pop(key, None)
-            return reply(Status.OK)
-        end = self.ends.setdefault(key, 0)
-        if operation == ops.SEND_MESSAGES:
-            return self._mint(key, end, ops.payloads_of(body))
-        return self._change(key, end, operation, fields.base_offset, fields.count)
-
-    def _mint(self, key: Key, end: int, payloads: list[bytes]) -> bytes:
-        for number, payload in enumerate(payloads):
-            place = (*key, end + number)
-            if payload in self.payloads:
-                self.twice.append(payload)
-            self.payloads[payload] = place
-            self.minted[place] = payload
-        self.ends[key] = end + len(payloads)
-        return reply(Status.OK, end)
-
-    def _change(self, key: Key, end: int, operation: int, argument: int, consumer: int) -> bytes:
-        register = (*key, consumer)
-        if operation == ops.STORE_OFFSET:
-            if argument >= end:
-                return reply(Status.INVALID)
-            self.offsets[register] = argument
-        elif operation == ops.DELETE_OFFSET:
-            if register not in self.offsets:
-                return reply(Status.NOT_FOUND)
-            del self.offsets[register]
-        elif operation == ops.TRUNCATE_PARTITION:
-            self.starts[key] = max(self.starts.get(key, 0), min(argument, end))
-        elif operation == ops.PURGE_PARTITION:
-            if argument > self.generations.get(key, 0):
-                self.generations[key] = argument
-                self.starts[key] = end
-                self.offsets = {row: at for row, at in self.offsets.items() if row[:2] != key}
+    def predict(self, header: Prepare, body: bytes) -> Answer:
+        operation = header.operation
+        command = partition_ops.decode_command(body)
+        if operation == Operation.SEND_MESSAGES:
+            namespace, incarnation = partition_ops.DESCRIPTOR.unpack_from(body)[:2]
+        elif command is None:
+            return INVALID_COMMAND, b""
         else:
-            return reply(Status.INVALID)
-        return reply(Status.OK, end)
+            namespace, incarnation = command.namespace, command.incarnation
+        if operation == Operation.FORGET_PARTITION:
+            self._forget(namespace, incarnation)
+            return OK, b""
+        if incarnation <= self.forgotten.get(namespace, -1):
+            return PARTITION_NOT_FOUND, b""
+        key = (namespace, incarnation)
+        contents = self.partitions.get(key)
+        if contents is None:
+            contents = self.partitions[key] = Contents()
+        if command is None or operation == Operation.SEND_MESSAGES:
+            self._mint(key, contents, header, body)
+            return OK, b""
+        return self._change(contents, operation, command.argument, command.consumer), b""
 
-    def contents(self) -> dict[Key, tuple[int, list[bytes], dict[int, int]]]:
-        """Per living partition: first offset, messages from there, consumer offsets."""
-        return {
-            key: (
-                self.starts.get(key, 0),
-                [self.minted[*key, at] for at in range(self.starts.get(key, 0), end)],
-                {row[2]: at for row, at in sorted(self.offsets.items()) if row[:2] == key},
-            )
-            for key, end in sorted(self.ends.items())
+    def _forget(self, namespace: int, incarnation: int) -> None:
+        newest = self.forgotten[namespace] = max(incarnation, self.forgotten.get(namespace, -1))
+        self.partitions = {
+            key: contents
+            for key, contents in self.partitions.items()
+            if key[0] != namespace or key[1] > newest
         }
+
+    def _mint(self, key: Key, contents: Contents, header: Prepare, body: bytes) -> None:
+        descriptor, messages = read_send(body)
+        if descriptor.base_offset != contents.end:
+            self.objections.append(f"a batch at {descriptor.base_offset} after {contents.end}")
+        if not contents.segments or contents.segments[-1][1] >= self.segment_bytes:
+            contents.segments.append([contents.end, 0])
+        for message in messages:
+            place = (*key, contents.end)
+            if message.payload in self.payloads or place in self.minted:
+                self.objections.append(f"message {message.payload!r} or its offset is there twice")
+            if message.offset != contents.end or message.timestamp != header.timestamp:
+                self.objections.append(f"message at {contents.end} is stamped {message.offset}")
+            if not message.id:
+                self.objections.append(f"message at {contents.end} has no id")
+            self.payloads.add(message.payload)
+            self.minted[place] = message.payload
+            contents.end += 1
+            contents.segments[-1][1] += HEADER_BYTES + len(message.payload)
+        contents.segments[-1][0] = contents.end
+
+    def _change(self, contents: Contents, operation: int, argument: int, consumer: int) -> int:
+        if operation == Operation.STORE_CONSUMER_OFFSET:
+            if argument >= contents.end:
+                return INVALID_OFFSET
+            contents.offsets[consumer] = argument
+        elif operation == Operation.DELETE_CONSUMER_OFFSET:
+            if consumer not in contents.offsets:
+                return OFFSET_NOT_FOUND
+            del contents.offsets[consumer]
+        elif operation == Operation.TRUNCATE_PARTITION:
+            while len(contents.segments) > 1 and contents.segments[0][0] <= argument:
+                contents.start = contents.segments.pop(0)[0]
+        elif operation == Operation.PURGE_PARTITION:
+            if argument > contents.generation:
+                contents.generation, contents.start = argument, contents.end
+                contents.offsets, contents.segments = {}, []
+        else:
+            return INVALID_COMMAND
+        return OK
+
+    def messages(self, key: Key) -> list[bytes]:
+        contents = self.partitions[key]
+        return [self.minted[*key, at] for at in range(contents.start, contents.end)]

@@ -6,6 +6,7 @@ a minute of virtual time requests must commit and the core must converge.
 """
 
 import gc
+import traceback
 from collections.abc import Callable
 from time import process_time
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 from borzoi.consensus import superblock as superblocks
 from borzoi.consensus.config import Config, PlantedBugs, Timeouts
 from borzoi.consensus.effects import Leadership
-from borzoi.consensus.messages import Command
+from borzoi.consensus.messages import Command, Operation
 from borzoi.consensus.quorum import quorums
 from borzoi.simulator import convergence
 from borzoi.simulator.auditor import Auditor, Violation
@@ -22,8 +23,9 @@ from borzoi.simulator.draws import Draw
 from borzoi.simulator.events import EventQueue, MessageStorm
 from borzoi.simulator.nemesis import Nemesis
 from borzoi.simulator.network import QUIET, Network
-from borzoi.simulator.node import Node, Surroundings
+from borzoi.simulator.node import NEWER_RELEASE, Node
 from borzoi.simulator.outcome import Failure, Outcome
+from borzoi.simulator.outputs import Surroundings
 from borzoi.simulator.randomness import happens, stream
 from borzoi.simulator.trace import Trace
 from borzoi.simulator.workload import Workload
@@ -38,6 +40,14 @@ FILTERED: Final = (
 )  # fmt: skip
 REPAIRS: Final = (Command.REQUEST_PREPARE, Command.REQUEST_HEADERS)
 CHECK_EVERY: Final = 50
+# What only the newer of two releases knows, in seeds with two.
+NEWER_OPERATIONS: Final = (
+    (Operation.STORE_CONSUMER_OFFSET.value, NEWER_RELEASE),
+    (Operation.UPDATE_TOPIC.value, NEWER_RELEASE),
+    (Operation.PURGE_PARTITION.value, NEWER_RELEASE),
+)
+GENESIS_LATE_TICKS: Final = 300
+GENESIS_TICKS_MAX: Final = 6000
 # Acknowledged requests that show a healed core alive, and how often convergence is looked for.
 PROGRESS_REPLIES: Final = 5
 MIX: Final = 0x9E3779B97F4A7C15
@@ -60,11 +70,15 @@ def configs_for(draw: Draw, number: int, bugs: PlantedBugs) -> list[Config]:
             group=group,
             pipeline_max=draw.pipeline_max,
             checkpoint_interval=draw.checkpoint_ops,
+            checkpoint_bytes=draw.checkpoint_bytes,
+            checkpoint_ticks=draw.checkpoint_ticks,
             retain_ops=draw.retained_ops,
             client_table_max=draw.client_table_max,
+            chunk_bytes=draw.chunk_bytes,
             data_groups=draw.data_groups,
             timeouts=Timeouts.fast() if draw.fast_timeouts else Timeouts(),
             bugs=bugs,
+            newer_operations=NEWER_OPERATIONS if draw.upgrade_every else (),
         )
         for group in range(draw.data_groups + 1)
     ]
@@ -85,7 +99,9 @@ class Simulation:
         self.events = EventQueue()
         self.trace = Trace(trace, keep=keep_trace)
         self.quorums = quorums(draw.replicas)
-        self.auditor = Auditor(draw.replicas, draw.data_groups + 1, self.quorums)
+        self.auditor = Auditor(
+            draw.replicas, draw.data_groups + 1, self.quorums, draw.segment_bytes
+        )
         self.delivered = [0] * 256
         self.digest = draw.seed & MASK
         self.inputs = 0
@@ -105,6 +121,7 @@ class Simulation:
             self.trace,
             bool(draw.full),
             draw.seed,
+            draw.segment_bytes,
             self._stopped,
             self._crashed_inside,
         )
@@ -112,7 +129,14 @@ class Simulation:
         self.nodes = [self._node(number, planted, around) for number in range(draw.replicas)]
         self.workload = Workload(draw, self.events, self.network, self.auditor)
         self.nemesis = Nemesis(
-            draw, self.events, self.network, self.nodes, self.primary, FILTERED, self._log
+            draw,
+            self.events,
+            self.network,
+            self.nodes,
+            self.primary,
+            FILTERED,
+            self._log,
+            CLUSTER,
         )
 
     def _node(self, number: int, planted: PlantedBugs, around: Surroundings) -> Node:
@@ -130,6 +154,8 @@ class Simulation:
         disk.synced = lambda group, digest: self.auditor.synced(number, group, digest)
         disk.sync_min, disk.sync_max = draw.sync_min, max(draw.sync_min, draw.sync_max)
         disk.sync_slow = draw.sync_slow
+        disk.stale_reads = draw.stale_reads
+        disk.lost_writes = draw.lost_writes
         if not draw.genesis:
             for config, volume in zip(configs, disk.volumes, strict=True):
                 volume.format(superblocks.genesis(config))
@@ -176,6 +202,20 @@ class Simulation:
             node.start()
         self.workload.begin()
 
+    def found(self) -> None:
+        """Genesis: the last replica comes late, and then all must agree that all are empty (G1)."""
+        late = stream(self.draw.seed, "genesis").randint(1, GENESIS_LATE_TICKS)
+        self.advance(late)
+        self.nodes[-1].start()
+        for _ in range(GENESIS_TICKS_MAX):
+            if all(node.is_formatted for node in self.nodes):
+                break
+            self.step()
+        else:
+            raise Violation("genesis", "empty disks did not found a cluster")
+        for node in self.nodes:
+            node.unfounded = False
+
     def step(self) -> None:
         """One tick of virtual time: every node's own clock, then what is due."""
         tick = self.events.now = self.events.now + 1
@@ -192,6 +232,8 @@ class Simulation:
     def run(self) -> Failure | None:
         try:
             self.start()
+            if self.draw.genesis:
+                self.found()
             self.nemesis.begin()
             self.advance(self.draw.safety_ticks)
             self.nemesis.rest()
@@ -200,6 +242,10 @@ class Simulation:
             return Failure(violation.kind, violation.message, self.events.now, self.trace.last())
         except MessageStorm as storm:
             return Failure("resources", str(storm), self.events.now, self.trace.last())
+        except Exception as error:  # whatever escapes from the core is a failure of this seed
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            message = f"{type(error).__name__}: {error} ({where.name}:{where.lineno})"
+            return Failure("crash", message, self.events.now, self.trace.last())
         return None
 
     def liveness(self) -> None:
@@ -236,6 +282,7 @@ class Simulation:
         self._log(f"liveness: core {self.core}, broken {outside}")
         for node in self.nodes:
             node.arm_crash(-1)
+            node.pace = 0
             node.clock.heal(self.events.now)
             node.disk.heal()
         for number in outside:
@@ -290,6 +337,9 @@ def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) 
         node.count_transfers()
     counters = dict(auditor.counters)
     counters.update(simulation.workload.counts)
+    for (operation, done), count in auditor.committed.items():
+        verdict = "" if done else " refused"
+        counters[f"ops: {Operation(operation).name}{verdict}"] = count
     counters["repairs"] = sum(simulation.delivered[command] for command in REPAIRS)
     for command in Command:
         if simulation.delivered[command]:
@@ -298,7 +348,7 @@ def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) 
     for node in simulation.nodes:
         for name, count in node.disk.counts.items():
             faults[name] = faults.get(name, 0) + count
-    for name in ("lost", "duplicated", "evicted", "blocked", "filtered", "stale"):
+    for name in ("lost", "duplicated", "evicted", "blocked", "filtered", "stale", "corrupted"):
         if getattr(network, name):
             faults[f"frames {name}"] = getattr(network, name)
     return Outcome(

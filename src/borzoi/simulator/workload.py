@@ -1,59 +1,32 @@
 """The clients: what they ask for, whom they ask, and how badly they behave.
 
 Each client registers a session per group, has one request in flight, resends it to another node
-when no answer comes, and gives up its session when it is told to. Message payloads are unique over
-the run (`client:number`), so a message that shows up twice or nowhere is visible. Names are few and
-are deleted and created again, so numbers get reused.
+when no answer comes, and gives up its session when it is told to. What it asks for is in `mix`.
 """
 
 import struct
 from collections import Counter
 from dataclasses import dataclass
-from random import Random
 from typing import Any, Final
 
 from borzoi.consensus.effects import Refusal
-from borzoi.model.namespace import shard_of
-from borzoi.model.namespace import unpack as unpack_namespace
+from borzoi.consensus.messages import Operation
+from borzoi.consensus.partition_ops import decode_batch
 from borzoi.simulator import operations as ops
 from borzoi.simulator.auditor import Auditor
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.events import EventQueue
-from borzoi.simulator.network import Network
-from borzoi.simulator.node import Answer, Call, ReadAnswer, ReadCall
+from borzoi.simulator.mix import Mix, Request
+from borzoi.simulator.network import Corrupted, Network
 from borzoi.simulator.randomness import happens, stream
+from borzoi.simulator.service import Answer, Call, ReadAnswer, ReadCall
 
-STREAM_NAMES: Final = ("orders", "events", "audit", "trades", "metrics", "logs", "mail", "geo")
-TOPIC_NAMES: Final = ("eu", "us", "asia", "test", "main")
-GROUP_NAMES: Final = ("billing", "search")
-KNOWN_PARTITIONS_MAX: Final = 24
 IDLE_TICKS: Final = 1500
 READ_LEVELS: Final = ("prefix", "lease", "linearizable")
 EPOCH: Final = struct.Struct("<Q")
-
-
-def group_of(namespace: int, data_groups: int) -> int:
-    return 1 + shard_of(unpack_namespace(namespace), data_groups)
-
-
-class Directory:
-    """What the clients together know of the control plane, from answers they got."""
-
-    def __init__(self) -> None:
-        self.partitions: list[tuple[int, int]] = []
-        self.ends: dict[tuple[int, int], int] = {}
-
-    def created(self, partitions: list[list[int]]) -> None:
-        self.partitions += [(one[0], one[1]) for one in partitions]
-        del self.partitions[:-KNOWN_PARTITIONS_MAX]
-
-    def pick(self, random: Random) -> tuple[int, int] | None:
-        # Mostly recent ones; an old one now and then, which may be deleted by now.
-        if not self.partitions:
-            return None
-        if happens(random, 0.85):
-            return random.choice(self.partitions[-4:])
-        return random.choice(self.partitions)
+FOLLOW_UPS_MAX: Final = 16
+CREATIONS: Final = frozenset({Operation.CREATE_TOPIC, Operation.CREATE_PARTITIONS})
+PURGES: Final = frozenset({Operation.PURGE_STREAM, Operation.PURGE_TOPIC})
 
 
 @dataclass(slots=True)
@@ -78,12 +51,15 @@ class Client:
         self.epochs: dict[int, int] = {}
         self.requests: dict[int, int] = {}
         self.pending: Pending | None = None
-        self.follow_up: list[tuple[int, int, bytes]] = []
-        self.wanted: tuple[int, int, bytes] | None = None
+        self.follow_up: list[Request] = []
+        self.wanted: Request | None = None
         self.abandoned: list[Call] = []
         self.target = world.random.randrange(world.draw.replicas)
-        self.messages = 0
         self.dead = False
+
+    @property
+    def name(self) -> int:
+        return int.from_bytes(self.identity, "little")
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -102,15 +78,23 @@ class Client:
             world.counts["zombie request"] += 1
             zombie = self.abandoned.pop()
             world.network.send(self.endpoint, random.randrange(world.draw.replicas), zombie)
+        leaves = False
         if happens(random, world.draw.dead_clients):
-            self._die()
+            leaves = happens(random, 0.5) and bool(self.epochs)
+            if not leaves:
+                self._die()
+        if leaves:
+            world.counts["session ended"] += 1
+            self.follow_up.insert(0, (min(self.epochs), Operation.UNREGISTER, b""))
         wanted = self.wanted or (
-            self.follow_up.pop(0) if self.follow_up else world.next_request(self)
+            self.follow_up.pop(0)
+            if self.follow_up
+            else world.mix.next_request(int.from_bytes(self.identity, "little"))
         )
         group, operation, payload = wanted
         if group not in self.epochs:
             self.wanted = wanted
-            self._issue(group, ops.REGISTER, b"", 0)
+            self._issue(group, Operation.REGISTER, b"", 0)
             return
         self.wanted = None
         self.requests[group] = self.requests.get(group, 0) + 1
@@ -127,7 +111,9 @@ class Client:
         self.abandoned.clear()
 
     def _issue(self, group: int, operation: int, payload: bytes, request: int) -> None:
-        call = Call(group, self.identity, self.epochs.get(group, 0), request, operation, payload)
+        epoch = self.epochs.get(group, 0)
+        forward = happens(self.world.random, self.world.draw.forwarding)
+        call = Call(group, self.identity, epoch, request, operation, payload, forward)
         self.pending = Pending(call, self.world.events.now)
         self._transmit(call)
 
@@ -150,7 +136,7 @@ class Client:
     def _elsewhere(self, pending: Pending) -> None:
         world = self.world
         if (
-            pending.call.operation != ops.REGISTER
+            pending.call.operation != Operation.REGISTER
             and pending.attempts > 3
             and happens(world.random, world.draw.zombies)
         ):
@@ -172,6 +158,8 @@ class Client:
     # -- being answered ----------------------------------------------------------------------------
 
     def receive(self, source: int, frame: Any) -> None:
+        if type(frame) is Corrupted:
+            return
         if type(frame) is ReadAnswer:
             self.world.counts["read granted" if frame.granted else "read refused"] += 1
             return
@@ -195,7 +183,7 @@ class Client:
             world.events.after(delay, self._again, pending)
             return
         self.target = source
-        if pending.call.operation == ops.REGISTER:
+        if pending.call.operation == Operation.REGISTER:
             self._registered(pending, answer)
         elif answer.status in (Refusal.UNKNOWN_SESSION, Refusal.FENCED):
             # Evicted, or replaced by a duplicate Register of our own: start a new session. The
@@ -233,7 +221,7 @@ class Client:
 
 
 class Workload:
-    """All clients of a run and the mix they draw from."""
+    """All clients of a run."""
 
     def __init__(
         self,
@@ -247,8 +235,8 @@ class Workload:
         self.network = network
         self.auditor = auditor
         self.random = stream(draw.seed, "workload")
-        self.directory = Directory()
         self.counts: Counter[str] = Counter()
+        self.mix = Mix(draw, self.random, self.counts)
         self.quiet = False
         self.acknowledged = [0] * (draw.data_groups + 1)
         self._reads = 0
@@ -280,39 +268,44 @@ class Workload:
 
     def check(self, answer: Answer) -> None:
         status = answer.status
-        # Every op answers with at least its status; nothing at all means refused without an op.
-        if status is None or not answer.payload:
+        if status is None:
             return
-        self.auditor.replied(answer.group, answer.client, answer.request, status, answer.payload)
-        self.acknowledged[answer.group] += 1
+        op = self.auditor.replied(
+            answer.group, answer.client, answer.request, status, answer.payload
+        )
+        if op is not None:
+            self.acknowledged[answer.group] += 1
 
     def learn(self, client: Client, call: Call, answer: Answer) -> None:
         """Draws conclusions from an answer: new partitions, and what has to follow a decision."""
-        if answer.status != ops.Status.OK or not answer.payload:
+        if answer.status != ops.OK:
             return
-        _, value = ops.read_reply(answer.payload)
-        if call.operation in (ops.CREATE_TOPIC, ops.CREATE_PARTITIONS):
-            self.directory.created(value)
-        elif call.operation in (ops.DELETE_STREAM, ops.DELETE_TOPIC, ops.DELETE_PARTITIONS):
-            client.follow_up += [
-                (self._group(one[0]), ops.FORGET_PARTITION, ops.data_body(one[0], one[1], 0))
-                for one in value
-            ]
-        elif call.operation in (ops.PURGE_STREAM, ops.PURGE_TOPIC):
-            client.follow_up += [
-                (self._group(one[0]), ops.PURGE_PARTITION, ops.data_body(one[0], one[1], one[2]))
-                for one in value
-            ]
-        elif call.operation == ops.SEND_MESSAGES:
-            descriptor = ops.unpack(call.payload)
-            key = (descriptor.namespace, descriptor.incarnation)
-            self.directory.ends[key] = value + descriptor.count
-        del client.follow_up[16:]
+        if call.operation == Operation.UNREGISTER:
+            client.epochs.pop(call.group, None)
+            return
+        if call.group:
+            if call.operation == Operation.SEND_MESSAGES:
+                self._sent(call)
+            return
+        rows = ops.read_rows(answer.payload)
+        if call.operation in CREATIONS:
+            self.mix.directory.created(rows)
+            return
+        purged = call.operation in PURGES
+        operation = Operation.PURGE_PARTITION if purged else Operation.FORGET_PARTITION
+        for row in rows:
+            body = ops.data_body(row.namespace, row.incarnation, row.generation if purged else 0)
+            client.follow_up.append((self.mix.group(row.namespace), operation, body))
+        del client.follow_up[FOLLOW_UPS_MAX:]
 
-    def _group(self, namespace: int) -> int:
-        return group_of(namespace, self.draw.data_groups)
+    def _sent(self, call: Call) -> None:
+        decoded = decode_batch(call.payload)
+        if decoded is not None:
+            key = (decoded[0].namespace, decoded[0].incarnation)
+            ends = self.mix.directory.ends
+            ends[key] = ends.get(key, 0) + decoded[0].messages_count
 
-    # -- the mix -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def ask_read(self, client: Client) -> None:
         self._reads += 1
@@ -323,73 +316,3 @@ class Workload:
         if target is None:
             target = self.random.randrange(self.draw.replicas)
         self.network.send(client.endpoint, target, ReadCall(group, level, self._reads, floor))
-
-    def next_request(self, client: Client) -> tuple[int, int, bytes]:
-        partition = self.directory.pick(self.random)
-        if happens(self.random, self.draw.invalid):
-            self.counts["invalid request"] += 1
-            return self._invalid(partition)
-        if partition is None or happens(self.random, self.draw.control_share):
-            return (0, *self._control(partition is None))
-        return self._data(client, *partition)
-
-    def _invalid(self, partition: tuple[int, int] | None) -> tuple[int, int, bytes]:
-        if partition is None or happens(self.random, 0.5):
-            bodies = (b"", b"\xc1", ops.control_body(1, 2), ops.control_body("a", "b", "c"))
-            return 0, self.random.choice(ops.CONTROL), self.random.choice(bodies)
-        namespace, incarnation = partition
-        group = self._group(namespace)
-        body = ops.data_body(namespace, incarnation, 1 << 40)
-        return group, ops.STORE_OFFSET, body
-
-    def _control(self, bare: bool) -> tuple[int, bytes]:
-        random = self.random
-        stream_name, topic = random.choice(STREAM_NAMES), random.choice(TOPIC_NAMES)
-        roll = random.random()
-        if roll < 0.25 or (bare and roll < 0.4):
-            return ops.CREATE_STREAM, ops.control_body(stream_name)
-        if roll < 0.6 or bare:
-            return ops.CREATE_TOPIC, ops.control_body(stream_name, topic, random.randint(1, 3))
-        if roll < 0.68:
-            return ops.CREATE_PARTITIONS, ops.control_body(stream_name, topic, random.randint(1, 2))
-        if roll < 0.76:
-            operation = random.choice((ops.CREATE_GROUP, ops.DELETE_GROUP))
-            return operation, ops.control_body(stream_name, topic, random.choice(GROUP_NAMES))
-        if roll < 0.9 and self.draw.deletes:
-            return random.choice(
-                (
-                    (ops.DELETE_STREAM, ops.control_body(stream_name)),
-                    (ops.DELETE_TOPIC, ops.control_body(stream_name, topic)),
-                    (ops.DELETE_PARTITIONS, ops.control_body(stream_name, topic, 1)),
-                )
-            )
-        if self.draw.purges:
-            return random.choice(
-                (
-                    (ops.PURGE_STREAM, ops.control_body(stream_name)),
-                    (ops.PURGE_TOPIC, ops.control_body(stream_name, topic)),
-                )
-            )
-        return ops.CREATE_STREAM, ops.control_body(stream_name)
-
-    def _data(self, client: Client, namespace: int, incarnation: int) -> tuple[int, int, bytes]:
-        random = self.random
-        group = self._group(namespace)
-        end = self.directory.ends.get((namespace, incarnation), 0)
-        roll = random.random()
-        if roll < 0.15 and self.draw.offsets and end:
-            consumer = random.randrange(3)
-            if happens(random, 0.2):
-                body = ops.data_body(namespace, incarnation, 0, consumer)
-                return group, ops.DELETE_OFFSET, body
-            body = ops.data_body(namespace, incarnation, random.randrange(end), consumer)
-            return group, ops.STORE_OFFSET, body
-        if roll < 0.2 and self.draw.truncates and end:
-            body = ops.data_body(namespace, incarnation, random.randrange(end))
-            return group, ops.TRUNCATE_PARTITION, body
-        payloads = []
-        for _ in range(random.randint(1, 3)):
-            client.messages += 1
-            unique = f"{int.from_bytes(client.identity, 'little')}:{client.messages}|".encode()
-            payloads.append(unique + b"x" * random.randrange(self.draw.payload_max))
-        return group, ops.SEND_MESSAGES, ops.send_body(namespace, incarnation, payloads)

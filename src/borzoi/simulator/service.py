@@ -1,0 +1,202 @@
+"""What a node does for clients: takes their calls, remembers who waits, grants reads.
+
+A node that does not lead may pass a call on to the one that does, as one replica to another (C4);
+the answer comes back the same way.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from borzoi.consensus import effects as fx
+from borzoi.consensus.config import Config
+from borzoi.consensus.frames import checksum, encode_frame
+from borzoi.consensus.messages import HEADER_BYTES, UNSEALED, Command, Operation, Request
+from borzoi.consensus.replica import Replica
+from borzoi.simulator.auditor import Auditor
+from borzoi.simulator.events import TICK_US, EventQueue
+from borzoi.simulator.network import Network
+
+USERS: Final = 3
+OPERATIONS: Final = frozenset(int(operation) for operation in Operation)
+
+
+class Call(NamedTuple):
+    """A client's request to a node."""
+
+    group: int
+    client: bytes
+    epoch: int
+    request: int
+    operation: int
+    payload: bytes
+    forward: bool = False
+
+
+class Answer(NamedTuple):
+    """What a node tells a client; `status` None means the connection was closed."""
+
+    group: int
+    client: bytes
+    request: int
+    status: int | None
+    payload: bytes
+
+
+class ReadCall(NamedTuple):
+    group: int
+    level: str
+    number: int
+    floor: int
+
+
+class ReadAnswer(NamedTuple):
+    group: int
+    level: str
+    number: int
+    floor: int
+    granted: bool
+
+
+class Host(Protocol):
+    """The node as its service sees it."""
+
+    number: int
+    replicas: list[Replica]
+
+    @property
+    def configs(self) -> Sequence[Config]: ...
+
+    def input(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None: ...
+
+
+class Service:
+    """One node's clients. Everything in here dies with the process."""
+
+    def __init__(
+        self,
+        host: Host,
+        events: EventQueue,
+        network: Network,
+        auditor: Auditor,
+        *,
+        full: bool,
+    ) -> None:
+        self._host = host
+        self._events = events
+        self._network = network
+        self._auditor = auditor
+        self._full = full
+        self._waiters: dict[tuple[int, bytes, int], list[int]] = {}
+        self._forwarded: set[tuple[int, bytes, int]] = set()
+        self._reads: dict[int, tuple[int, ReadCall]] = {}
+
+    def clear(self) -> None:
+        self._waiters.clear()
+        self._forwarded.clear()
+        self._reads.clear()
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def call(self, source: int, call: Call) -> None:
+        host = self._host
+        key = (call.group, call.client, call.request)
+        waiters = self._waiters.setdefault(key, [])
+        if source not in waiters:
+            waiters.append(source)
+        replica = host.replicas[call.group]
+        leader = replica.primary_of(replica.view)
+        known = call.operation in OPERATIONS
+        if call.forward and known and not replica.is_primary and leader != host.number:
+            self._forwarded.add(key)
+            self._forward(replica, leader, call)
+        else:
+            host.input(call.group, self._submit, (replica, call))
+
+    def _submit(self, replica: Replica, call: Call) -> None:
+        replica.on_request(
+            call.client,
+            call.request,
+            call.operation,
+            call.payload,
+            user_id=user_of(call.client),
+            epoch=call.epoch,
+        )
+
+    def _forward(self, replica: Replica, leader: int, call: Call) -> None:
+        self._auditor.counters["requests forwarded"] += 1
+        body_checksum = checksum(call.payload)
+        # fmt: off
+        header = Request(
+            UNSEALED, body_checksum, replica.cluster, HEADER_BYTES + len(call.payload),
+            replica.view, replica.release, Command.REQUEST.value, replica.replica_id, call.client,
+            body_checksum, 0, call.request, call.operation, call.group, user_of(call.client),
+            call.epoch,
+        )
+        # fmt: on
+        frame = encode_frame(header, call.payload) if self._full else (header, call.payload)
+        self._network.send(self._host.number, leader, frame)
+
+    def reply(self, group: int, effect: fx.Reply) -> None:
+        key = (group, effect.client, effect.request)
+        host = self._host
+        if effect.status == fx.Refusal.UNKNOWN_SESSION and key not in self._forwarded:
+            applied = host.replicas[group].commit_min
+            sessions_max = host.configs[group].client_table_max
+            self._auditor.forgotten(group, effect.client, sessions_max, applied)
+        self._forwarded.discard(key)
+        answer = Answer(*key, effect.status, effect.payload)
+        for endpoint in self._waiters.pop(key, ()):
+            self._network.send(host.number, endpoint, answer)
+
+    def fail_waiters(self, group: int) -> None:
+        number = self._host.number
+        for key in [key for key in self._waiters if key[0] == group]:
+            self._forwarded.discard(key)
+            for endpoint in self._waiters.pop(key):
+                self._network.send(number, endpoint, Answer(*key, None, b""))
+        if group == 0:
+            reads, self._reads = self._reads, {}
+            for source, call in reads.values():
+                self._finish_read(source, call, granted=False)
+
+    # -- reads -------------------------------------------------------------------------------------
+
+    def read(self, source: int, call: ReadCall) -> None:
+        """Reads of a data group lean on the control group: same node, same view, one lease (D2)."""
+        host = self._host
+        if call.level == "prefix":
+            self._answer_read(source, call)
+        elif call.level == "lease":
+            granted = host.replicas[0].may_read(self._events.now * TICK_US)
+            self._finish_read(source, call, granted=granted)
+        else:
+            self._reads[call.number] = (source, call)
+            host.input(0, self._read_linearizably, (call,))
+
+    def _read_linearizably(self, call: ReadCall) -> None:
+        if not self._host.replicas[0].on_linearizable_read(call.number):
+            source, _ = self._reads.pop(call.number)
+            self._finish_read(source, call, granted=False)
+
+    def read_ready(self, token: int) -> None:
+        asked = self._reads.pop(token, None)
+        if asked is not None:
+            self._finish_read(*asked, granted=True)
+
+    def _finish_read(self, source: int, call: ReadCall, *, granted: bool) -> None:
+        replicas = self._host.replicas
+        if granted and (call.group == 0 or replicas[call.group].serves_reads(replicas[0].view)):
+            self._answer_read(source, call)
+        else:
+            self._network.send(self._host.number, source, ReadAnswer(*call, granted=False))
+
+    def _answer_read(self, source: int, call: ReadCall) -> None:
+        host = self._host
+        applied = host.replicas[call.group].commit_min
+        self._auditor.read(call.group, call.level, applied, call.floor, host.number)
+        self._network.send(host.number, source, ReadAnswer(*call, granted=True))
+
+
+def user_of(client: bytes) -> int:
+    """Clients act as one of a few users, always the same one."""
+    return client[0] % USERS
