@@ -19,7 +19,9 @@ pytestmark = pytest.mark.system
 PARTITIONS = PARTITIONS_PER_REQUEST_MAX
 
 
-@pytest.mark.parametrize("acknowledge", ["buffered", "written"])
+@pytest.mark.parametrize(
+    "acknowledge", ["written", pytest.param("buffered", marks=pytest.mark.deep)]
+)
 def test_a_thousand_partitions_are_saved_within_the_time_of_a_stop(acknowledge: str) -> None:
     indexes, messages = encode_messages([Message(b"kept")])
     with running_server({"SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge}) as server:
