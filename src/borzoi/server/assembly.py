@@ -24,6 +24,7 @@ from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle
 from borzoi.server.opening import opener_of
 from borzoi.server.recreating import recreate
+from borzoi.server.revoked_tokens import read_revoked_tokens
 from borzoi.server.root_user import RootCredentials, root_credentials
 from borzoi.server.settings import Settings
 from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 #: After a burst the pool keeps this much for the next one and gives the rest back to the system.
 POOL_KEEP_BYTES = 32 << 20
+
+SECOND_US = 1_000_000
 
 STORED_ROOT = "as it was stored"
 
@@ -69,6 +72,8 @@ class Opened:
     pool: MemoryPool
     root: Root
     acknowledge: Acknowledge
+    #: For who accepts HTTP tokens: these are not good any more, by id, with their expiry.
+    revoked_tokens: Mapping[str, int]
 
 
 def clock() -> int:
@@ -107,6 +112,7 @@ def open_data(
     if recreated:
         log.warning("the metadata log was missing; %d streams are named anew", len(state.streams))
         state_log.take_snapshot(snapshot.encode(state), timestamp=clock())
+    revoked_tokens = read_revoked_tokens(medium, directory, now=clock() // SECOND_US)
     pooling = system.memory_pool
     if pooling.enabled:
         pool = MemoryPool(pooling.size, bucket_capacity=pooling.bucket_capacity)
@@ -121,6 +127,7 @@ def open_data(
         pool=pool,
         root=root,
         acknowledge=acknowledge_of(settings),
+        revoked_tokens=revoked_tokens,
     )
 
 
