@@ -24,13 +24,18 @@ class NodeClock:
         self._since = 0
         self._origin_us = EPOCH_US
 
-    def ticks_due(self) -> int:
-        """How many ticks of this node fall into a tick of virtual time: 1, now and then 0 or 2."""
+    def ticks_due(self, ticks: int = 1) -> int:
+        """How many ticks of this node fall into so many of virtual time, give or take 5 %."""
         if self.rate == RATE_UNIT:
-            return 1
-        self._owed += self.rate
-        due, self._owed = divmod(self._owed, RATE_UNIT)
+            return ticks
+        due, self._owed = divmod(self._owed + self.rate * ticks, RATE_UNIT)
         return due
+
+    def ticks_until(self, due: int) -> int:
+        """After how many ticks of virtual time `due` ticks of this node will have passed."""
+        if self.rate == RATE_UNIT:
+            return due
+        return -((self._owed - due * RATE_UNIT) // self.rate)
 
     def wall_us(self, now: int) -> int:
         return (

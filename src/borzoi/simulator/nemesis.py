@@ -27,7 +27,6 @@ class Machine(Protocol):
 
     number: int
     rejoining: bool
-    pace: int
     clock: NodeClock
     disk: Disk
 
@@ -50,6 +49,10 @@ class Machine(Protocol):
     def hand_over(self) -> None: ...
 
     def upgrade(self) -> None: ...
+
+    def set_rate(self, rate: int) -> None: ...
+
+    def set_pace(self, frames: int) -> None: ...
 
     def receive(self, source: int, frame: Any) -> None: ...
 
@@ -111,7 +114,7 @@ class Nemesis:
             slow.disk.slowness = draw.slow_factor
             self.counts["slow replica"] += 1
         if draw.slow_cpu:
-            self._nodes[self._process.randrange(draw.replicas)].pace = draw.slow_cpu
+            self._nodes[self._process.randrange(draw.replicas)].set_pace(draw.slow_cpu)
             self.counts["slow processor"] += 1
         self._set_clocks()
 
@@ -123,7 +126,7 @@ class Nemesis:
                 self.counts["clock skew"] += 1
             if self.draw.clock_drift:
                 drift = self.draw.clock_drift
-                node.clock.rate = RATE_UNIT + self._time.randint(-drift, drift)
+                node.set_rate(RATE_UNIT + self._time.randint(-drift, drift))
                 self.counts["clock drift"] += 1
 
     def _recur(self, every: int, random: Random, strike: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ refuses the former incarnation.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import log
 from random import Random
 from typing import Any, NamedTuple
 
@@ -148,7 +149,8 @@ class Network:
         now = self._events.now
         arrival = now + faults.delay_min + extra
         if faults.delay_mean:
-            arrival += int(self._random.expovariate(1.0) * faults.delay_mean)
+            # As `expovariate(1.0)`, without the call.
+            arrival += int(-log(1.0 - self._random.random()) * faults.delay_mean)
         if arrival < link.clogged_until:
             arrival = link.clogged_until
         if faults.fifo and not extra:

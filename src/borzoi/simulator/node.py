@@ -32,6 +32,7 @@ from borzoi.simulator.trace import describe, event_line
 # A process that was stopped reads its sockets first and then makes up for a few ticks only (6.7).
 CATCH_UP_TICKS_MAX: Final = 5
 SLEEP_MAX: Final = 1 << 30
+NEVER: Final = 1 << 60
 BACKLOG_MAX: Final = 256
 NEWER_RELEASE: Final = 2
 
@@ -67,6 +68,9 @@ class Node:
         # Ticks not yet handed to the replicas, and how many may be saved up.
         self._owed = 0
         self._sleep = 1
+        # Up to when virtual time is accounted for, and when this node has to be called next.
+        self._seen = 0
+        self.wake_at = 0
         self._positions = [(-1, -1, -1) for _ in configs]
         self.service = Service(
             self, around.events, around.network, around.auditor, full=around.full
@@ -129,6 +133,7 @@ class Node:
         self.machines, self.replicas = machines, replicas
         self.leadership = [fx.Leadership.NONE for _ in self.configs]
         self._positions = [(-1, -1, -1) for _ in self.configs]
+        self._account()
         self._owed, self._sleep = 0, 1
         for group in range(len(replicas)):
             self.say(group, "starts")
@@ -176,6 +181,7 @@ class Node:
         """SIGSTOP: frames and completions wait in the kernel until the process goes on."""
         if not self.is_up or self.paused_until:
             return
+        self._account()
         self.paused_until = self.around.events.now + ticks
         self.around.events.after(ticks, self._resume, self.life)
 
@@ -183,6 +189,10 @@ class Node:
         if life != self.life or not self.is_up or not self.paused_until:
             return
         self.paused_until = 0
+        # What passed meanwhile is gone, but for a few ticks; what was saved up before is still due.
+        saved = self._owed
+        self._account()
+        self._owed = saved
         inbox, self._inbox = self._inbox, []
         for action, arguments in inbox:
             if life == self.life and self.is_up:
@@ -190,7 +200,6 @@ class Node:
         for _ in range(CATCH_UP_TICKS_MAX):
             if life == self.life and self.is_up:
                 self._owed += 1
-                self._catch_up()
                 self._settle()
 
     def arm_crash(self, effects: int) -> None:
@@ -203,31 +212,51 @@ class Node:
 
     # -- inputs ------------------------------------------------------------------------------------
 
-    def _set_clocks(self) -> None:
+    def set_rate(self, rate: int) -> None:
+        """From now on the clock of this node is fast or slow."""
+        self._account()
+        self.clock.rate = rate
+        self.wake_at = self.around.events.now + 1
+
+    def heal(self) -> None:
+        """Right time, a sound disk, a processor as fast as any; what is down stays down."""
+        self._account()
+        self.clock.heal(self.around.events.now)
+        self.disk.heal()
+        self.arm_crash(-1)
+        self.pace = 0
+        self.wake_at = self.around.events.now + 1
+
+    def set_pace(self, frames: int) -> None:
+        self.pace = frames
+        self.wake_at = self.around.events.now + 1
+
+    def _account(self) -> None:
+        """Virtual time that passed since the last look, in ticks of this node's own clock."""
         now = self.around.events.now
-        monotonic, wall = now * TICK_US, self.clock.wall_us(now)
-        for replica in self.replicas:
-            replica.monotonic_us = monotonic
-            replica.wall_us = wall
+        if now != self._seen:
+            self._owed += self.clock.ticks_due(now - self._seen)
+            self._seen = now
 
     def tick(self) -> None:
-        """One tick of virtual time; the node's own clock decides how many ticks that is.
+        """Called at `wake_at`: a timer is due, or a slow processor goes on with its work.
 
         Ticks in which no timer is due are saved up and handed over together, before the next
         timer or the next input, whichever comes first.
         """
-        due = self.clock.ticks_due()
         if not self.replicas or self.paused_until:
+            self.wake_at = NEVER
             return
         if self.pace or self._backlog:
             self._work_off()
             if not self.replicas:
                 return
-        self._owed += due
+        self._account()
         if self._owed >= self._sleep:
             self._catch_up()
             if self._inputs:
                 self._settle()
+        self._rest()
 
     def _work_off(self) -> None:
         """A slow processor takes the oldest frames first, and only so many a tick."""
@@ -240,15 +269,20 @@ class Node:
         """Brings the replicas' clocks to now; timers that are due fire."""
         owed, self._owed = self._owed, 0
         self.ticks += owed * len(self.replicas)
-        self._set_clocks()
+        now = self._seen
+        monotonic, wall = now * TICK_US, self.clock.wall_us(now)
         for group, replica in enumerate(self.replicas):
-            try:
-                replica.tick(owed)
-            except InvariantError as error:
-                raise self._broken(group, error) from error
-            if replica.effects:
-                self._drain(group)
-        self._rest()
+            replica.monotonic_us = monotonic
+            replica.wall_us = wall
+            timers = replica.timers
+            timers.now += owed
+            if timers.now >= timers.next_deadline:
+                try:
+                    replica.tick(0)
+                except InvariantError as error:
+                    raise self._broken(group, error) from error
+                if replica.effects:
+                    self._drain(group)
 
     def _rest(self) -> None:
         """How many ticks may be saved up: until the first timer of any group."""
@@ -259,6 +293,11 @@ class Node:
             if left < sleep:
                 sleep = left
         self._sleep = sleep
+        if self.pace or self._backlog:
+            self.wake_at = self._seen + 1
+        else:
+            left = self.clock.ticks_until(sleep - self._owed)
+            self.wake_at = self._seen + (left if left > 0 else 1)
 
     def upgrade(self) -> None:
         """The next start is one of the newer release."""
@@ -284,23 +323,24 @@ class Node:
         self._take(source, frame)
 
     def _take(self, source: int, frame: Any) -> None:
-        if type(frame) is Call:
-            if self.around.trace.enabled:
-                self.say(
-                    frame.group,
-                    f"<- client {source} {frame.operation} request {frame.request}",
-                )
-            self.service.call(source, frame)
-        elif type(frame) is ReadCall:
-            self.service.read(source, frame)
-        elif type(frame) is Corrupted or type(frame) is Foreign:
-            self._refuse(frame)
-        else:
-            header, body = frame if type(frame) is tuple else self._decode(frame)
+        kind = type(frame)
+        if kind is tuple or kind is bytes:
+            header, body = frame if kind is tuple else self._decode(frame)
             group = getattr(header, "namespace", 0)
             if self.around.trace.enabled:
                 self.say(group, f"<- {source} {describe(header)}")
-            self.input(group, self.replicas[group].on_frame, (header, body))
+            self._inputs.append((group, self.replicas[group].on_frame, (header, body)))
+            if not self._busy:
+                self._settle()
+        elif kind is Call:
+            if self.around.trace.enabled:
+                asked = f"<- client {source} {frame.operation} request {frame.request}"
+                self.say(frame.group, asked)
+            self.service.call(source, frame)
+        elif kind is ReadCall:
+            self.service.read(source, frame)
+        else:
+            self._refuse(frame)
 
     def _refuse(self, frame: Corrupted | Foreign) -> None:
         """What is not as a replica sent it must not become a value."""
@@ -354,6 +394,7 @@ class Node:
 
     def _settle(self) -> None:
         self._busy = True
+        self._account()
         if self._owed and self.replicas:
             self._catch_up()
         inputs = self._inputs

@@ -166,7 +166,7 @@ class Simulation:
     # -- plumbing ----------------------------------------------------------------------------------
 
     def _deliver(self, source: int, target: int, frame: Any) -> None:
-        command = command_of(frame)
+        command = frame[0].command if type(frame) is tuple else command_of(frame)
         self.delivered[command] += 1
         self.digest = (
             (self.digest ^ (self.events.now << 24 | source << 16 | target << 8 | command)) * MIX
@@ -217,17 +217,33 @@ class Simulation:
             node.unfounded = False
 
     def step(self) -> None:
-        """One tick of virtual time: every node's own clock, then what is due."""
-        tick = self.events.now = self.events.now + 1
+        """One tick of virtual time."""
+        self._run(self.events.now + 1)
+
+    def _run(self, tick: int) -> None:
+        """Every node whose own clock wants something, then what is due."""
+        self.events.now = tick
         for node in self.nodes:
-            node.tick()
+            if node.wake_at <= tick:
+                node.tick()
         self.events.run_tick(tick)
         if tick % CHECK_EVERY == 0:
             convergence.check_resources(self.nodes, self.draw)
 
     def advance(self, ticks: int) -> None:
-        for _ in range(ticks):
-            self.step()
+        """So many ticks; those in which nothing happens are jumped over."""
+        events, nodes = self.events, self.nodes
+        end = events.now + ticks
+        while events.now < end:
+            now = events.now
+            upcoming = min(end, now - now % CHECK_EVERY + CHECK_EVERY)
+            due = events.next_tick()
+            if due is not None and due < upcoming:
+                upcoming = due
+            for node in nodes:
+                if node.wake_at < upcoming:
+                    upcoming = node.wake_at
+            self._run(upcoming if upcoming > now else now + 1)
 
     def run(self) -> Failure | None:
         try:
@@ -255,9 +271,7 @@ class Simulation:
         self.workload.wake()
         deadline = self.events.now + self.draw.liveness_ticks
         while self.events.now < deadline:
-            self.step()
-            if self.events.now % 10:
-                continue
+            self.advance(10 - self.events.now % 10)
             if not self.workload.quiet:
                 self.workload.quiet = self._progressed(before)
             elif convergence.converged(self.nodes, self.core, self.auditor):
@@ -281,10 +295,7 @@ class Simulation:
         self.network.unclog()
         self._log(f"liveness: core {self.core}, broken {outside}")
         for node in self.nodes:
-            node.arm_crash(-1)
-            node.pace = 0
-            node.clock.heal(self.events.now)
-            node.disk.heal()
+            node.heal()
         for number in outside:
             if self.nodes[number].is_up and happens(random, 0.5):
                 self.nodes[number].crash()
