@@ -27,7 +27,8 @@ from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
-from borzoi.storage.syncing import ThreadSyncer
+from borzoi.storage.syncing import Syncer
+from borzoi.storage.uring import best_syncer
 from borzoi.testing.logs import batch_of
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
@@ -43,14 +44,16 @@ def payload_of(number: int) -> bytes:
     return number.to_bytes(8, "little") + bytes([number % 251]) * size
 
 
-def open_partition(directory: Path, level: Acknowledge, encrypted: bool) -> Partition:
+def open_partition(
+    directory: Path, level: Acknowledge, encrypted: bool, syncer: Syncer | None = None
+) -> Partition:
     medium = LocalMedium()
     log = open_log(
         directory,
         medium,
         segment=SegmentSettings(size=SEGMENT_BYTES),
         partition=PartitionSettings(acknowledge=level),
-        syncer=ThreadSyncer(),
+        syncer=syncer,
         open_twin=TwinOpener(),
     )
     return Partition(
@@ -84,7 +87,7 @@ async def append_for_ever(partition: Partition, numbers: "count[int]", random: R
 
 async def main(arguments: list[str]) -> None:
     directory, level, encrypted, compression, first_number, seed = arguments
-    partition = open_partition(Path(directory), Acknowledge(level), encrypted == "1")
+    partition = open_partition(Path(directory), Acknowledge(level), encrypted == "1", best_syncer())
     assert partition.fenced is None, partition.fenced
     os.write(1, ACKNOWLEDGED.pack(0, 0, 0))  # open, and appending from now on
     numbers = count(int(first_number))
