@@ -1,12 +1,13 @@
 """Ids for messages that came without one."""
 
+import os
 import uuid
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.records.fresh_ids import BLOCK, FreshIds, as_uuids
+from borzoi.records.fresh_ids import BLOCK, FreshIds, as_uuids, mixed_words
 
 
 def split(ids: bytes) -> list[bytes]:
@@ -41,3 +42,34 @@ def test_no_id_is_given_twice_however_they_are_asked_for(counts: list[int]) -> N
 def test_the_same_seed_gives_the_same_ids() -> None:
     first, second = (FreshIds(np.random.SFC64(3).random_raw) for _ in range(2))
     assert first(5) == second(5)
+
+
+def splitmix64(state: int) -> int:
+    """The published generator, one number at a time."""
+    mask = 2**64 - 1
+    word = state & mask
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & mask
+    return word ^ (word >> 31)
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(1, 20))
+def test_words_are_those_of_two_mixed_counters(entropy: bytes, pairs: int) -> None:
+    starts = [int.from_bytes(entropy[at : at + 8], "little") for at in (0, 8)]
+    golden = 0x9E3779B97F4A7C15
+    expected = [splitmix64(start + number * golden) for number in range(pairs) for start in starts]
+    assert mixed_words(lambda count: entropy[:count])(2 * pairs).tolist() == expected
+
+
+def test_every_bit_of_mixed_words_is_set_about_half_of_the_time() -> None:
+    words = mixed_words(os.urandom)(2 * BLOCK)
+    bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 128)
+    shares = bits.mean(axis=0)
+    assert abs(shares - 0.5).max() < 0.06
+    assert len(set(map(bytes, words.reshape(-1, 2)))) == BLOCK
+
+
+def test_each_block_starts_from_entropy_of_its_own() -> None:
+    fresh = FreshIds(mixed_words(os.urandom))
+    ids = split(fresh(BLOCK) + fresh(BLOCK))
+    assert len(set(ids)) == 2 * BLOCK

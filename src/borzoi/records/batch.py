@@ -24,6 +24,7 @@ from borzoi.model.limits import HEADER_BYTES, U32_MAX, U64_MAX
 from borzoi.records.checksum import checksum, checksums_between, checksums_of_equal
 from borzoi.records.columns import Column, equal_column, gathered_column, scatter_column
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
+from borzoi.records.layouts import Layout, Layouts, Place
 from borzoi.records.validation import (
     CHECKED,
     INDEX_ENTRY,
@@ -32,6 +33,7 @@ from borzoi.records.validation import (
     check_count,
     check_each,
     have_equal_lengths,
+    is_one_plain,
 )
 
 #: Below this many messages `struct` is faster than numpy.
@@ -41,7 +43,9 @@ SMALL: Final = 8
 KEPT_STEPS_MAX: Final = 4096
 
 WORD: Final = struct.Struct("<Q")
-TWO_WORDS: Final = struct.Struct("<QQ")
+#: What the server writes into one header, behind the checksum: id, offset, timestamp.
+STAMPED: Final = struct.Struct("<16sQQ")
+NO_ID: Final = bytes(16)
 WORD_DTYPE: Final = np.dtype("<u8")
 ID_DTYPE: Final = np.dtype("V16")
 
@@ -56,10 +60,14 @@ class Batch:
     else 0; it only chooses the faster of two ways to the same bytes.
     """
 
-    __slots__ = ("_ends", "_starts", "equal_size", "messages")
+    __slots__ = ("_ends", "_layout", "_starts", "equal_size", "messages")
 
     def __init__(
-        self, messages: memoryview, ends: NDArray[np.uint32] | list[int], equal_size: int = 0
+        self,
+        messages: memoryview,
+        ends: NDArray[np.uint32] | list[int],
+        equal_size: int = 0,
+        layout: Layout | None = None,
     ) -> None:
         self.messages = messages
         # A list for a small batch, an array for the others: whoever needs the other form of a
@@ -67,6 +75,7 @@ class Batch:
         self._ends = ends
         self._starts: NDArray[np.int64] | None = None
         self.equal_size = equal_size
+        self._layout = layout
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -108,12 +117,16 @@ class Batch:
     def _read(self, at: int, kind: np.dtype[Any]) -> Column:
         if not len(self):
             return np.empty(0, kind)
+        if self._layout is not None:
+            return self._layout.columns[at]
         if self.equal_size:
             return equal_column(self.messages, self.equal_size, at, kind)
         return gathered_column(self.messages, self.starts, at, kind)
 
     def _write(self, at: int, kind: np.dtype[Any], values: Column | int) -> None:
-        if self.equal_size:
+        if self._layout is not None:
+            self._layout.columns[at][:] = values
+        elif self.equal_size:
             equal_column(self.messages, self.equal_size, at, kind)[:] = values
         else:
             scatter_column(self.messages, self.starts, at, kind, values)
@@ -124,11 +137,24 @@ class Batch:
 
 def receive(messages: memoryview, indexes: memoryview, count: int) -> Batch:
     """The batch of a SendMessages request, or the exception for its first fault."""
+    if count == 1 and is_one_plain(messages, indexes):
+        return Batch(messages, [len(messages)])
     check_count(indexes, count)
     if count < SMALL:
         return Batch(messages, check_each(messages, indexes, count))
     ends, equal_size = check_all(messages, indexes, count)
     return Batch(messages, ends, equal_size)
+
+
+def receive_at(layouts: Layouts, place: Place, messages: memoryview, indexes: memoryview) -> Batch:
+    """The same for a batch in a buffer that comes back: faster when one like it lay there."""
+    layout = layouts.find(place)
+    if layout is not None and layout.fits(indexes):
+        return Batch(messages, layout.ends, place.size // place.messages, layout)
+    batch = receive(messages, indexes, place.messages)
+    if batch.equal_size and layouts.comes_again(place):
+        layouts.keep(place, Layout(messages, bytes(indexes), batch.ends, batch.equal_size))
+    return batch
 
 
 # Walking: what the headers alone say. ------------------------------------------------------------
@@ -232,9 +258,10 @@ def _stamp_each(
 ) -> None:
     start = 0
     for offset, end in enumerate(ends, base_offset):
-        TWO_WORDS.pack_into(messages, start + OFFSET_AT, offset, timestamp)
-        if TWO_WORDS.unpack_from(messages, start + ID_AT) == (0, 0):
-            messages[start + ID_AT : start + OFFSET_AT] = bytes(new_ids(1))
+        id_ = bytes(messages[start + ID_AT : start + OFFSET_AT])
+        if id_ == NO_ID:
+            id_ = bytes(new_ids(1))
+        STAMPED.pack_into(messages, start + ID_AT, id_, offset, timestamp)
         WORD.pack_into(messages, start, checksum(messages[start + ID_AT : end]))
         start = end
 
@@ -262,6 +289,8 @@ def verify(batch: Batch) -> int | None:
 
 
 def _checksums(batch: Batch) -> NDArray[np.uint64]:
+    if batch._layout is not None:
+        return batch._layout.checksums()
     if batch.equal_size:
         return checksums_of_equal(batch.messages, batch.equal_size)
     return checksums_between(batch.messages, batch.ends)

@@ -5,7 +5,7 @@ buffer behind it, making the result. Hence digests joined into one array instead
 for messages of one size, arguments cut out of the buffer many at a time by one call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final
@@ -40,11 +40,16 @@ def checksums_of_equal(messages: memoryview, size: int) -> NDArray[np.uint64]:
     assert count > 1  # a getter of one item gives the item, not a tuple of it
     if size <= COPIED_BYTES_MAX:
         hashed = np.ndarray((count,), f"V{size - ID_AT}", messages, ID_AT, (size,)).tolist()
-        digests = b"".join(map(xxh3_64_digest, hashed))
+        digests = joined_digests(hashed)
     else:
         cutters = _kept_cutters(size, count) if count <= KEPT_CUTS_MAX else _cutters(size, count)
-        digests = b"".join([b"".join(map(xxh3_64_digest, cut(messages))) for cut in cutters])
+        digests = b"".join([joined_digests(cut(messages)) for cut in cutters])
     return np.frombuffer(digests, DIGEST)
+
+
+def joined_digests(hashed: Iterable[bytes | memoryview]) -> bytes:
+    """Of messages whose views were made before: bytes 8..end of each."""
+    return b"".join(map(xxh3_64_digest, hashed))
 
 
 def checksums_between(messages: memoryview, ends: NDArray[np.uint32]) -> NDArray[np.uint64]:
