@@ -7,6 +7,7 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.contract import encode_payload
 from borzoi.records.message import Message, encode_messages
+from borzoi.storage.memory_pool import NOWHERE
 from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 
@@ -23,16 +24,16 @@ async def test_a_route_is_found_for_the_same_user_and_bytes_until_metadata_chang
     await root.call(CreateTopic("s", "t", 2))
     routes, call = Routes(), Call(root.session, server.services)
     sent = payload(Partitioning.partition(1))
-    assert routes.find(root.session, sent, 1) is None
+    assert routes.find(root.session, sent, 1, NOWHERE) is None
     routes.remember(root.session, sent, call)
-    found = routes.find(root.session, payload(Partitioning.partition(1), 3), 1)
+    found = routes.find(root.session, payload(Partitioning.partition(1), 3), 1, NOWHERE)
     assert found is not None
     route, batch = found
-    assert (route.target(call), len(batch)) == ((0, 0, 1), 3)
-    assert routes.find(server.connect(user_id=7).session, sent, 1) is None
-    assert routes.find(root.session, payload(Partitioning.balanced()), 1) is None
-    assert routes.find(root.session, sent[:6], 1) is None
-    assert routes.find(root.session, sent, 2) is None
+    assert (route.namespace, len(batch)) == ((0, 0, 1), 3)
+    assert routes.find(server.connect(user_id=7).session, sent, 1, NOWHERE) is None
+    assert routes.find(root.session, payload(Partitioning.balanced()), 1, NOWHERE) is None
+    assert routes.find(root.session, sent[:6], 1, NOWHERE) is None
+    assert routes.find(root.session, sent, 2, NOWHERE) is None
 
 
 async def test_a_balanced_route_still_takes_turns(
@@ -42,11 +43,11 @@ async def test_a_balanced_route_still_takes_turns(
     await root.call(CreateTopic("s", "t", 2))
     routes, call = Routes(), Call(root.session, server.services)
     sent = payload(Partitioning.balanced())
-    routes.find(root.session, sent, 1)
+    routes.find(root.session, sent, 1, NOWHERE)
     routes.remember(root.session, sent, call)
-    found = routes.find(root.session, sent, 1)
+    found = routes.find(root.session, sent, 1, NOWHERE)
     assert found is not None
-    assert [found[0].target(call).partition_id for _ in range(3)] == [0, 1, 0]
+    assert [found[0].chosen(call).partition_id for _ in range(3)] == [0, 1, 0]
 
 
 async def test_metadata_with_bytes_behind_its_count_takes_the_long_way(
@@ -63,9 +64,9 @@ async def test_metadata_with_bytes_behind_its_count_takes_the_long_way(
         + plain[4 + length :]
     )
     routes, call = Routes(), Call(root.session, server.services)
-    routes.find(root.session, memoryview(bytearray(padded)), 1)
+    routes.find(root.session, memoryview(bytearray(padded)), 1, NOWHERE)
     routes.remember(root.session, memoryview(bytearray(padded)), call)
-    assert routes.find(root.session, memoryview(bytearray(padded)), 1) is None
+    assert routes.find(root.session, memoryview(bytearray(padded)), 1, NOWHERE) is None
 
 
 async def test_a_length_beyond_the_payload_takes_the_long_way(
@@ -79,3 +80,19 @@ async def test_a_length_beyond_the_payload_takes_the_long_way(
     for beyond in (length, length + 1, 500, 1 << 31):
         cut_off = beyond.to_bytes(4, "little") + plain[4:length]
         assert await root.exchange(Code.SEND_MESSAGES, cut_off) == (3, b"")
+
+
+async def test_a_batch_in_a_buffer_that_comes_back_is_received_as_any_other(
+    root: EmbeddedClient, server: EmbeddedServer
+) -> None:
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 1))
+    routes, call = Routes(), Call(root.session, server.services)
+    first = payload(Partitioning.partition(0), 20)
+    routes.find(root.session, first, 1, 4096)
+    routes.remember(root.session, first, call)
+    for _ in range(4):
+        found = routes.find(root.session, first, 1, 4096)
+        assert found is not None
+        assert len(found[1]) == 20
+        assert found[1].messages.tobytes() == bytes(encode_messages([Message(b"m")] * 20)[1])

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 from borzoi.handlers.replies import DONE, RangesReply, Reply, failed
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.connection import BATCH_BYTES_MAX, PIPELINED_BYTES_MAX, Conversation
+from borzoi.listeners.connection import PIPELINED_BYTES_MAX, Conversation
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.identifiers import ROOT_USER_ID
-from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from borzoi.model.limits import (
+    BATCH_BYTES_MAX,
+    CONTROL_PAYLOAD_BYTES_MAX,
+    UNAUTHENTICATED_BYTES_MAX,
+)
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import Transport

@@ -498,3 +498,24 @@ async def test_a_large_poll_leaves_turns_to_others(
         assert [message.payload for message in found] == payloads
         assert await client.receive() == (0, b"")
     assert turns_taken >= 200_000 // 10_000
+
+
+async def test_who_only_stops_sending_is_answered_to_the_last_request(
+    listener: TcpListener, server: EmbeddedServer, topic: None
+) -> None:
+    async with await FrameClient.connect(listener.address, receive_buffer=4096) as client:
+        await client.login()
+        # One that waits, one whose answer is not taken at once, and those behind them.
+        requests: list[Request] = [
+            batch(b"x" * 900_000),
+            CreateUser("bob", "secret"),
+            EVERYTHING,
+            GetMe(),
+        ]
+        await client.send(b"".join(encode_request(one) for one in requests) + PING[:3])
+        client.writer.write_eof()
+        answers = [await client.receive() for _ in requests]
+        assert [status for status, _ in answers] == [0, 0, 0, 0]
+        assert await client.rest() == b""
+    await gone(listener)
+    assert server.opened.pool.counters().in_use_bytes == 0

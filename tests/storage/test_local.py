@@ -26,7 +26,6 @@ def test_every_failure_of_the_system_becomes_one_of_ours(tmp_path: Path) -> None
         lambda: file.read(1, 0),
         lambda: file.write([b"x"], 0),
         lambda: file.truncate(1),
-        lambda: file.preallocate(1),
         lambda: medium.open(tmp_path / "no" / "f"),
         lambda: medium.list(tmp_path / "f"),
         lambda: medium.make_directory(tmp_path / "f" / "g"),
@@ -57,3 +56,23 @@ def test_without_a_boot_id_every_start_counts_as_a_new_boot(
 ) -> None:
     monkeypatch.setattr(local, "BOOT_ID", tmp_path / "missing")
     assert LocalMedium().boot_id != LocalMedium().boot_id
+
+
+def test_space_is_set_aside_and_given_back_without_changing_the_size(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    file.write([b"x" * 4096], 0)
+    file.reserve(4096, 1 << 20)
+    taken = os.fstat(file.fileno())
+    file.trim()
+    left = os.fstat(file.fileno())
+    assert (taken.st_size, left.st_size) == (4096, 4096)
+    assert taken.st_blocks * 512 >= 1 << 20
+    assert left.st_blocks * 512 < 1 << 20
+
+
+def test_space_that_cannot_be_set_aside_is_only_a_wish(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    file.reserve(0, 1 << 60)
+    os.close(file.fileno())
+    file.reserve(0, 1)
+    file.trim()

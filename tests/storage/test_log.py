@@ -383,3 +383,18 @@ async def test_an_abandoned_log_writes_nothing_and_fails_who_still_waits() -> No
     with pytest.raises(StorageFailure, match="deleted"):
         append(log, b"x")
     log.close()
+
+
+async def test_who_waits_for_a_log_that_is_purged_away_has_succeeded() -> None:
+    syncer = ManualSyncer()
+    log, _ = new_log(syncer=syncer)
+    append(log, b"first of its turn")
+    last = append(log, b"waits")
+    syncing = log.flush(sync=True)
+    assert last is not None
+    assert syncing is not None
+    log.abandon(purged=True)
+    await asyncio.gather(last, syncing)
+    syncer.run_all()
+    with pytest.raises(StorageFailure, match="deleted"):
+        append(log, b"x")

@@ -40,10 +40,18 @@ def test_a_file_can_be_cut_and_grown(medium: Medium, directory: Path) -> None:
     file.write([b"0123456789"], 0)
     file.truncate(4)
     assert file.read(10, 0) == b"0123"
-    file.preallocate(8)
+    file.truncate(8)
     assert file.read(10, 0) == b"0123" + bytes(4)
-    file.preallocate(2)
-    assert file.size() == 8
+
+
+def test_reserving_space_changes_nothing_that_is_read(medium: Medium, directory: Path) -> None:
+    file = medium.open(directory / "f", create=True)
+    file.write([b"0123"], 0)
+    file.reserve(4, 1 << 20)
+    assert (file.size(), file.read(10, 0)) == (4, b"0123")
+    file.write([b"45"], 4)
+    file.trim()
+    assert (file.size(), file.read(10, 0)) == (6, b"012345")
 
 
 def test_a_missing_file_is_an_error_unless_it_is_created(medium: Medium, directory: Path) -> None:
@@ -132,3 +140,13 @@ def test_a_file_is_replaced_in_one_step(medium: Medium, directory: Path) -> None
     replace_file(medium, directory / "f", b"short")
     assert medium.list(directory) == ["f"]
     assert medium.open(directory / "f").read(100, 0) == b"short"
+
+
+def test_one_buffer_that_is_written_in_pieces_is_written_whole() -> None:
+    medium = FaultyMedium(
+        SimulatedDisk(), lambda name, _: Fault.SHORT_WRITE if name == "write" else None
+    )
+    medium.make_directory(Path("/d"))
+    file = medium.open(Path("/d/f"), create=True)
+    assert write_all(file, [b"0123456789"], 5) == 15
+    assert file.read(100, 5) == b"0123456789"

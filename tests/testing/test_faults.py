@@ -19,7 +19,7 @@ def medium_with(fault: Fault, operation: str) -> FaultyMedium:
 @pytest.mark.parametrize(
     "operation",
     ["open", "list", "make_directory", "rename", "unlink", "remove_tree", "fsync_directory",
-     "read", "write", "preallocate", "truncate", "fdatasync"],
+     "read", "write", "truncate", "fdatasync"],
 )  # fmt: skip
 def test_each_operation_fails_when_told_to(fault: Fault, operation: str) -> None:
     medium = medium_with(fault, operation)

@@ -32,6 +32,7 @@ from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
 from borzoi.records.batch import Batch
 from borzoi.security.permissions import FREE, Rule, allows
+from borzoi.storage.memory_pool import NOWHERE
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +58,18 @@ class Dispatcher:
         row = self._rows.get(code)
         return row is not None and row.rule is Rule.ANYONE
 
-    def dispatch(self, session: Session, code: int, payload: memoryview) -> "Reply | Future[Reply]":
-        """The reply to a frame, or the promise of one."""
+    def dispatch(
+        self, session: Session, code: int, payload: memoryview, *, buffer: int = NOWHERE
+    ) -> "Reply | Future[Reply]":
+        """The reply to a frame, or the promise of one.
+
+        `buffer` says where the payload lies when that is memory of the pool: it will be used again.
+        """
         row = self._rows.get(code)
         try:
             if code == SEND_MESSAGES and session.user_id is not None and not session.stale:
-                again = self._routes.find(session, payload, self._services.metadata.revision)
+                revision = self._services.metadata.revision
+                again = self._routes.find(session, payload, revision, buffer)
                 if again is not None:
                     return self._send_again(*again, session)
             if row is None:
@@ -88,8 +95,9 @@ class Dispatcher:
 
     def _send_again(self, route: Route, batch: Batch, session: Session) -> "Reply | Future[Reply]":
         """A send like one that was allowed before, since when nothing changed."""
-        call = Call(session, self._services)
-        waiter = self._services.partitions.append(route.target(call), batch, now=call.now())
+        services = self._services
+        namespace = route.namespace or route.chosen(Call(session, services))
+        waiter = services.partitions.append(namespace, batch, now=services.clock())
         if waiter is None:
             return DONE
         return self._promised(self._rows[SEND_MESSAGES], session, waiter)

@@ -19,7 +19,8 @@ from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning, PartitioningKind
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.commands.messages import SEND_METADATA_BYTES_MAX, SendMessages
-from borzoi.records.batch import Batch, receive
+from borzoi.records.batch import SMALL, Batch, receive, receive_at
+from borzoi.records.layouts import Layouts, Place
 
 #: A server has few producers that differ in all of these; a bound keeps it so.
 ROUTES_MAX: Final = 10_000
@@ -40,9 +41,8 @@ class Route:
     #: Where it goes, when that is the same each time.
     namespace: Namespace | None
 
-    def target(self, call: Call) -> Namespace:
-        if self.namespace is not None:
-            return self.namespace
+    def chosen(self, call: Call) -> Namespace:
+        """Where it goes this time, when that differs."""
         partition_id = chosen_partition(self.partitioning, self.stream_id, self.topic, call)
         return Namespace(self.stream_id, self.topic.id, partition_id)
 
@@ -53,22 +53,25 @@ class Routes:
     def __init__(self) -> None:
         self._routes: dict[tuple[int | None, bytes], Route] = {}
         self._revision = -1
+        self._layouts = Layouts()
 
     def find(
-        self, session: Session, payload: memoryview, revision: int
+        self, session: Session, payload: memoryview, revision: int, buffer: int
     ) -> tuple[Route, Batch] | None:
         """The route of a send that was made before, and its batch; None for any other.
 
+        `buffer` is the number of the buffer that the payload fills from its start, if it has one.
         Raises what is wrong with the batch, as the long way would.
         """
         if revision != self._revision:
             self._routes.clear()
             self._revision = revision
             return None
-        if len(payload) < 8:
+        size = len(payload)
+        if size < 8:
             return None
         (length,) = _U32.unpack_from(payload)
-        if length > METADATA_LENGTH_MAX or length + 4 > len(payload):
+        if length > METADATA_LENGTH_MAX or length + 4 > size:
             return None
         route = self._routes.get((session.user_id, bytes(payload[4:length])))
         if route is None:
@@ -76,10 +79,13 @@ class Routes:
         (count,) = _U32.unpack_from(payload, length)
         indexes_start = 4 + length
         messages_start = indexes_start + count * INDEX_ENTRY_BYTES
-        if messages_start > len(payload):
+        if messages_start > size:
             return None
-        batch = receive(payload[messages_start:], payload[indexes_start:messages_start], count)
-        return route, batch
+        messages, indexes = payload[messages_start:], payload[indexes_start:messages_start]
+        if buffer < 0 or count < SMALL:
+            return route, receive(messages, indexes, count)
+        place = Place(buffer, messages_start, len(messages), count)
+        return route, receive_at(self._layouts, place, messages, indexes)
 
     def remember(self, session: Session, payload: memoryview, call: Call) -> None:
         """Keep the route of a send that was just allowed."""

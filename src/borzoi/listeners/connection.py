@@ -11,10 +11,14 @@ from typing import Protocol
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.replies import Reply, failed
 from borzoi.handlers.sessions import Session
-from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from borzoi.model.limits import (
+    BATCH_BYTES_MAX,
+    CONTROL_PAYLOAD_BYTES_MAX,
+    UNAUTHENTICATED_BYTES_MAX,
+)
 from borzoi.protocol.codes import Code
 from borzoi.protocol.framing import REQUEST_PREFIX
-from borzoi.storage.memory_pool import BUCKET_BYTES, MemoryPool, PooledBuffer
+from borzoi.storage.memory_pool import NOWHERE, MemoryPool, PooledBuffer
 
 PREFIX_BYTES = REQUEST_PREFIX.size
 CODE_BYTES = 4
@@ -24,10 +28,6 @@ SEND_MESSAGES = int(Code.SEND_MESSAGES)
 
 #: What a client may send ahead while its earlier request runs, before we stop reading from it.
 PIPELINED_BYTES_MAX = 256 * 1024
-
-#: The largest buffer that is pooled. A frame gets its memory when it is announced: without a bound
-#: a few bytes could ask for gigabytes.
-BATCH_BYTES_MAX = BUCKET_BYTES[-1]
 
 
 class Output(Protocol):
@@ -62,6 +62,7 @@ class Conversation:
         "_frame",
         "_frame_buffer",
         "_head",
+        "_input_ended",
         "_output",
         "_pool",
         "_running",
@@ -87,6 +88,8 @@ class Conversation:
         self._discard_status = 0
         self._running: Future[Reply] | None = None
         self._unread: bytearray | None = None
+        #: The client sends nothing more, but takes the answers it still waits for.
+        self._input_ended = False
         #: The output could not send everything yet; nothing new is begun until `unblocked`.
         self.blocked = False
         #: The connection is closing; whatever still arrives is nobody's business.
@@ -197,19 +200,22 @@ class Conversation:
         return gone
 
     def _run(self, code: int, payload: memoryview, buffer: PooledBuffer | None) -> None:
-        reply = self._dispatcher.dispatch(self.session, code, payload)
-        if isinstance(reply, Future) and code == SEND_MESSAGES:
-            # The batch may wait in a journal until it is written: its buffer is not ours before.
-            self._running = reply
-            reply.add_done_callback(lambda done: self._ran(done, buffer))
+        position = NOWHERE if buffer is None else buffer.position
+        reply = self._dispatcher.dispatch(self.session, code, payload, buffer=position)
+        if isinstance(reply, Future):
+            self._wait_for(reply, code, buffer)
             return
         if buffer is not None:
             self._pool.release(buffer)
-        if isinstance(reply, Future):
-            self._running = reply
-            reply.add_done_callback(lambda done: self._ran(done, None))
-            return
         self._answer(reply)
+
+    def _wait_for(self, reply: "Future[Reply]", code: int, buffer: PooledBuffer | None) -> None:
+        self._running = reply
+        if buffer is not None and code != SEND_MESSAGES:
+            self._pool.release(buffer)
+            buffer = None
+        # A batch may wait in a journal until it is written: its buffer is not ours before.
+        reply.add_done_callback(lambda done: self._ran(done, buffer))
 
     def _ran(self, done: "Future[Reply]", buffer: PooledBuffer | None) -> None:
         self._running = None
@@ -244,8 +250,12 @@ class Conversation:
                 unread = bytearray(self._head) + unread
                 self._head = b""
             self._consume(memoryview(unread))
-        if self._unread is None and not self.ended:
+        if self._unread is not None or self.ended:
+            return
+        if not self._input_ended:
             self._output.resume_reading()
+        elif self._running is None and not self.blocked:
+            self.end()
 
     def _keep(self, data: memoryview) -> None:
         if self._unread is None:
@@ -256,6 +266,12 @@ class Conversation:
         is_stranger = self.session.user_id is None
         if len(self._unread) >= PIPELINED_BYTES_MAX or self.blocked or is_stranger:
             self._output.pause_reading()
+
+    def input_ended(self) -> bool:
+        """The client sends nothing more. Whether it still waits for answers: it gets them, and
+        then the connection ends."""
+        self._input_ended = True
+        return self._running is not None or self.blocked
 
     def hang_up(self, farewell: bytes = b"") -> None:
         """The session is over. A request that runs is still answered, and is the last one; who

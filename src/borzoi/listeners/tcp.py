@@ -152,7 +152,10 @@ class TcpConnection:
             self._fail()
             return
         if not count:
-            self._lose(None)
+            if conversation.input_ended():
+                self.pause_reading()  # the end of the input stays readable
+            else:
+                self._lose(None)
             return
         self._tune(conversation)
 

@@ -147,10 +147,11 @@ class Partition:
         finally:
             self.log.close()
 
-    def abandon(self) -> None:
-        """Let go without writing anything: the partition is being deleted."""
+    def abandon(self, *, purged: bool = False) -> None:
+        """Let go without writing anything: the partition is being deleted, or replaced by an
+        empty one."""
         self.offsets.abandon()
-        self.log.abandon()
+        self.log.abandon(purged=purged)
 
     def _barrier(self, keep_unread: bool) -> int | None:
         return self.offsets.minimum() if keep_unread else None

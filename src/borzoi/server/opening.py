@@ -27,7 +27,7 @@ from borzoi.storage.settings import (
     PartitionSettings,
     SegmentSettings,
 )
-from borzoi.storage.syncing import ThreadSyncer
+from borzoi.storage.uring import best_syncer
 
 CACHES = {
     "all": CacheIndexes.ALL,
@@ -68,7 +68,7 @@ def opener_of(
         system.partition.size_of_messages_required_to_save,
         system.partition.validate_checksum,
     )
-    syncer, descriptors = ThreadSyncer(), Descriptors(medium)
+    syncer, descriptors = best_syncer(), Descriptors(medium)
     twins = TwinOpener(descriptors)
     writer = OffsetWriter(medium, acknowledge, loop=asyncio.get_running_loop())
     new_ids = random_ids()

@@ -1,14 +1,32 @@
 """Files of the operating system."""
 
 import contextlib
+import ctypes
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage.media import Readable
+
+#: `fallocate` takes the space and leaves the size of the file as it is.
+FALLOC_FL_KEEP_SIZE: Final = 1
+
+
+def _system_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's own call: Python has only the portable one, which makes files longer."""
+    try:
+        function = ctypes.CDLL(None).fallocate
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    function.restype = ctypes.c_int
+    return cast("Callable[[int, int, int, int], int]", function)
+
+
+_fallocate: Final = _system_fallocate()
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -53,9 +71,14 @@ class LocalFile:
         except OSError as error:
             raise _failure("write to", self._path, error) from error
 
-    def preallocate(self, size: int) -> None:
-        with _translated("preallocate", self._path):
-            os.posix_fallocate(self._descriptor, 0, size)
+    def reserve(self, position: int, length: int) -> None:
+        if _fallocate is not None:
+            _fallocate(self._descriptor, FALLOC_FL_KEEP_SIZE, position, length)
+
+    def trim(self) -> None:
+        # Cutting a file at its end frees what is reserved behind it.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size)
 
     def truncate(self, size: int) -> None:
         with _translated("truncate", self._path):

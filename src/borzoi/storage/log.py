@@ -341,11 +341,17 @@ class SegmentedLog:
             raise
         finally:
             self._commits.abandon(failure)
+            if self._segments.tail.file is not None:
+                self._segments.tail.file.trim()
             self._reset()
             self._damage = StorageFailure(f"the log of {self.directory} is closed")
 
-    def abandon(self) -> None:
-        """Let go without writing or syncing anything: the directory is about to be removed."""
+    def abandon(self, *, purged: bool = False) -> None:
+        """Let go without writing or syncing anything: the directory is about to be removed.
+
+        Who waits for an append is told that it failed; when the log was purged, that it happened:
+        the messages were appended, then forgotten, and both succeeded.
+        """
         if self._closed:
             return
         self._closed = True
@@ -354,8 +360,8 @@ class SegmentedLog:
         gone = StorageFailure(f"the log of {self.directory} was deleted")
         waiters, self._waiters = self._waiters, []
         for _, waiter in waiters:
-            answer(waiter, gone)
-        self._commits.abandon(gone)
+            answer(waiter, None if purged else gone)
+        self._commits.abandon(None if purged else gone)
         self._segments.forget_descriptors()
         self._reset()
         self._damage = gone
@@ -433,8 +439,10 @@ class SegmentedLog:
 
     def ensure_writable(self) -> None:
         """Raise what an append would raise; call it before numbering a batch."""
-        self._refuse_if_fenced()
-        self._ensure_readable()
+        if self._fence is not None or self._damage is not None:
+            self._refuse_if_fenced()
+        if self._damage is not None or self._unfinished is not None or self._must_load:
+            self._ensure_readable()
 
     def _refuse_if_fenced(self) -> None:
         if self._fence is not None:
@@ -555,6 +563,9 @@ class SegmentedLog:
         """Put batches at the end of the open segment: all of them, or none."""
         tail = self._segments.tail
         assert tail.file is not None
+        end = tail.size + sum([each.batch.size for each in pending])
+        if end > tail.reserved:
+            tail.reserve(end, self._segment_settings.size)
         try:
             write_all(tail.file, [each.batch.messages for each in pending], tail.size)
         except StorageFailure:
@@ -630,7 +641,7 @@ class SegmentedLog:
     def _sync_plan(self, with_tail: bool) -> SyncPlan:
         """What the next sync has to do; the job runs on another thread, the rest on the loop."""
         job = self._durability.job(self._segments.tail, with_tail=with_tail)
-        return SyncPlan(job.run, job.offset, partial(self._sync_succeeded, job))
+        return SyncPlan(job.run, job.offset, partial(self._sync_succeeded, job), job.only_files)
 
     def _sync_succeeded(self, job: SyncJob) -> None:
         self._durability.done(job)

@@ -39,8 +39,15 @@ class File(Protocol):
         """Write the buffers one after another at `position`; may write less than all of them."""
         ...
 
-    def preallocate(self, size: int) -> None:
-        """Make the file at least `size` bytes long, with the space really taken on the disk."""
+    def reserve(self, position: int, length: int) -> None:
+        """Take space on the disk for bytes that are about to be written, without changing the size.
+
+        Only a wish: where it cannot be had nothing happens, and a full disk is met by `write`.
+        """
+        ...
+
+    def trim(self) -> None:
+        """Give back what was reserved behind the end; a wish as well."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -87,7 +94,15 @@ class Medium(Protocol):
 
 def write_all(file: File, buffers: Sequence[Readable], position: int) -> int:
     """Write every byte of the buffers, however often the medium writes less; the new end."""
-    pending = list(buffers)
+    if len(buffers) == 1:
+        # Nearly always, and nearly always at once.
+        written = file.write(buffers, position)
+        if written == len(buffers[0]):
+            return position + written
+        pending = _without(buffers, written)
+        position += written
+    else:
+        pending = list(buffers)
     while pending:
         group = pending[:VECTORS_MAX]
         wanted = sum(map(len, group))

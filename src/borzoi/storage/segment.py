@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import SegmentIndex
 from borzoi.storage.media import File
 from borzoi.storage.reading import FileRange
+
+#: Space is set aside from this size of a segment on, and never more than this much at once.
+RESERVED_BYTES_MIN: Final = 1 << 20
+RESERVED_BYTES_MAX: Final = 64 << 20
 
 
 class Body(Protocol):
@@ -61,6 +65,7 @@ class Segment:
         "file",
         "index",
         "log_path",
+        "reserved",
         "size",
         "start_offset",
         "start_timestamp",
@@ -71,6 +76,8 @@ class Segment:
         self.log_path = log_path
         self.index = index
         self.size = 0
+        #: Up to here the disk has space set aside.
+        self.reserved = 0
         self.start_timestamp = 0
         self.end_timestamp = 0
         self.file: File | None = None
@@ -106,6 +113,25 @@ class Segment:
         self.end_timestamp = last_timestamp
         self.size += size
         self.index.extend(entries)
+
+    def reserve(self, end: int, limit: int) -> None:
+        """Have the disk set space aside before `end` is passed, as much again as is there already.
+
+        A write into space that was set aside takes two thirds of the time of one that has to find
+        it. A segment that stays small reserves nothing.
+        """
+        assert self.file is not None
+        ahead = min(max(self.size, RESERVED_BYTES_MIN), RESERVED_BYTES_MAX)
+        self.reserved = max(min(end + ahead, limit), end)
+        if self.size >= RESERVED_BYTES_MIN:
+            self.file.reserve(self.size, self.reserved - self.size)
+
+    def seal(self, body: Body) -> None:
+        """Nothing is written to it any more."""
+        assert self.file is not None
+        self.file.trim()
+        self.body = body
+        self.file = None
 
     def facts(self) -> SegmentFacts:
         return SegmentFacts(

@@ -140,8 +140,7 @@ class Segments:
         old = self.tail
         if old.file is not None:
             self.end_timestamp = old.end_timestamp
-            old.file = None
-            old.body = PlainBody(old.log_path, old.size, self._descriptors)
+            old.seal(PlainBody(old.log_path, old.size, self._descriptors))
             if not old.index.unsaved:
                 self.rest_index(old)
         segment = Segment(start_offset, log_path, SegmentIndex(index_path, lambda: index_file))

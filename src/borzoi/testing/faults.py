@@ -113,9 +113,11 @@ class FaultyFile:
             raise StorageFailure(f"cannot write to {self.path}: {os.strerror(errno.ENOSPC)}")
         return len(half)
 
-    def preallocate(self, size: int) -> None:
-        self.medium.attempt("preallocate", self.path)
-        self.file.preallocate(size)
+    def reserve(self, position: int, length: int) -> None:
+        self.file.reserve(position, length)
+
+    def trim(self) -> None:
+        self.file.trim()
 
     def truncate(self, size: int) -> None:
         self.medium.attempt("truncate", self.path)
