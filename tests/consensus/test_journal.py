@@ -356,6 +356,25 @@ def test_headers_of_recycled_records_say_nothing():
     assert (log.faulty, log.op, log.broken) == ({}, 6, False)
 
 
+def test_a_torn_tail_is_overwritten_though_older_records_were_recycled():
+    """Left in the middle of the file it would be a gap nobody can name, at every later start."""
+    headers = chain(7)
+    whole = bytes_of(headers[4:6])
+    torn = whole + encode_record(headers[6], body_of(7))[:200]
+    scanned = scan(torn, CLUSTER, encode_ring(headers[:6]), checkpoint_op=4)
+    assert (scanned.redundant, scanned.end) == ((), len(whole))
+
+
+def test_a_torn_tail_is_overwritten_though_a_record_before_it_rotted():
+    headers = chain(5)
+    torn = spoiled(headers[:4], 2, header_too=True)
+    whole = len(torn)
+    torn += encode_record(headers[4], body_of(5))[:200]
+    scanned = scan(torn, CLUSTER, encode_ring(headers[:4]))
+    assert [header.op for header in scanned.redundant] == [2]
+    assert scanned.end == whole
+
+
 def test_the_ring_names_a_gap_whose_trailer_is_gone():
     headers = chain(4)
     start = len(bytes_of(headers[:2]))

@@ -109,8 +109,12 @@ def encode_record(header: Prepare, body: bytes) -> bytes:
     return frame + bytes(-len(frame) % ALIGNMENT) + named + checksum(named)[:8]
 
 
-def scan(data: bytes, cluster: U128, ring: bytes = b"") -> JournalScan:
-    """Read a journal as it was left, telling a torn tail from damage (S5)."""
+def scan(data: bytes, cluster: U128, ring: bytes = b"", *, checkpoint_op: int = 0) -> JournalScan:
+    """Read a journal as it was left, telling a torn tail from damage (S5).
+
+    Headers in the ring up to ``checkpoint_op``, which the superblock names, are left out: their
+    records may have been recycled.
+    """
     records: list[JournalRecord] = []
     gaps: list[Gap] = []
     position = 0
@@ -128,7 +132,9 @@ def scan(data: bytes, cluster: U128, ring: bytes = b"") -> JournalScan:
         readable = end <= len(data) and checksum(body) == header.checksum_body
         records.append(JournalRecord(header, readable, position))
         position += record_bytes(header.size)
-    return _cut_tail(data, records, gaps, decode_ring(ring, cluster))
+    named = decode_ring(ring, cluster)
+    named = {key: header for key, header in named.items() if header.op > checkpoint_op}
+    return _cut_tail(data, records, gaps, named)
 
 
 def ring_after(found: JournalScan) -> bytes:
@@ -170,8 +176,9 @@ def _cut_tail(
     found = {record.header.checksum for record in records}
     redundant = tuple(header for identity, header in ring.items() if identity not in found)
     end = records[-1].position + record_bytes(records[-1].header.size) if records else 0
-    if redundant:
-        # One of them may be what is unreadable here: it is a witness and not to be overwritten.
+    in_gaps = {gap.identity for gap in kept}
+    if any(header.checksum not in in_gaps for header in redundant):
+        # Here it lies, unreadable: the only witness once the ring has gone round.
         used = len(data.rstrip(b"\0"))
         end = max(end, used + -used % ALIGNMENT)
     return JournalScan(tuple(records), kept, end, redundant)
