@@ -2,7 +2,7 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from borzoi.model.partitioning import Partitioning
 from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
+from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, GetTopic, PurgeTopic
 from borzoi.protocol.contract import Request
@@ -208,7 +209,7 @@ async def test_one_partition_that_fails_does_not_protect_or_starve_the_others(
 
             return act
 
-        for name in ("expire", "delete_segments", "purge", "abandon"):
+        for name in ("delete_segments", "purge", "abandon"):
             monkeypatch.setattr(Partition, name, failing(getattr(Partition, name)))
         put = Trash.put
 
@@ -484,3 +485,42 @@ async def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(
         monkeypatch.setattr(SegmentedLog, "close", fail)
     assert "partition 0/0/0 was not closed" in caplog.text
     assert "partition 0/0/1 was not closed" in caplog.text
+
+
+async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
+        await with_topic(server, message_expiry=1_000_000)
+        plane = server.services.partitions
+        later = server.services.clock() + 10_000_000
+
+        async def counted(work: Coroutine[Any, Any, None]) -> int:
+            task, others = asyncio.create_task(work), 0
+            while not task.done():
+                await asyncio.sleep(0)
+                others += 1
+            await task
+            return others
+
+        for work in (
+            lambda: server.root().call(DeleteSegments("s", "t", 0, 2**32 - 1)),
+            lambda: plane.clean(server.services.metadata.state, now=later),
+        ):
+            for _ in range(30):
+                await sent(server, size=1000)
+            assert plane.statistics(ZERO).segments_count == 30
+            assert await counted(work()) > 25
+            assert plane.statistics(ZERO).segments_count == 1
+            await server.root().call(PurgeTopic("s", "t"))
+
+
+async def test_deleting_segments_ends_with_their_partition(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
+        await with_topic(server)
+        for _ in range(30):
+            await sent(server, size=1000)
+        deleting = asyncio.create_task(server.services.partitions.delete_segments(ZERO, 29))
+        await asyncio.sleep(0)
+        await server.root().call(PurgeTopic("s", "t"))
+        await sent(server, 2)
+        await deleting
+        assert server.services.partitions.statistics(ZERO).messages_count == 2

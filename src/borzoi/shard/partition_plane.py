@@ -45,7 +45,7 @@ from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.records.batch import Batch
 from borzoi.shard.trash import Trash
 from borzoi.storage.compressed import TwinOpener, compress_sealed
-from borzoi.storage.retention import PartitionFacts, oversized
+from borzoi.storage.retention import PartitionFacts, expired, oversized
 
 log = logging.getLogger(__name__)
 
@@ -212,18 +212,28 @@ class PartitionPlane:
     # Segments.
 
     async def delete_segments(self, namespace: Namespace, count: int) -> None:
-        self._partition(namespace).delete_segments(count, keep_unread=self._keep_unread)
+        await self._delete_oldest(namespace, self._partition(namespace), count)
+
+    async def _delete_oldest(self, namespace: Namespace, partition: Partition, count: int) -> None:
+        """Delete up to so many segments, one at a time: each waits for the disk, and the others
+        have their turn in between."""
+        for _ in range(count):
+            removed = partition.delete_segments(1, keep_unread=self._keep_unread)
+            await asyncio.sleep(0)
+            if not removed.segments or self._partitions.get(namespace) is not partition:
+                return
 
     async def clean(self, state: Metadata, *, now: int) -> None:
         """Delete what is older than its topic keeps, then what is more than its topic holds."""
         for stream, topic in _topics_of(state):
-            for namespace, partition in self._of_topic(stream.id, topic):
+            for namespace, partition in list(self._of_topic(stream.id, topic)):
                 if topic.message_expiry == NEVER:
                     break
+                old = expired(partition.log.segments(), now=now, expiry=topic.message_expiry)
                 with _logged_failure("cleaned", namespace):
-                    partition.expire(now, topic.message_expiry, keep_unread=self._keep_unread)
+                    await self._delete_oldest(namespace, partition, old)
             if topic.max_topic_size != UNLIMITED:
-                self._shrink(stream.id, topic)
+                await self._shrink(stream.id, topic)
             await asyncio.sleep(0)
 
     async def compress(self, state: Metadata, algorithm_of: Callable[[Topic], Compression]) -> None:
@@ -244,7 +254,7 @@ class PartitionPlane:
                 except BorzoiError as fault:
                     log.warning("partition %s was not compressed: %s", namespace, fault)
 
-    def _shrink(self, stream_id: int, topic: Topic) -> None:
+    async def _shrink(self, stream_id: int, topic: Topic) -> None:
         found = list(self._of_topic(stream_id, topic))
         partitions = [partition for _, partition in found]
         surplus = oversized(
@@ -260,7 +270,7 @@ class PartitionPlane:
         for (namespace, partition), count in zip(found, surplus, strict=True):
             if count:
                 with _logged_failure("shrunk", namespace):
-                    partition.delete_segments(count, keep_unread=self._keep_unread)
+                    await self._delete_oldest(namespace, partition, count)
 
     # Numbers.
 
@@ -321,7 +331,9 @@ class PartitionPlane:
             case PurgedStream(stream_id, topics):
                 await self._purge(_namespaces(stream_id, topics))
             case DeletedGroup(stream_id, topic_id, group_id, partition_ids):
-                self._forget_group(_namespaces(stream_id, [(topic_id, partition_ids)]), group_id)
+                await self._forget_group(
+                    _namespaces(stream_id, [(topic_id, partition_ids)]), group_id
+                )
             case ForgetPolled(stream_id, topic_id, group_id, partition_ids):
                 for namespace in _namespaces(stream_id, [(topic_id, partition_ids)]):
                     self._polled.get(namespace, {}).pop(group_id, None)
@@ -438,8 +450,9 @@ class PartitionPlane:
                 partition.abandon()
         self._open_or_note(namespace)
 
-    def _forget_group(self, namespaces: Iterator[Namespace], group_id: int) -> None:
+    async def _forget_group(self, namespaces: Iterator[Namespace], group_id: int) -> None:
         for namespace in namespaces:
+            await asyncio.sleep(0)
             self._polled.get(namespace, {}).pop(group_id, None)
             partition = self._partitions.get(namespace)
             if partition is not None:
