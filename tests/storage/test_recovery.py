@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from borzoi.model.errors import StorageFailure
+from borzoi.model.errors import FeatureUnavailable, StorageFailure
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.batch import verify, walk
 from borzoi.storage import layout, recovery_point
@@ -430,6 +430,16 @@ def test_a_damaged_twin_without_its_index_fences_and_is_left_alone(
     fenced = str(reopen(disk, open_twin=open_twin).fenced)
     assert f"damaged at byte {position} " in fenced
     assert not disk.exists(index)
+
+
+def test_a_twin_without_its_index_and_without_its_library_fences(disk: SimulatedDisk) -> None:
+    class Locked(Inflated):
+        def part(self, position: int, length: int) -> FileRange | memoryview:
+            raise FeatureUnavailable("zstd needs a library")
+
+    compressed(disk, 1, keep_plain=False)
+    log = reopen(disk, open_twin=lambda medium, path: Locked(b"x" * 100))
+    assert "zstd needs a library" in str(log.fenced)
 
 
 def test_a_damaged_twin_is_found_when_checksums_are_validated(disk: SimulatedDisk) -> None:

@@ -211,12 +211,11 @@ async def test_a_failed_sync_says_which_file_and_why(syncer: Syncer, tmp_path: P
     assert await told.next() is None
 
 
-async def test_a_descriptor_that_is_closed_is_a_sync_that_failed(
+async def test_a_descriptor_that_is_none_is_a_sync_that_failed(
     syncer: Syncer, tmp_path: Path
 ) -> None:
     told = Told()
-    gone = unsyncable(tmp_path / "gone")
-    os.close(gone.fileno())
+    gone = LocalFile(tmp_path / "gone", 1 << 30)
     syncer.submit(job_of(gone), told, [gone])
     assert str(await told.next()) == f"cannot sync {tmp_path / 'gone'}: Bad file descriptor"
 
@@ -335,6 +334,37 @@ async def test_a_log_acknowledges_through_it(syncer: Syncer, tmp_path: Path) -> 
     log.close()
     again = open_log(tmp_path, LocalMedium())
     assert payloads_in(again.read(0, 100).materialise())[-2:] == [b"29", b"last"]
+
+
+@pytest.mark.parametrize("recent", [False, True])
+async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(
+    recent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Package(recent=recent)
+    syncer = use(package, monkeypatch)
+    log = open_log(
+        tmp_path,
+        LocalMedium(),
+        partition=PartitionSettings(acknowledge=Acknowledge.SYNCED),
+        syncer=syncer,
+    )
+    for number in range(3):
+        waiter = log.append(numbered([b"kept"], base_offset=number, timestamp=1))
+        assert waiter is not None
+        await waiter
+    # Opening has synced the names on the way, so all of these were syncs of one file.
+    assert len(package.synced) == 3
+    package.fails = dict.fromkeys(range(1000), errno.EIO)
+    waiter = log.append(numbered([b"lost"], base_offset=3, timestamp=1))
+    assert waiter is not None
+    with pytest.raises(CannotSync, match="Input/output error"):
+        await waiter
+    assert isinstance(log.fenced, CannotSync)
+    assert log.visible_offset == 3
+    with pytest.raises(CannotSync):
+        log.append(numbered([b"refused"], base_offset=3, timestamp=1))
+    log.close()
+    syncer.close()
 
 
 # ---- the ring -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from borzoi.model.errors import StorageFailure
+from borzoi.model.errors import FeatureUnavailable, StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout
 from borzoi.storage.index import INDEX_DTYPE, INDEX_ENTRY, entries_of, valid_prefix
@@ -176,7 +176,10 @@ def _open_twin(inspection: Inspection, start: int, suffix: str, recovered: Recov
         count = _valid_entries(index, body.size)
         if count * INDEX_ENTRY_BYTES == index.size() and _end_of(index, count) == body.size:
             return _found(start, index, count, body.size, body)
-    scanned = _scan(_reader_of(body), 0, body.size, start)
+    try:
+        scanned = _scan(_reader_of(body), 0, body.size, start)
+    except FeatureUnavailable as missing:
+        raise StorageFailure(f"{path} cannot be read to make its index: {missing}") from missing
     if scanned.end != body.size:
         raise StorageFailure(
             f"{path} is damaged at byte {scanned.end} of what it inflates to,"
