@@ -8,7 +8,7 @@ import pytest
 from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.storage import log as log_module
 from borzoi.storage.local import LocalMedium
-from borzoi.storage.log import SegmentedLog, open_log
+from borzoi.storage.log import ALONE_MAX, SegmentedLog, open_log
 from borzoi.storage.reading import FileRange
 from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import ThreadSyncer
@@ -398,3 +398,23 @@ async def test_who_waits_for_a_log_that_is_purged_away_has_succeeded() -> None:
     syncer.run_all()
     with pytest.raises(StorageFailure, match="deleted"):
         append(log, b"x")
+
+
+async def test_who_was_alone_for_long_looks_only_now_and_then_for_company_and_finds_it() -> None:
+    log, _ = new_log()
+    for _ in range(3 * ALONE_MAX):
+        assert append(log, b"alone") is None
+        await asyncio.sleep(0)
+
+    async def second_waits() -> bool:
+        assert append(log, b"first of its turn") is None
+        waiter = append(log, b"second")
+        if waiter is not None:
+            await waiter
+        await asyncio.sleep(0)
+        return waiter is not None
+
+    shared = [await second_waits() for _ in range(2 * ALONE_MAX)]
+    assert not all(shared)
+    assert all(shared[shared.index(True) :])
+    assert log.visible_offset == log.next_offset == 7 * ALONE_MAX

@@ -19,6 +19,7 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.connection import Conversation
+from borzoi.listeners.lingering import Lingering
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
 from borzoi.storage.media import File
@@ -157,14 +158,15 @@ class TcpConnection:
             else:
                 self._lose(None)
             return
-        self._tune(conversation)
+        self._listener.lingering.touch()
+        if conversation.inside_frame or self._low_water:
+            self._tune(conversation)
 
     def _tune(self, conversation: Conversation) -> None:
         """Ask the kernel to gather a large frame into large pieces, and to stop doing so before the
         last piece, which may be small."""
         wanted = conversation.wanted
-        if conversation.inside_frame:
-            self.progressed_at = self._listener.loop.time()
+        self.progressed_at = self._listener.loop.time()
         large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
         if large != self._low_water and self._sock.fileno() >= 0:
             self._low_water = large
@@ -358,6 +360,7 @@ class TcpListener:
         self.loop = asyncio.get_running_loop()
         self.dispatcher = dispatcher
         self.pool = pool
+        self.lingering = Lingering(self.loop)
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[TcpConnection] = set()
         self._on_connect = on_connect

@@ -1,0 +1,75 @@
+import asyncio
+import os
+
+import pytest
+
+from borzoi.listeners import lingering
+from borzoi.listeners.lingering import Lingering
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(lingering, "monotonic", made)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    return made
+
+
+async def callbacks_in(turns: int, made: Lingering, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the loop was kept awake in so many turns of it."""
+    yields = 0
+
+    def count() -> None:
+        nonlocal yields
+        yields += 1
+
+    monkeypatch.setattr(os, "sched_yield", count)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    return yields
+
+
+async def test_the_loop_stays_awake_for_a_moment_and_gives_way_meanwhile(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Lingering(asyncio.get_running_loop())
+    assert await callbacks_in(5, made, monkeypatch) == 0
+    made.touch()
+    made.touch()
+    assert await callbacks_in(10, made, monkeypatch) == 10
+    clock.now += lingering.AWAKE_SECONDS / 2
+    made.touch()
+    clock.now += lingering.AWAKE_SECONDS * 0.75
+    assert await callbacks_in(10, made, monkeypatch) == 10
+    clock.now += lingering.AWAKE_SECONDS
+    assert await callbacks_in(10, made, monkeypatch) == 0
+
+
+async def test_it_wakes_up_again_after_it_slept(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Lingering(asyncio.get_running_loop())
+    for _ in range(2):
+        made.touch()
+        assert await callbacks_in(3, made, monkeypatch) == 3
+        clock.now += 1
+        assert await callbacks_in(3, made, monkeypatch) == 0
+
+
+async def test_a_single_processor_belongs_to_who_has_work(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    made = Lingering(asyncio.get_running_loop())
+    made.touch()
+    assert await callbacks_in(3, made, monkeypatch) == 0
