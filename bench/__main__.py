@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ("decode", "stamp", "storage", "consensus", "server")
+BENCHMARKS = ("decode", "stamp", "storage", "consensus", "server", "stages")
 
 
 def main(names: list[str]) -> int:
