@@ -9,6 +9,7 @@ from typing import Final
 
 import xxhash
 
+from borzoi.consensus.merge import Undecided, merge
 from borzoi.consensus.partition_log import PartitionLog
 from borzoi.consensus.replica import Replica
 from borzoi.consensus.state import Status
@@ -199,6 +200,10 @@ def is_undecidable(nodes: Sequence[Node], core: Sequence[int]) -> bool:
     for group in range(len(nodes[0].configs)):
         replicas = replicas_of(nodes, core, group)
         undecided = {replica.undecidable for replica in replicas} - {None}
+        for number in core:
+            # A data group that cannot decide moves on to the next view and tries again.
+            undecided |= nodes[number].undecided[group]
+        undecided |= {undecided_op(replica, replicas) for replica in replicas} - {None}
         spoiled = {
             record.header.op
             for number in core
@@ -212,6 +217,20 @@ def is_undecidable(nodes: Sequence[Node], core: Sequence[int]) -> bool:
         if spoiled and (undecided & spoiled or voices < replicas[0].quorums.view_change):
             return True
     return False
+
+
+def undecided_op(replica: Replica, core: Sequence[Replica]) -> int | None:
+    """The op this candidate cannot decide though everyone who has a voice has spoken."""
+    voices = {one.replica_id for one in core if not one.wiped}
+    if not replica.claims or not voices <= set(replica.claims):
+        return None
+    merged = merge(
+        [replica.claims[number] for number in sorted(replica.claims)],
+        nack_quorum=replica.quorums.nack,
+        pipeline_max=replica.config.pipeline_max,
+        bugs=replica.bugs,
+    )
+    return merged.op if isinstance(merged, Undecided) else None
 
 
 def stuck(nodes: Sequence[Node], core: Sequence[int], workload: Workload) -> str:

@@ -87,7 +87,8 @@ class Volume:
         # Records that were synced and then overwritten by a device that missed its aim, since the
         # start: nobody but the device knows.
         self.destroyed: set[bytes] = set()
-        # Ops whose record once could not be read, though nothing is wrong with it.
+        # Ops whose record once could not be read though nothing is wrong with it, or which a lying
+        # device lost: this replica cannot vouch for them any more.
         self.doubted: set[int] = set()
         # Grows with every crash and wipe.
         self.life = 0
@@ -241,6 +242,7 @@ class Volume:
     def lose(self, record: Record) -> None:
         """The device reported this record as written, and its place holds what was there before."""
         record.header_bad = record.body_bad = record.trailer_bad = True
+        self.doubted.add(record.header.op)
         if record.image is not None:
             record.image = bytes(len(record.image))
 
@@ -258,10 +260,12 @@ class Volume:
         self.records[victim : victim + 1] = replaced
         self.found[older.header.checksum] = remains
         self.destroyed.add(older.header.checksum)
+        self.doubted.add(older.header.op)
         self.lose(record)
 
     def reindex(self, kept: int) -> None:
         """At a start: only the first `kept` records are left, and whatever is readable is found."""
+        self.doubted |= {record.header.op for record in self.records[kept:]}
         del self.records[kept:]
         self.destroyed.clear()
         self.found = {record.header.checksum: record for record in self.records}

@@ -15,7 +15,7 @@ from borzoi.consensus import effects as fx
 from borzoi.consensus.config import Config
 from borzoi.consensus.frames import FrameRefused, decode_frame
 from borzoi.consensus.invariants import InvariantError
-from borzoi.consensus.messages import Header
+from borzoi.consensus.messages import Header, Reply
 from borzoi.consensus.replica import Replica
 from borzoi.simulator import restoring
 from borzoi.simulator.auditor import Violation
@@ -57,6 +57,8 @@ class Node:
         self.fuse = -1
         self.ticks = 0
         self.leadership = [fx.Leadership.NONE for _ in configs]
+        # Ops that a merge could not decide since the node was healed, by group.
+        self.undecided: list[set[int]] = [set() for _ in configs]
         self.around = around
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         # Frames a slow processor has no time for yet; `pace` is how many it takes in a tick.
@@ -223,6 +225,7 @@ class Node:
         self._account()
         self.clock.heal(self.around.events.now)
         self.disk.heal()
+        self.undecided = [set() for _ in self.configs]
         self.arm_crash(-1)
         self.pace = 0
         self.wake_at = self.around.events.now + 1
@@ -329,9 +332,11 @@ class Node:
             group = getattr(header, "namespace", 0)
             if self.around.trace.enabled:
                 self.say(group, f"<- {source} {describe(header)}")
+            self.service.relaying = type(header) is Reply
             self._inputs.append((group, self.replicas[group].on_frame, (header, body)))
             if not self._busy:
                 self._settle()
+            self.service.relaying = False
         elif kind is Call:
             if self.around.trace.enabled:
                 asked = f"<- client {source} {frame.operation} request {frame.request}"

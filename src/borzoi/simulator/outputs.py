@@ -40,6 +40,7 @@ class Process(Host, Protocol):
 
     disk: Disk
     leadership: list[fx.Leadership]
+    undecided: list[set[int]]
 
     def later(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Queues an input behind the present one."""
@@ -215,6 +216,7 @@ class Outputs:
 
     def _undecidable(self, group: int, effect: fx.Undecidable) -> None:
         self._around.auditor.counters["undecidable merges"] += 1
+        self._process.undecided[group].add(effect.op)
         if self._around.trace.enabled:
             self._process.say(group, f"cannot decide op {effect.op}: {effect.reason}")
 

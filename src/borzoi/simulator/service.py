@@ -12,11 +12,14 @@ from borzoi.consensus.config import Config
 from borzoi.consensus.frames import checksum, encode_frame
 from borzoi.consensus.messages import HEADER_BYTES, UNSEALED, Command, Operation, Request
 from borzoi.consensus.replica import Replica
+from borzoi.model.limits import HEADER_BYTES as MESSAGE_HEADER_BYTES
 from borzoi.simulator.auditor import Auditor
 from borzoi.simulator.events import TICK_US, EventQueue
+from borzoi.simulator.machines import DataMachine, Machine
 from borzoi.simulator.network import Network
 
 USERS: Final = 3
+POLLED: Final = 3
 OPERATIONS: Final = frozenset(int(operation) for operation in Operation)
 
 
@@ -62,6 +65,7 @@ class Host(Protocol):
 
     number: int
     replicas: list[Replica]
+    machines: list[Machine]
 
     @property
     def configs(self) -> Sequence[Config]: ...
@@ -87,12 +91,12 @@ class Service:
         self._auditor = auditor
         self._full = full
         self._waiters: dict[tuple[int, bytes, int], list[int]] = {}
-        self._forwarded: set[tuple[int, bytes, int]] = set()
+        # Whether what is being answered was decided by another node.
+        self.relaying = False
         self._reads: dict[int, tuple[int, ReadCall]] = {}
 
     def clear(self) -> None:
         self._waiters.clear()
-        self._forwarded.clear()
         self._reads.clear()
 
     # -- requests ----------------------------------------------------------------------------------
@@ -107,7 +111,6 @@ class Service:
         leader = replica.primary_of(replica.view)
         known = call.operation in OPERATIONS
         if call.forward and known and not replica.is_primary and leader != host.number:
-            self._forwarded.add(key)
             self._forward(replica, leader, call)
         else:
             host.input(call.group, self._submit, (replica, call))
@@ -139,11 +142,10 @@ class Service:
     def reply(self, group: int, effect: fx.Reply) -> None:
         key = (group, effect.client, effect.request)
         host = self._host
-        if effect.status == fx.Refusal.UNKNOWN_SESSION and key not in self._forwarded:
+        if effect.status == fx.Refusal.UNKNOWN_SESSION and not self.relaying:
             applied = host.replicas[group].commit_min
             sessions_max = host.configs[group].client_table_max
             self._auditor.forgotten(group, effect.client, sessions_max, applied)
-        self._forwarded.discard(key)
         answer = Answer(*key, effect.status, effect.payload)
         for endpoint in self._waiters.pop(key, ()):
             self._network.send(host.number, endpoint, answer)
@@ -151,7 +153,6 @@ class Service:
     def fail_waiters(self, group: int) -> None:
         number = self._host.number
         for key in [key for key in self._waiters if key[0] == group]:
-            self._forwarded.discard(key)
             for endpoint in self._waiters.pop(key):
                 self._network.send(number, endpoint, Answer(*key, None, b""))
         if group == 0:
@@ -194,7 +195,21 @@ class Service:
         host = self._host
         applied = host.replicas[call.group].commit_min
         self._auditor.read(call.group, call.level, applied, call.floor, host.number)
+        machine = host.machines[call.group]
+        if isinstance(machine, DataMachine):
+            self._poll(call, machine)
         self._network.send(host.number, source, ReadAnswer(*call, granted=True))
+
+    def _poll(self, call: ReadCall, machine: DataMachine) -> None:
+        """Reads the newest messages of some partition, and holds them against what was minted."""
+        keys = sorted(machine.partitions)
+        if not keys:
+            return
+        key = keys[call.number % len(keys)]
+        log = machine.partitions[key]
+        start = max(log.first_offset, log.next_offset - POLLED)
+        found = [bytes(message[MESSAGE_HEADER_BYTES:]) for message in log.read(start, POLLED)]
+        self._auditor.polled(call.group, key, start, found)
 
 
 def user_of(client: bytes) -> int:

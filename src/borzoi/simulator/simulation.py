@@ -46,6 +46,7 @@ NEWER_OPERATIONS: Final = (
     (Operation.UPDATE_TOPIC.value, NEWER_RELEASE),
     (Operation.PURGE_PARTITION.value, NEWER_RELEASE),
 )
+UNDECIDED_LOOKS: Final = 300
 GENESIS_LATE_TICKS: Final = 300
 GENESIS_TICKS_MAX: Final = 6000
 # Acknowledged requests that show a healed core alive, and how often convergence is looked for.
@@ -277,10 +278,14 @@ class Simulation:
             elif convergence.converged(self.nodes, self.core, self.auditor):
                 convergence.check_final(self.nodes, self.core, self.auditor)
                 return
-        if convergence.is_undecidable(self.nodes, self.core):
-            self.auditor.counters["undecidable"] += 1
-            return
-        raise Violation("liveness", convergence.stuck(self.nodes, self.core, self.workload))
+        stuck = convergence.stuck(self.nodes, self.core, self.workload)
+        for _ in range(UNDECIDED_LOOKS):
+            # A merge that cannot be decided is tried again in view after view.
+            if convergence.is_undecidable(self.nodes, self.core):
+                self.auditor.counters["undecidable"] += 1
+                return
+            self.advance(1)
+        raise Violation("liveness", stuck)
 
     def _progressed(self, before: list[int]) -> bool:
         done = sum(self.workload.acknowledged) - sum(before)
@@ -312,10 +317,9 @@ class Simulation:
         Where records rotted, the good copy may lie outside a smaller core, so there it is all.
         """
         rotten = any(
-            not record.is_good
+            volume.doubted or any(not record.is_good for record in volume.records)
             for node in self.nodes
             for volume in node.disk.volumes
-            for record in volume.records
         )
         if self.draw.core_all or rotten:
             return sorted(shuffled)
