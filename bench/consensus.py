@@ -1,4 +1,4 @@
-"""What agreement costs: packing and unpacking every header, and the simulator's speed.
+"""What agreement costs: headers, one op among three replicas, a journal read, simulated time.
 
 CPU time, best of several rounds, against its goal. The simulated cluster has 3 replicas, 4 clients,
 default timeouts and 1 % loss, at fast fidelity. Run it as a script: ``python bench/consensus.py``.
@@ -9,11 +9,27 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from random import Random
 from typing import NamedTuple
 
+from borzoi.consensus.checkpoint import Artifact
+from borzoi.consensus.config import Config
+from borzoi.consensus.effects import Send, WriteCheckpoint, WriteJournal, WriteSuperblock
 from borzoi.consensus.frames import EMPTY_BODY, LAYOUTS, pack_header, unpack_header
 from borzoi.consensus.journal import encode_record, scan
-from borzoi.consensus.messages import HEADER_BYTES, UNSEALED, ZERO, Command, Header, Prepare
+from borzoi.consensus.machine import Outcome, Proposal, Stamped
+from borzoi.consensus.messages import (
+    HEADER_BYTES,
+    UNSEALED,
+    ZERO,
+    Command,
+    Header,
+    Operation,
+    Prepare,
+)
+from borzoi.consensus.recovery import Restored
+from borzoi.consensus.replica import Replica
+from borzoi.consensus.superblock import genesis
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.events import TICKS_PER_SECOND
 from borzoi.simulator.simulation import simulate
@@ -22,6 +38,7 @@ from borzoi.simulator.simulation import simulate
 ROUNDS = 60
 CALLS = 1_000
 SIMULATIONS = 5
+AGREEMENTS, AGREEMENTS_PER_ROUND = 6_000, 300
 SCANNED_BYTES = 32 * 1024 * 1024
 
 HEADER_GOAL_US = 1.0
@@ -106,6 +123,68 @@ def scan_row() -> Row:
     return Row("scan of a journal", len(journal) / 1e6 / best, "MB/s", SCAN_GOAL_MB_S, True)
 
 
+class Nothing:
+    """A state machine that agrees to everything and remembers nothing."""
+
+    def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
+        return Stamped(proposal.payload, 0)
+
+    def forget_prepared(self) -> None:
+        pass
+
+    def apply(self, header: Prepare, body: bytes) -> Outcome | None:
+        return Outcome(0, b"")
+
+    def checkpoint(self, op: int) -> tuple[Artifact, ...]:
+        return ()
+
+    def restore(self, op: int, artifacts: tuple[Artifact, ...]) -> None:
+        pass
+
+
+def settle(replicas: list[Replica]) -> None:
+    """Frames arrive and writes are synced at once, until nobody wants anything."""
+    while any([replica.effects for replica in replicas]):
+        for replica in replicas:
+            journaled = 0
+            for effect in replica.take_effects():
+                kind = type(effect)
+                if kind is Send:
+                    replicas[effect.to].on_frame(effect.header, effect.body)  # type: ignore[union-attr]
+                elif kind is WriteJournal:
+                    journaled = effect.token  # type: ignore[union-attr]
+                elif kind is WriteSuperblock:
+                    replica.on_superblock_written(effect.token)  # type: ignore[union-attr]
+                elif kind is WriteCheckpoint:
+                    replica.on_checkpoint_written(effect.token)  # type: ignore[union-attr]
+            if journaled:
+                replica.on_written(journaled)
+
+
+def agreement_row() -> Row:
+    """From the request at the primary until all three have applied it, the driver's loop included."""
+    configs = [Config(cluster=CLUSTER, replica_id=number, replica_count=3) for number in range(3)]
+    replicas = [
+        Replica(config, Nothing(), Random(number), Restored(genesis(config)))
+        for number, config in enumerate(configs)
+    ]
+    settle(replicas)
+    while not any(replica.is_primary for replica in replicas):
+        for replica in replicas:
+            replica.tick()
+        settle(replicas)
+    primary = next(replica for replica in replicas if replica.is_primary)
+    best = float("inf")
+    for _ in range(AGREEMENTS // AGREEMENTS_PER_ROUND):
+        start = time.process_time_ns()
+        for _ in range(AGREEMENTS_PER_ROUND):
+            primary.on_request(ZERO, 0, Operation.CREATE_STREAM.value, b"payload")
+            settle(replicas)
+        best = min(best, time.process_time_ns() - start)
+    assert all(replica.commit_min > AGREEMENTS for replica in replicas)
+    return Row("one op among three replicas", best / AGREEMENTS_PER_ROUND / 1000, "µs", None)
+
+
 def simulator_rows() -> list[Row]:
     seconds, best = float("inf"), simulate(SIMULATED)
     for _ in range(SIMULATIONS):
@@ -125,7 +204,7 @@ def main() -> int:
     gc.disable()
     print("name, value, goal, ok")
     measured: list[Row] = []
-    for rows in (header_rows, lambda: [scan_row()], simulator_rows):
+    for rows in (header_rows, lambda: [agreement_row(), scan_row()], simulator_rows):
         for row in rows():
             measured.append(row)
             print(row, flush=True)

@@ -29,8 +29,9 @@ from bench.stamp import sent
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
-from borzoi.records.batch import receive
-from borzoi.records.fresh_ids import FreshIds
+from borzoi.records.batch import receive, receive_at
+from borzoi.records.fresh_ids import FreshIds, mixed_words
+from borzoi.records.layouts import Layouts, Place
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import open_log
@@ -44,7 +45,7 @@ from borzoi.storage.settings import (
 from borzoi.storage.syncing import ThreadSyncer
 
 ROUNDS = 5
-NEW_IDS = FreshIds(np.random.SFC64().random_raw)
+NEW_IDS = FreshIds(mixed_words(os.urandom))
 MEDIUM = LocalMedium()
 NOW = 1_700_000_000_000_000
 
@@ -149,10 +150,13 @@ def append_row(name: str, sizes: list[int], goal: float) -> Row:
     async def measure() -> list[Times]:
         with directory() as path:
             partition = partition_at(path)
+            layouts = Layouts()
+            place = Place(0, 0, len(pristine), count)
 
             def append(view: memoryview) -> None:
-                waiter = partition.append(receive(view, indexes, count), now=NOW)
-                assert waiter is None
+                # The same memory every time, as from the pool.
+                batch = receive_at(layouts, place, view, indexes)
+                assert partition.append(batch, now=NOW) is None
 
             return seconds_per_batch(
                 [bare_append(path / "bare", slices), append], pristine, batches
