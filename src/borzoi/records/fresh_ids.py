@@ -41,12 +41,15 @@ def mixed_words(entropy: Callable[[int], bytes]) -> Callable[[int], NDArray[np.u
     if both pairs of counters meet. Five times faster than Python's generator, and nothing to load.
     """
 
+    steps = np.arange(BLOCK, dtype=np.uint64) * GOLDEN
+
     def draw(count: int) -> NDArray[np.uint64]:
-        starts = np.frombuffer(entropy(16), "<u8")
-        steps = np.arange(count // 2, dtype=np.uint64) * GOLDEN
-        words = np.empty((count // 2, 2), np.uint64)
-        np.add.outer(steps, starts, out=words)
-        return _mix(words.reshape(count))
+        ids = count // 2
+        taken = steps[:ids] if ids <= BLOCK else np.arange(ids, dtype=np.uint64) * GOLDEN
+        # Counter by counter while they are mixed, id by id in the end: numpy likes long rows.
+        halves = np.empty((2, ids), np.uint64)
+        np.add(taken, np.frombuffer(entropy(16), "<u8")[:, np.newaxis], out=halves)
+        return _mix(halves).T.reshape(count)
 
     return draw
 
