@@ -71,5 +71,5 @@ def test_every_bit_of_mixed_words_is_set_about_half_of_the_time() -> None:
 
 def test_each_block_starts_from_entropy_of_its_own() -> None:
     fresh = FreshIds(mixed_words(os.urandom))
-    ids = split(fresh(BLOCK) + fresh(BLOCK))
-    assert len(set(ids)) == 2 * BLOCK
+    ids = split(fresh(BLOCK) + fresh(BLOCK) + fresh(BLOCK + 1))
+    assert len(set(ids)) == 3 * BLOCK + 1
