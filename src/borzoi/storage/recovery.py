@@ -25,7 +25,6 @@ from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout
 from borzoi.storage.index import INDEX_DTYPE, INDEX_ENTRY, entries_of, valid_prefix
 from borzoi.storage.media import File, Medium, read_exactly, replace_file, write_all
-from borzoi.storage.reading import FileRange
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scanning import ReadBytes, sound_batches
 from borzoi.storage.segment import Body
@@ -206,10 +205,9 @@ def _index_of_twin(
 
 
 def _reader_of(body: Body) -> ReadBytes:
-    def read(length: int, position: int) -> bytes | memoryview:
+    def read(length: int, position: int) -> memoryview:
         part = body.part(position, length)
-        if isinstance(part, FileRange):
-            return read_exactly(part.file, part.length, part.position)
+        assert isinstance(part, memoryview), "a compressed segment inflates"
         return part
 
     return read
