@@ -144,7 +144,7 @@ class Nothing:
 
 def settle(replicas: list[Replica]) -> None:
     """Frames arrive and writes are synced at once, until nobody wants anything."""
-    while any([replica.effects for replica in replicas]):
+    while any(replica.effects for replica in replicas):
         for replica in replicas:
             journaled = 0
             for effect in replica.take_effects():
@@ -162,7 +162,7 @@ def settle(replicas: list[Replica]) -> None:
 
 
 def agreement_row() -> Row:
-    """From the request at the primary until all three have applied it, the driver's loop included."""
+    """From the request at the primary until all three have applied it, the loop included."""
     configs = [Config(cluster=CLUSTER, replica_id=number, replica_count=3) for number in range(3)]
     replicas = [
         Replica(config, Nothing(), Random(number), Restored(genesis(config)))

@@ -97,3 +97,14 @@ def test_idle_ticks_need_one_comparison():
     timed.start(Timer.PING)
     assert not timed.elapse(99)
     assert timed.elapse(1)
+
+
+def test_a_timer_that_is_pushed_back_keeps_its_length():
+    timed = timers()
+    timed.push_back(Timer.NORMAL_HEARTBEAT)
+    length = timed.next_deadline
+    assert 500 <= length < 600
+    for _ in range(20):
+        timed.elapse(7)
+        timed.push_back(Timer.NORMAL_HEARTBEAT)
+    assert ticks_until(timed, Timer.NORMAL_HEARTBEAT) == length

@@ -41,10 +41,8 @@ def encode_positions(positions: list[tuple[int, int, int]]) -> bytes:
 def decode_positions(body: bytes) -> tuple[tuple[int, int, int], ...]:
     """Whole entries only; a damaged tail is none of ours, the frame checksum covers it."""
     whole = len(body) - len(body) % _POSITION.size
-    return tuple(
-        (group, commit, checkpoint_op)
-        for group, commit, checkpoint_op in _POSITION.iter_unpack(body[:whole])
-    )
+    positions: tuple[tuple[int, int, int], ...] = tuple(_POSITION.iter_unpack(body[:whole]))
+    return positions
 
 
 def encode_checksums(checksums: list[tuple[int, int, U128]]) -> bytes:

@@ -6,6 +6,7 @@ segments are gone.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +39,7 @@ OFFSET_NOT_FOUND: Final = 3021
 INVALID_OFFSET: Final = 4100
 
 PartitionKey = tuple[int, int]
+_SEND_MESSAGES: Final = Operation.SEND_MESSAGES.value
 _DONE: Final = Outcome(OK, b"")
 _GONE: Final = Outcome(PARTITION_NOT_FOUND, b"")
 _INVALID: Final = Outcome(INVALID_COMMAND, b"")
@@ -78,7 +80,7 @@ class DataPlane:
 
     def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
         """Offsets, timestamps, ids and checksums, once, before the op exists (D3)."""
-        if proposal.operation != Operation.SEND_MESSAGES:
+        if proposal.operation != _SEND_MESSAGES:
             command = decode_command(proposal.payload)
             if command is None:
                 return INVALID_COMMAND
@@ -119,7 +121,7 @@ class DataPlane:
     # -- every replica --------------------------------------------------------------------------
 
     def apply(self, header: Prepare, body: bytes) -> Outcome | None:
-        if header.operation == Operation.SEND_MESSAGES:
+        if header.operation == _SEND_MESSAGES:
             return self._append(body)
         command = decode_command(body)
         if command is None:
@@ -229,6 +231,7 @@ class DataPlane:
                 log.next_offset = log.segments[-1].end_offset if log.segments else 0
 
 
+@lru_cache(maxsize=65_536)
 def group_of(packed_namespace: int, data_groups: int) -> int:
     """The data group of a partition (6.1): never a function of a node's core count."""
     return 1 + (murmur3_32(packed_namespace.to_bytes(8, "little")) >> 16) % data_groups

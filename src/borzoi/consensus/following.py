@@ -131,7 +131,7 @@ def promise(r: ReplicaState) -> None:
 def hear_primary(r: ReplicaState) -> None:
     """V4: the primary of this view lives, so this replica does not want to leave it."""
     if r.elects and r.status is NORMAL:
-        r.timers.start(Timer.NORMAL_HEARTBEAT)
+        r.timers.push_back(Timer.NORMAL_HEARTBEAT)
         if r.votes:
             # Votes of others that were counted here are as old as the silence that just ended.
             r.votes = 0

@@ -7,7 +7,7 @@ truncation removes whole sealed segments, and ``next_offset`` never goes back, w
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from borzoi.consensus.invariants import invariant
+from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.partition_ops import BatchDescriptor
 from borzoi.records.batch import index_entries, walk
 
@@ -53,11 +53,11 @@ class PartitionLog:
 
     def append(self, descriptor: BatchDescriptor, run: memoryview) -> None:
         """Exactly the bytes every replica journaled, at exactly the offset they name (D3)."""
-        invariant(
-            descriptor.base_offset == self.next_offset,
-            f"a batch at offset {descriptor.base_offset} does not continue {self.next_offset}"
-            f" in partition {descriptor.namespace:#x}/{descriptor.incarnation}",
-        )
+        if descriptor.base_offset != self.next_offset:
+            raise InvariantError(
+                f"a batch at offset {descriptor.base_offset} does not continue {self.next_offset}"
+                f" in partition {descriptor.namespace:#x}/{descriptor.incarnation}"
+            )
         # Rolled from replicated facts only, so file boundaries are the same everywhere (6.4).
         if not self.segments or len(self.segments[-1].log) >= self.segment_bytes:
             self.segments.append(Segment(self.next_offset))

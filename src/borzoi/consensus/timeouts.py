@@ -38,7 +38,10 @@ TIMERS: Final = len(_NAMES)
 class Timers:
     """A stopped timer has no deadline, so it can neither be reset nor fire."""
 
-    __slots__ = ("_after", "_attempts", "_deadlines", "_jitter", "_random", "next_deadline", "now")
+    __slots__ = (
+        "_after", "_attempts", "_deadlines", "_jitter", "_lengths", "_random", "next_deadline",
+        "now",
+    )  # fmt: skip
 
     def __init__(
         self, timeouts: Timeouts, random: Randomness, checkpoint_ticks: int = NEVER
@@ -48,6 +51,7 @@ class Timers:
         self._random = random
         self._deadlines = [NEVER] * TIMERS
         self._attempts = [0] * TIMERS
+        self._lengths = [0] * TIMERS
         self._after = [
             timeouts.ping,
             timeouts.prepare,
@@ -71,9 +75,20 @@ class Timers:
         self._attempts[timer] = 0
         jitter = self._jitter[timer]
         after = self._after[timer] + (self._random.randrange(jitter) if jitter else 0)
+        self._lengths[timer] = after
         deadline = self._deadlines[timer] = self.now + after
         if deadline < self.next_deadline:
             self.next_deadline = deadline
+
+    def push_back(self, timer: int) -> None:
+        """As start, but a running timer keeps the length it was armed with.
+
+        Without dice: a backup does this for every frame of its primary.
+        """
+        if self._deadlines[timer] == NEVER:
+            self.start(timer)
+        else:
+            self._deadlines[timer] = self.now + self._lengths[timer]
 
     def ensure(self, timer: int) -> None:
         """Arm unless it is running."""
