@@ -12,7 +12,7 @@ from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
 from borzoi.testing.disk import SimulatedDisk
 from borzoi.testing.faults import Fault, FaultyMedium
-from borzoi.testing.logs import numbered
+from borzoi.testing.logs import ManualSyncer, numbered
 
 DIRECTORY = Path("/data/0")
 SYNCS = ("fdatasync", "fsync_directory")
@@ -294,3 +294,38 @@ async def test_a_failed_sync_fences_and_is_never_tried_again() -> None:
     reopened = open_log(DIRECTORY, disk)
     assert reopened.fenced is None
     assert reopened.next_offset >= 1
+
+
+@pytest.mark.parametrize("level", [Acknowledge.WRITTEN, Acknowledge.SYNCED])
+@pytest.mark.parametrize("in_journal", [False, True])
+async def test_a_close_in_the_middle_of_a_purge_answers_everybody(
+    level: Acknowledge, in_journal: bool
+) -> None:
+    """Not with success: neither the messages nor the purge are certain to be on the disk."""
+    fault: Fault | None = None
+    medium = FaultyMedium(
+        SimulatedDisk(), lambda operation, path: fault if operation == "unlink" else None
+    )
+    log = open_log(
+        DIRECTORY,
+        medium,
+        partition=PartitionSettings(acknowledge=level),
+        syncer=ManualSyncer(),
+    )
+    waiters = [log.append(numbered([b"x"], base_offset=offset, timestamp=1)) for offset in range(3)]
+    if not in_journal:
+        await asyncio.sleep(0)  # the turn ends: written, and waiting for a sync under `synced`
+    fault = Fault.IO_ERROR
+    with pytest.raises(StorageFailure):
+        log.purge()
+    log.close()
+    for waiter in waiters:
+        if waiter is not None:
+            assert waiter.done()
+    if level is Acknowledge.SYNCED:
+        assert all(isinstance(waiter.exception(), StorageFailure) for waiter in waiters if waiter)
+    await asyncio.sleep(0)  # the end of the turn finds nothing left to do
+    fault = None
+    again = open_log(DIRECTORY, medium)
+    assert again.fenced is None
+    assert again.next_offset == 0, "what was begun is finished"

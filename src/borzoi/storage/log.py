@@ -352,6 +352,12 @@ class SegmentedLog:
             failure = error
             raise
         finally:
+            if self._unfinished is not None and failure is None:
+                # Neither the messages nor the cut are certain to be on the disk.
+                failure = StorageFailure(f"the log of {self.directory} was closed during a cut")
+            waiters, self._waiters = self._waiters, []
+            for _, waiter in waiters:
+                answer(waiter, failure)
             self._commits.abandon(failure)
             if self._segments.tail.file is not None:
                 self._segments.tail.file.trim()

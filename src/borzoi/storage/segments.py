@@ -158,7 +158,7 @@ class Segments:
         assert segment.start_offset == start_offset
         assert segment.sealed
         assert segment.size == body.size
-        # The twin has no other way to its index: no log to rebuild it from.
+        # Without it the next start would have to inflate the whole twin.
         segment.index.sync()
         segment.body = body
         self.medium.unlink(segment.log_path)
