@@ -49,10 +49,10 @@ def restored(
         if new:
             return Restored(Empty(), incarnation=incarnation), False
         return Restored(Empty(), incarnation=incarnation, wiped=True), True
-    scan = scan_of(volume)
+    scan = scan_of(volume, superblock.checkpoint_op)
     if full:
         superblock = read_superblock(volume)
-        scan = read_journal(volume, config, scan)
+        scan = read_journal(volume, config, scan, superblock.checkpoint_op)
     checkpoint: Checkpoint | None = None
     if superblock.checkpoint_op:
         checkpoint = volume.checkpoints[superblock.checkpoint_op]
@@ -60,7 +60,7 @@ def restored(
     return Restored(superblock, scan, checkpoint, incarnation), superblock.wiped
 
 
-def scan_of(volume: Volume) -> JournalScan:
+def scan_of(volume: Volume, checkpoint_op: int = 0) -> JournalScan:
     """The classification of the records without their bytes: what `journal.scan` would say."""
     records: list[JournalRecord] = []
     gaps: list[Gap] = []
@@ -79,7 +79,7 @@ def scan_of(volume: Volume) -> JournalScan:
             gaps.append(Gap(len(records), header.op, header.checksum, header.view))
         else:
             records.append(JournalRecord(header, not record.body_bad))
-    ring = {header.checksum: header for header in volume.ring}
+    ring = {header.checksum: header for header in volume.ring if header.op > checkpoint_op}
     while records and not records[-1].readable and records[-1].header.checksum not in ring:
         records.pop()
     found = {record.header.checksum for record in records}
@@ -99,6 +99,10 @@ def keep_scanned(volume: Volume, scan: JournalScan) -> None:
         if not record.header_bad:
             left -= 1
         kept = index + 1
+    named = {gap.identity for gap in scan.gaps}
+    if any(header.checksum not in named for header in scan.redundant):
+        # A rotten tail stays where it is: the only witness once the ring has gone round.
+        kept = len(volume.records)
     volume.reindex(kept)
     room = max(0, RING_SLOTS - len(scan.redundant))
     newest = [record.header for record in scan.records[-room:]] if room else []
@@ -106,10 +110,14 @@ def keep_scanned(volume: Volume, scan: JournalScan) -> None:
     volume.torn = b""
 
 
-def read_journal(volume: Volume, config: Config, expected: JournalScan) -> JournalScan:
+def read_journal(
+    volume: Volume, config: Config, expected: JournalScan, checkpoint_op: int = 0
+) -> JournalScan:
     """Scans the bytes; they must tell the same story as the values."""
     image = b"".join(record.image or b"" for record in volume.records) + volume.torn
-    scan = journals.scan(image, config.cluster, encode_ring(volume.ring))
+    scan = journals.scan(
+        image, config.cluster, encode_ring(volume.ring), checkpoint_op=checkpoint_op
+    )
     told = [(header, readable) for header, readable, _ in scan.records]
     if (
         told != [(header, readable) for header, readable, _ in expected.records]
