@@ -35,6 +35,7 @@ from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.trash import Trash
 from borzoi.storage.log import SegmentedLog
 from borzoi.testing.embedded import EmbeddedServer, embedded_server
+from borzoi.testing.listening import turns
 
 ZERO = Namespace(0, 0, 0)
 GROUP = ConsumerKind.GROUP
@@ -524,3 +525,21 @@ async def test_deleting_segments_ends_with_their_partition(tmp_path: Path) -> No
         await sent(server, 2)
         await deleting
         assert server.services.partitions.statistics(ZERO).messages_count == 2
+
+
+async def test_sends_that_wait_for_the_disk_while_their_topic_is_purged_succeed(
+    tmp_path: Path,
+) -> None:
+    settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": "synced"}
+    async with embedded_server(tmp_path, settings) as server:
+        await with_topic(server)
+        plane = server.services.partitions
+        waiting = [asyncio.create_task(sent(server)) for _ in range(3)]
+        await turns(2)
+        assert server.dispatcher.waiting == 3
+        await plane.carry_out(PurgedTopic(0, 0, (0, 1)))
+        # Stored, then forgotten: both happened.
+        await asyncio.gather(*waiting)
+        assert plane.statistics(ZERO).messages_count == 0
+        await sent(server, 2)
+        assert plane.statistics(ZERO).messages_count == 2

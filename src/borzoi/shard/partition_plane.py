@@ -447,7 +447,7 @@ class PartitionPlane:
         partition = self._partitions.pop(namespace, None)
         if partition is not None:
             with _logged_failure("let go", namespace):
-                partition.abandon()
+                partition.abandon(purged=True)
         self._open_or_note(namespace)
 
     async def _forget_group(self, namespaces: Iterator[Namespace], group_id: int) -> None:
