@@ -1,5 +1,6 @@
 """Load for the wire benchmarks: frames made once, sent over and over, answers awaited in turn."""
 
+import selectors
 import socket
 import time
 from dataclasses import dataclass
@@ -62,6 +63,29 @@ def send_over_and_over(sock: socket.socket, frame: bytes, requests: int) -> Meas
         latencies.append(time.perf_counter() - before)
         assert answer == b"\0" * 8, answer
     return Measured(requests, time.perf_counter() - begun, latencies)
+
+
+def send_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Measured:
+    """Each connection sends its next small request as soon as its last one was answered."""
+    left = dict.fromkeys(socks, requests)
+    begun = time.perf_counter()
+    with selectors.DefaultSelector() as selector:
+        for sock in socks:
+            selector.register(sock, selectors.EVENT_READ)
+            sock.sendall(frame)
+        while left:
+            for key, _ in selector.select():
+                sock = key.fileobj
+                assert isinstance(sock, socket.socket)
+                answer = sock.recv(8)
+                assert answer == b"\0" * 8, answer
+                left[sock] -= 1
+                if left[sock]:
+                    sock.sendall(frame)
+                else:
+                    selector.unregister(sock)
+                    del left[sock]
+    return Measured(requests * len(socks), time.perf_counter() - begun, [0.0])
 
 
 def poll_over_and_over(sock: socket.socket, frames: list[bytes], requests: int) -> Measured:
