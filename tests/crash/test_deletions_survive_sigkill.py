@@ -1,0 +1,145 @@
+"""What was deleted or purged stays so, although the next topic gets the same number and folder.
+
+`BORZOI_CRASH_CYCLES` says how often the server is killed, `BORZOI_CRASH_SEED` repeats the moments.
+"""
+
+import os
+import threading
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+import pytest
+
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
+from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import (
+    CreateTopic,
+    DeleteTopic,
+    GetTopic,
+    GetTopics,
+    PurgeTopic,
+    TopicDetails,
+    Topics,
+)
+from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.testing.server import RunningServer, running_server
+from borzoi.testing.wire_client import WireClient
+
+pytestmark = pytest.mark.crash
+
+CYCLES = int(os.environ.get("BORZOI_CRASH_CYCLES", "4"))
+SEED = int(os.environ.get("BORZOI_CRASH_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
+READER = Consumer(ConsumerKind.CONSUMER, 1)
+
+
+@dataclass
+class Life:
+    """What a topic was, as far as the client was told."""
+
+    number: int
+    #: Messages from this one on may be there; the ones before were purged.
+    purged_before: int = 0
+    sent: int = 0
+    deleted: bool = False
+
+
+@dataclass
+class Told:
+    lives: dict[str, Life] = field(default_factory=dict)
+    numbers: "count[int]" = field(default_factory=count)
+    done: int = 0
+
+
+def live(client: WireClient, told: Told, random: Random) -> None:
+    """One topic after another, each with the number of the one before, until the server dies."""
+    while True:
+        life = Life(next(told.numbers))
+        name = f"topic-{life.number}"
+        told.lives[name] = life
+        client.call(CreateTopic("s", name, 2))
+        for _ in range(random.randint(1, 4)):
+            for _ in range(random.randint(1, 3)):
+                client.call(message(name, f"{life.number}/{life.sent}"))
+                life.sent += 1
+            if random.random() < 0.3:
+                sent = life.sent
+                client.call(PurgeTopic("s", name))
+                life.purged_before = sent
+            elif random.random() < 0.3:
+                client.call(DeletePartitions("s", name, 1))
+                client.call(CreatePartitions("s", name, 1))
+        client.call(DeleteTopic("s", name))
+        life.deleted = True
+        told.done += 1
+
+
+def message(topic: str, text: str) -> SendMessages:
+    indexes, messages = encode_messages([Message(text.encode())])
+    views = memoryview(indexes), memoryview(messages)
+    return SendMessages("s", topic, Partitioning.partition(0), 1, *views)
+
+
+def check(server: RunningServer, told: Told) -> None:
+    """Nothing is there that was deleted, and nothing in a topic that was sent to another."""
+    with WireClient(server.tcp_address) as client:
+        client.login()
+        listed = client.call(GetTopics("s"))
+        names = [topic.name for topic in listed.topics] if isinstance(listed, Topics) else []
+        for name in names:
+            life = told.lives[name]
+            assert not life.deleted, f"{name} came back"
+            found = client.call(GetTopic("s", name))
+            assert isinstance(found, TopicDetails)
+            for partition in found.partitions:
+                poll = PollMessages(
+                    READER, "s", name, partition.id, PollingStrategy.first(), 1000, False
+                )
+                polled = client.call(poll)
+                assert isinstance(polled, PolledMessages)
+                for one in decode_messages(polled.messages):
+                    number, _, index = one.payload.decode().partition("/")
+                    assert int(number) == life.number, f"{name} holds a message of another topic"
+                    assert int(index) >= life.purged_before, f"{name} holds what was purged"
+            client.call(DeleteTopic("s", name))
+
+
+def test_what_was_deleted_does_not_come_back(capsys: pytest.CaptureFixture[str]) -> None:
+    random, told = Random(SEED), Told()
+    with running_server() as server:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            client.call(CreateStream("s"))
+        try:
+            for cycle in range(CYCLES):
+                work_until_killed(server, told, Random(f"{SEED} {cycle}"), random)
+                server.start()
+                check(server, told)
+        except AssertionError as fault:
+            fault.add_note(f"seed {SEED}\n{server.output[-5000:]}")
+            raise
+        assert server.stop() == 0
+    with capsys.disabled():
+        print(f"\n{CYCLES} kills, {told.done} topics deleted, none came back (seed {SEED})")
+
+
+def work_until_killed(server: RunningServer, told: Told, lives: Random, moments: Random) -> None:
+    def work() -> None:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            began.set()
+            try:
+                live(client, told, lives)
+            except ConnectionError:
+                return
+
+    began = threading.Event()
+    worker = threading.Thread(target=work)
+    worker.start()
+    began.wait(60)
+    worker.join(moments.uniform(0, 0.5))
+    server.kill()
+    worker.join()
