@@ -38,3 +38,13 @@ def test_a_whole_network_of_one_customer_counts_as_one_address() -> None:
     assert not admission.admit("10.0.0.1")
     admission.leave("2001:db8::9")
     assert admission.admit("2001:db8::7")
+
+
+def test_this_machine_may_take_every_place_unless_it_is_told_otherwise() -> None:
+    for host in ("127.0.0.1", "127.0.0.9", "::1"):
+        spared = Admission(4, 2, spares_this_machine=True)
+        assert [spared.admit(host) for _ in range(5)] == [True] * 4 + [False]
+        bound = Admission(4, 2)
+        assert [bound.admit(host) for _ in range(3)] == [True, True, False]
+    spared = Admission(4, 2, spares_this_machine=True)
+    assert [spared.admit("10.0.0.1") for _ in range(3)] == [True, True, False]

@@ -94,7 +94,8 @@ async def test_the_number_of_connections_comes_from_the_settings(
 
 
 async def test_one_address_cannot_take_every_place(server: EmbeddedServer, tmp_path: Path) -> None:
-    (endpoint,) = await listening(server, settings_of(tmp_path, TCP_MAX_CONNECTIONS="4"))
+    settings = settings_of(tmp_path, TCP_MAX_CONNECTIONS="4", TCP_MAX_CONNECTIONS_PER_ADDRESS="2")
+    (endpoint,) = await listening(server, settings)
     host, port = endpoint.listener.address
     async with (
         await FrameClient.connect((host, port)) as first,
@@ -107,6 +108,22 @@ async def test_one_address_cannot_take_every_place(server: EmbeddedServer, tmp_p
         elsewhere = socket.create_connection((host, port), source_address=("127.0.0.2", 0))
         async with FrameClient(*await asyncio.open_connection(sock=elsewhere)) as other:
             assert await other.exchange(encode_request(Ping())) == (0, b"")
+    endpoint.listener.close()
+
+
+async def test_unless_it_is_set_this_machine_may_take_every_place(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    (endpoint,) = await listening(server, settings_of(tmp_path, TCP_MAX_CONNECTIONS="2"))
+    address = endpoint.listener.address
+    async with (
+        await FrameClient.connect(address) as first,
+        await FrameClient.connect(address) as second,
+        await FrameClient.connect(address) as third,
+    ):
+        for client in (first, second):
+            assert await client.exchange(encode_request(Ping())) == (0, b"")
+        assert await third.rest() == b""
     endpoint.listener.close()
 
 

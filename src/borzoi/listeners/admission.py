@@ -1,20 +1,26 @@
 """How many connections there may be, in all and from one address. Pure counting.
 
 An address is whom to hold responsible: IPv6 peers are counted by their /64 network, because one
-customer usually gets a whole one.
+customer usually gets a whole one. This machine is no one peer: proxies, tests and everybody who
+shares it speak from the same address.
 """
 
 from collections import Counter
 
 from borzoi.security.throttle import origin_of
 
+#: What `origin_of` makes of ::1.
+LOOPBACK_NETWORK = origin_of("::1")
+
 
 class Admission:
     """Shared by the listeners of a server, so that the bounds hold over all of them."""
 
-    def __init__(self, most: int, most_per_host: int) -> None:
+    def __init__(self, most: int, most_per_host: int, *, spares_this_machine: bool = False) -> None:
         self._most = most
         self._most_per_host = most_per_host
+        #: Whether only the first of the two bounds holds for connections over loopback.
+        self._spares_this_machine = spares_this_machine
         self._hosts: Counter[str] = Counter()
         self._total = 0
         self.refused = 0
@@ -22,12 +28,17 @@ class Admission:
     def admit(self, host: str) -> bool:
         """Whether one more connection from the host may stay."""
         origin = origin_of(host)
-        if self._total >= self._most or self._hosts[origin] >= self._most_per_host:
+        is_full = self._hosts[origin] >= self._most_per_host and not self._is_spared(origin)
+        if is_full or self._total >= self._most:
             self.refused += 1
             return False
         self._hosts[origin] += 1
         self._total += 1
         return True
+
+    def _is_spared(self, origin: str) -> bool:
+        is_loopback = origin.startswith("127.") or origin == LOOPBACK_NETWORK
+        return self._spares_this_machine and is_loopback
 
     def leave(self, host: str) -> None:
         """A connection that was admitted has ended."""

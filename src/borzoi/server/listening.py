@@ -56,8 +56,9 @@ async def listen(
     if not tcp.socket.override_defaults:
         probe_silent_peers(sock)
     room = room_for_connections(tcp.max_connections)
-    # Half of those there may be: one peer alone cannot keep everybody else out.
-    admission = Admission(room, tcp.max_connections_per_address or max(room // 2, 1))
+    # Unless set, half of those there may be: one peer alone cannot keep everybody else out.
+    chosen = tcp.max_connections_per_address
+    admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)
     if tcp.tls.enabled:
         secure = TlsListener(
             dispatcher=dispatcher,

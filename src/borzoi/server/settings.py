@@ -179,7 +179,9 @@ class TcpSection:
         count(1, 1_000_000), 10_000, "borzoi: more connections than this are closed at once"
     )
     max_connections_per_address: int = setting(
-        count(0, 1_000_000), 0, "borzoi: the same, from one peer address; 0 is half of them"
+        count(0, 1_000_000),
+        0,
+        "borzoi: the same, from one peer address; 0 is half of them, and all of them over loopback",
     )
     login_timeout: int = setting(
         DURATION, "1 m", "borzoi: who is not logged in after this is disconnected; 0 is never"
