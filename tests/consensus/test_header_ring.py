@@ -7,6 +7,7 @@ from borzoi.consensus.header_ring import (
     decode_ring,
     encode_ring,
     header_in,
+    is_sound,
     slot_position,
 )
 from borzoi.consensus.messages import HEADER_BYTES, UNSEALED, ZERO, Commit, Prepare
@@ -51,6 +52,13 @@ def test_a_bad_slot_costs_only_itself():
 
 def test_no_ring_names_nothing():
     assert decode_ring(b"", CLUSTER) == {}
+
+
+def test_a_ring_is_sound_when_no_used_slot_is_bad():
+    ring = bytearray(encode_ring([prepare(op) for op in range(1, 4)]))
+    assert is_sound(bytes(ring), CLUSTER)
+    ring[HEADER_BYTES + 200] ^= 1
+    assert not is_sound(bytes(ring), CLUSTER)
 
 
 def test_only_a_sealed_prepare_of_this_cluster_is_a_header():

@@ -388,6 +388,65 @@ def test_the_ring_names_a_gap_whose_trailer_is_gone():
     assert (log.lost, log.op, log.broken) == ({}, 4, False)
 
 
+def without_a_name(headers: list[Prepare], index: int) -> bytes:
+    """The journal of these records, nothing left of one: a write the device never made."""
+    raw = bytearray(bytes_of(headers))
+    start = len(bytes_of(headers[:index]))
+    end = start + record_bytes(headers[index].size)
+    raw[start:end] = bytes(end - start)
+    return bytes(raw)
+
+
+def test_a_ring_that_reaches_back_speaks_for_a_gap_without_a_name():
+    """Found by a seed: repaired since, so its neighbours in the file do not give it away."""
+    one, two, three, four = chain(4)
+    raw = without_a_name([one, three, two, four, three], 1)
+    ring = encode_ring([one, three, two, four])
+    scanned = scan(raw, CLUSTER, ring, ring_covers=True)
+    assert scanned.gaps == (Gap(1, covered=True),)
+    log = recover(superblock(), scanned, 32)
+    assert (log.op, log.lost, log.faulty, log.broken) == (4, {}, {}, False)
+    assert recover(superblock(), scan(raw, CLUSTER, ring), 32).broken
+
+
+def test_what_a_covered_gap_held_is_faulty_when_it_was_not_repaired():
+    one, two, three, four = chain(4)
+    raw = without_a_name([one, three, two, four], 1)
+    scanned = scan(raw, CLUSTER, encode_ring([one, three, two, four]), ring_covers=True)
+    log = recover(superblock(), scanned, 32)
+    assert [header.op for header in log.faulty.values()] == [3]
+    assert (log.op, log.broken) == (4, False)
+
+
+def test_a_ring_that_began_later_or_has_a_bad_slot_speaks_for_no_gap():
+    one, two, three, four = chain(4)
+    raw = without_a_name([one, three, two, four, three], 1)
+    later = scan(raw, CLUSTER, encode_ring([two, four]), ring_covers=True)
+    assert later.gaps == (Gap(1),)
+    ring = bytearray(encode_ring([one, three, two, four]))
+    ring[300] ^= 1
+    damaged = scan(raw, CLUSTER, bytes(ring), ring_covers=True)
+    assert damaged.gaps == (Gap(1),)
+    assert recover(superblock(), damaged, 32).broken
+    # The next start must not take the new ring for one that reaches back over the gap.
+    again = scan(raw, CLUSTER, ring_after(damaged), ring_covers=True)
+    assert again.gaps == (Gap(1),)
+
+
+def test_a_record_that_was_written_again_does_not_make_the_ring_reach_back():
+    one, two, three, four = chain(4)
+    raw = without_a_name([one, three, two, four, one], 1)
+    scanned = scan(raw, CLUSTER, encode_ring([four, one]), ring_covers=True)
+    assert scanned.gaps == (Gap(1),)
+
+
+def test_a_named_gap_keeps_its_name():
+    headers = chain(4)
+    raw = spoiled(headers, 3, header_too=True)
+    scanned = scan(raw, CLUSTER, encode_ring(headers), ring_covers=True)
+    assert [(gap.op, gap.covered) for gap in scanned.gaps] == [(3, False)]
+
+
 def test_a_start_puts_every_survivor_of_a_power_cut_into_the_ring():
     headers = chain(5)
     # Op 2 rotted, and op 5 was written but not reported before the power went.

@@ -46,6 +46,15 @@ def decode_ring(ring: bytes, cluster: U128) -> dict[U128, Prepare]:
     return found
 
 
+def is_sound(ring: bytes, cluster: U128) -> bool:
+    """Whether every slot is a header or was never used: then it has forgotten nothing."""
+    for start in range(0, len(ring), HEADER_BYTES):
+        raw = ring[start : start + HEADER_BYTES]
+        if any(raw) and header_in(raw, cluster) is None:
+            return False
+    return True
+
+
 def header_in(raw: bytes, cluster: U128) -> Prepare | None:
     """The prepare header in these 256 bytes, if they are one and whole."""
     if len(raw) < HEADER_BYTES or raw[60] != Command.PREPARE or raw[32:48] != cluster:

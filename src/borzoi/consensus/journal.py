@@ -40,7 +40,13 @@ from typing import Final, NamedTuple
 
 from borzoi.consensus.config import FRAME_BYTES_MAX
 from borzoi.consensus.frames import checksum, pack_header
-from borzoi.consensus.header_ring import RING_SLOTS, decode_ring, encode_ring, header_in
+from borzoi.consensus.header_ring import (
+    RING_SLOTS,
+    decode_ring,
+    encode_ring,
+    header_in,
+    is_sound,
+)
 from borzoi.consensus.messages import HEADER_BYTES, U128, ZERO, Prepare
 from borzoi.consensus.superblock import Superblock
 
@@ -63,13 +69,15 @@ class JournalRecord(NamedTuple):
 class Gap(NamedTuple):
     """A record whose header is bad, between ``records[after - 1]`` and ``records[after]``.
 
-    Its trailer names it by op, identity and view, unless that is bad as well (op 0).
+    Its trailer names it by op, identity and view, unless that is bad as well (op 0). ``covered``:
+    whatever it was, the ring has its header.
     """
 
     after: int
     op: int = 0
     identity: U128 = ZERO
     view: int = VIEW_UNKNOWN
+    covered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +117,19 @@ def encode_record(header: Prepare, body: bytes) -> bytes:
     return frame + bytes(-len(frame) % ALIGNMENT) + named + checksum(named)[:8]
 
 
-def scan(data: bytes, cluster: U128, ring: bytes = b"", *, checkpoint_op: int = 0) -> JournalScan:
+def scan(
+    data: bytes,
+    cluster: U128,
+    ring: bytes = b"",
+    *,
+    checkpoint_op: int = 0,
+    ring_covers: bool = False,
+) -> JournalScan:
     """Read a journal as it was left, telling a torn tail from damage (S5).
 
     Headers in the ring up to ``checkpoint_op``, which the superblock names, are left out: their
-    records may have been recycled.
+    records may have been recycled. With ``ring_covers`` the ring also speaks for gaps without a
+    name: it was written in the order of the journal, so it has every record behind one it has.
     """
     records: list[JournalRecord] = []
     gaps: list[Gap] = []
@@ -133,6 +149,11 @@ def scan(data: bytes, cluster: U128, ring: bytes = b"", *, checkpoint_op: int = 
         records.append(JournalRecord(header, readable, position))
         position += record_bytes(header.size)
     named = decode_ring(ring, cluster)
+    if ring_covers and is_sound(ring, cluster):
+        # A prepare that was written again is in the ring for its last record, not for its first.
+        last = {record.header.checksum: n for n, record in enumerate(records) if record.readable}
+        oldest = min((n for key, n in last.items() if key in named), default=len(records))
+        gaps = [gap._replace(covered=not gap.op and oldest < gap.after) for gap in gaps]
     named = {key: header for key, header in named.items() if header.op > checkpoint_op}
     return _cut_tail(data, records, gaps, named)
 
@@ -141,11 +162,12 @@ def ring_after(found: JournalScan) -> bytes:
     """The ring to write, and to sync, before a replica starts from this scan.
 
     A record that a power cut spared may not be in the ring yet, and once the replica runs it counts
-    as acknowledged. What only the ring knows stays in it.
+    as acknowledged. What only the ring knows stays in it. What stands before a gap that nobody can
+    name stays out: the ring must not seem to cover it.
     """
-    room = RING_SLOTS - len(found.redundant)
-    newest = [record.header for record in found.records[-room:]] if room else []
-    return encode_ring([*found.redundant, *newest])
+    start = max((gap.after for gap in found.gaps if not gap.op and not gap.covered), default=0)
+    start = max(start, len(found.records) + len(found.redundant) - RING_SLOTS)
+    return encode_ring([*found.redundant, *[record.header for record in found.records[start:]]])
 
 
 def _gaps_between(data: bytes, start: int, end: int, after: int) -> list[Gap]:
@@ -250,6 +272,8 @@ def _identify_gaps(
         if gap.op:
             if gap.identity not in known:
                 lost.append(gap)
+            continue
+        if gap.covered:
             continue
         after = found.records[gap.after].header
         if gap.after == 0 and after.op <= checkpoint_op + 1:
