@@ -73,3 +73,21 @@ async def test_a_single_processor_belongs_to_who_has_work(
     made = Lingering(asyncio.get_running_loop())
     made.touch()
     assert await callbacks_in(3, made, monkeypatch) == 0
+
+
+async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Lingering(asyncio.get_running_loop())
+
+    def give_way() -> None:
+        clock.now += 2 * lingering.ALONE_SECONDS
+
+    monkeypatch.setattr(os, "sched_yield", give_way)
+    made.touch()
+    await asyncio.sleep(0)
+    made.touch()
+    assert await callbacks_in(5, made, monkeypatch) == 0
+    clock.now += lingering.AWAY_SECONDS
+    made.touch()
+    assert await callbacks_in(5, made, monkeypatch) == 5
