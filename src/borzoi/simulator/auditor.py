@@ -76,6 +76,7 @@ class Auditor:
         self.leaders: dict[tuple[int, int], int] = {}
         self.view = 0
         self._sent_views = [[0] * groups for _ in range(replicas)]
+        self._claims: dict[tuple[int, int, int, int], Header] = {}
         self._acked: dict[tuple[int, int], tuple[int, int, int]] = {}
 
     # -- journals ----------------------------------------------------------------------------------
@@ -200,6 +201,14 @@ class Auditor:
             )
         if isinstance(header, messages.PrepareOk):
             self._acknowledged(number, replica, volume, header)
+        elif isinstance(header, messages.DoViewChange):
+            # V9: whoever counts it may have heard any of them, so they must be one and the same.
+            claim = (number, group, view, volume.life)
+            if self._claims.setdefault(claim, header) != header:
+                raise Violation(
+                    "view discipline",
+                    f"replica {number} group {group} claims two different things in view {view}",
+                )
         elif isinstance(header, messages.StartView) and durable.log_view < view:
             raise Violation(
                 "durability", f"replica {number} group {group} starts view {view} undurably"
@@ -277,11 +286,11 @@ class Auditor:
 
         A primary that does not know yet that it was deposed may not have applied the Register.
         """
-        epochs = self.groups[group].epochs
-        if epochs.get(client, applied + 1) <= applied and len(epochs) <= sessions_max:
+        epochs, ever = self.groups[group].epochs, len(self.groups[group].registered)
+        if epochs.get(client, applied + 1) <= applied and ever <= sessions_max:
             raise Violation(
                 "at most once",
-                f"group {group} forgot the session of op {epochs[client]}, {len(epochs)} of"
+                f"group {group} forgot the session of op {epochs[client]}, {ever} of"
                 f" {sessions_max} ever registered",
             )
 

@@ -302,6 +302,11 @@ def _draw_rarities(random: Random, chosen: dict[str, float]) -> None:
         chosen["stale_reads"] = random.choice((0.01, 0.1))
     if happens(random, 0.2) and not chosen.get("wipe_every"):
         chosen["lost_writes"] = random.choice((0.002, 0.02))
+    if happens(random, 0.1) and chosen["replicas"] > 2:
+        # Whoever is away misses more than the others keep: only a state transfer brings it back.
+        chosen.update(checkpoint_ops=16, retained_ops=32, clients=8, think_ticks=5)
+        chosen.update(crash_every=2500, crash_many=0, restart_max=3000, control_share=0.2)
+        chosen.update(pipeline_max=8, client_timeout=50, slow_replica=0, pause_every=0, sync_max=2)
     if happens(random, 0.2):
         chosen["checkpoint_bytes"] = random.choice((4096, 16384))
     if happens(random, 0.2):
