@@ -29,7 +29,8 @@ without a ring, as if no slot named it:
     good    bad   no                      yes          faulty: it rotted
     good    bad   no                      no           torn, cut: it was never acknowledged
     bad     -     yes                     yes          faulty, with the ring's header
-    bad     -     yes                     no           a gap, named by its trailer or its neighbours
+    bad     -     yes                     no           a gap: named by trailer or neighbours, or
+                                                       covered by a ring that reaches back over it
     bad     -     no                      yes          faulty, with the ring's header: it rotted
     bad     -     no                      no           torn, cut
 """
