@@ -64,8 +64,8 @@ class Volume:
 
     __slots__ = (
         "checkpoints", "destroyed", "doubted", "found", "generations", "life",
-        "pending_checkpoints", "pending_superblock", "records", "ring", "rotten", "syncing", "torn",
-        "unsynced", "worst",
+        "pending_checkpoints", "pending_superblock", "records", "ring", "rotten",
+        "rotten_slots", "syncing", "torn", "unsynced", "worst",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -73,6 +73,8 @@ class Volume:
         self.found: dict[bytes, Record] = {}
         # Headers of records that were whole on this disk once, in the order of their syncs.
         self.ring: list[Prepare] = []
+        # Identities whose slot of the ring has rotted; forgotten when the ring is written anew.
+        self.rotten_slots: set[bytes] = set()
         self.unsynced: list[tuple[Record, int]] = []
         self.syncing = 0
         # Leftover bytes of a record cut in the middle; only the full level has them to show.
@@ -119,6 +121,7 @@ class Volume:
 
     def reset(self) -> None:
         self.records, self.found, self.ring, self.torn = [], {}, [], b""
+        self.rotten_slots.clear()
         self.generations = [None, None]
         self.checkpoints, self.rotten = {}, {}
 
@@ -485,7 +488,7 @@ class Disk:
         spoil_header(record, random.random())
         record.trailer_bad = True
         if happens(random, 0.7):
-            volume.ring = [one for one in volume.ring if one.checksum != record.header.checksum]
+            volume.rotten_slots.add(record.header.checksum)
         if record.image is not None:
             spoil(record, len(record.image) - 40)
         return True

@@ -5,7 +5,7 @@ from borzoi.consensus import superblock as superblocks
 from borzoi.consensus.checkpoint import Checkpoint
 from borzoi.consensus.config import Config
 from borzoi.consensus.frames import checksum
-from borzoi.consensus.header_ring import RING_SLOTS, encode_ring
+from borzoi.consensus.header_ring import RING_SLOTS, encode_ring, slot_position
 from borzoi.consensus.journal import Gap, JournalRecord, JournalScan
 from borzoi.consensus.messages import Prepare
 from borzoi.consensus.recovery import Restored
@@ -79,7 +79,13 @@ def scan_of(volume: Volume, checkpoint_op: int = 0) -> JournalScan:
             gaps.append(Gap(len(records), header.op, header.checksum, header.view))
         else:
             records.append(JournalRecord(header, not record.body_bad))
-    ring = {header.checksum: header for header in volume.ring if header.op > checkpoint_op}
+    named = {one.checksum: one for one in volume.ring if one.checksum not in volume.rotten_slots}
+    if not any(header.checksum in volume.rotten_slots for header in volume.ring):
+        # Whatever was synced behind a record that the ring has, the ring has too.
+        last = {record.header.checksum: n for n, record in enumerate(records) if record.readable}
+        oldest = min((n for key, n in last.items() if key in named), default=len(records))
+        gaps = [gap._replace(covered=not gap.op and oldest < gap.after) for gap in gaps]
+    ring = {key: header for key, header in named.items() if header.op > checkpoint_op}
     while records and not records[-1].readable and records[-1].header.checksum not in ring:
         records.pop()
     found = {record.header.checksum for record in records}
@@ -104,9 +110,12 @@ def keep_scanned(volume: Volume, scan: JournalScan) -> None:
         # A rotten tail stays where it is: the only witness once the ring has gone round.
         kept = len(volume.records)
     volume.reindex(kept)
-    room = max(0, RING_SLOTS - len(scan.redundant))
-    newest = [record.header for record in scan.records[-room:]] if room else []
-    volume.ring = [*scan.redundant, *newest]
+    # What stands before a gap that nobody can name stays out: the ring must not seem to cover it.
+    open_gaps = [gap.after for gap in scan.gaps if not gap.op and not gap.covered]
+    start = max(open_gaps, default=0)
+    start = max(start, len(scan.records) + len(scan.redundant) - RING_SLOTS)
+    volume.ring = [*scan.redundant, *(record.header for record in scan.records[start:])]
+    volume.rotten_slots.clear()
     volume.torn = b""
 
 
@@ -116,7 +125,7 @@ def read_journal(
     """Scans the bytes; they must tell the same story as the values."""
     image = b"".join(record.image or b"" for record in volume.records) + volume.torn
     scan = journals.scan(
-        image, config.cluster, encode_ring(volume.ring), checkpoint_op=checkpoint_op
+        image, config.cluster, ring_image(volume), checkpoint_op=checkpoint_op, ring_covers=True
     )
     told = [(header, readable) for header, readable, _ in scan.records]
     if (
@@ -126,6 +135,14 @@ def read_journal(
     ):
         raise Violation("fidelity", f"a scan of the journal of group {config.group} differs")
     return scan
+
+
+def ring_image(volume: Volume) -> bytes:
+    image = bytearray(encode_ring(volume.ring))
+    for number, header in enumerate(volume.ring):
+        if header.checksum in volume.rotten_slots:
+            image[slot_position(number) + 100] ^= 1
+    return bytes(image)
 
 
 def read_superblock(volume: Volume) -> Superblock:
