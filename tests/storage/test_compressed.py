@@ -100,7 +100,7 @@ async def test_a_lost_index_is_made_anew_by_inflating_once(tmp_path, algorithm, 
     log.close()
     for path in indexes:
         path.unlink()
-    inflated = Counter()
+    inflated: Counter[tuple[int, int]] = Counter()
     inflate = Frames.inflate
 
     def counted(self, number, content):
