@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from borzoi.simulator import planted
 from borzoi.simulator.command import simulate
 
 SHORT = ("--set", "safety_ticks=600", "--set", "replicas=3", "--set", "clients=2")
@@ -71,3 +72,22 @@ def test_another_campaigns_file_is_refused(tmp_path):
     )
     assert result.exit_code == 1
     assert "holds" in result.output
+
+
+def test_a_hunt_names_every_bug_and_every_script(monkeypatch):
+    monkeypatch.setattr(planted, "PLANTED", planted.PLANTED[:2])
+    monkeypatch.setattr(planted, "SCENARIOS", planted.SCENARIOS[:1])
+    result = run("--hunt")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        planted.PLANTED[0].name,
+        planted.PLANTED[1].name,
+        "foreign_disks",
+    ]
+    assert lines[-1].endswith("ok")
+
+
+def test_one_thing_at_a_time():
+    assert run("--hunt", "--seed", "5").exit_code == 2
+    assert run().exit_code == 2

@@ -12,6 +12,8 @@ from borzoi.simulator import scenarios
         scenarios.replayed_heartbeats,
         scenarios.genesis_without_everyone,
         scenarios.reordered_prepares,
+        scenarios.lease_of_a_cut_off_leader,
+        scenarios.foreign_disks,
     ],
 )
 def test_with_all_rules_kept_nothing_goes_wrong(scenario):

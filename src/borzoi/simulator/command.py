@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from borzoi.simulator import campaign, minimize, report
+from borzoi.simulator import campaign, minimize, planted, report
 from borzoi.simulator.draws import UnknownSetting, draw, parse_settings
 from borzoi.simulator.outcome import Outcome, Totals
 from borzoi.simulator.simulation import simulate as simulate_draw
@@ -45,6 +45,7 @@ class SeedRange(click.ParamType[tuple[int, int]]):
 @click.option("--minimize", "smaller", is_flag=True, help="With --seed: simplify the failing draw.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override the draw.")
 @click.option("--bug", "bugs", multiple=True, metavar="NAME", help="Switch a planted bug on.")
+@click.option("--hunt", is_flag=True, help="Look for every planted bug; one line each.")
 @click.option("--quiet", is_flag=True, help="With --seed: no trace, only the result.")
 def simulate(
     *,
@@ -55,6 +56,7 @@ def simulate(
     smaller: bool,
     settings: tuple[str, ...],
     bugs: tuple[str, ...],
+    hunt: bool,
     quiet: bool,
 ) -> None:
     """Run the replicated cluster in a deterministic simulation and check what it promises."""
@@ -62,8 +64,10 @@ def simulate(
         overrides = parse_settings(settings)
     except UnknownSetting as error:
         raise click.BadParameter(str(error), param_hint="--set") from error
-    if (seed is None) == (seeds is None):
-        raise click.UsageError("give either --seed N or --seeds A..B")
+    if (seed is not None) + (seeds is not None) + hunt != 1:
+        raise click.UsageError("give either --seed N or --seeds A..B or --hunt")
+    if hunt:
+        sys.exit(_hunt())
     if smaller and seed is None:
         raise click.UsageError("--minimize needs --seed N")
     if seed is not None:
@@ -71,6 +75,19 @@ def simulate(
     if seeds is not None:
         planned = campaign.Campaign(seeds[0], seeds[1], overrides, bugs)
         sys.exit(_many(planned, jobs or os.cpu_count() or 1, resume))
+
+
+def _hunt() -> int:
+    missed = 0
+    for one in planted.PLANTED:
+        found = planted.find(one)
+        missed += found.failure is None
+        click.echo(found.line())
+    for scenario in planted.SCENARIOS:
+        failure = scenario(())
+        missed += failure is not None
+        click.echo(f"{scenario.__name__:<36} {'ok' if failure is None else failure.line()}")
+    return 1 if missed else 0
 
 
 def _one(

@@ -5,13 +5,22 @@ may. They are short, and each says which rule it holds the core to.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 from typing import Final
 
-from borzoi.consensus.messages import Command
+from borzoi.consensus import superblock as superblocks
+from borzoi.consensus.effects import Fatal
+from borzoi.consensus.frames import checksum, root
+from borzoi.consensus.messages import HEADER_BYTES, Command
+from borzoi.consensus.recovery import Restored
+from borzoi.consensus.replica import Replica
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.draws import Draw
+from borzoi.simulator.machines import ControlMachine
 from borzoi.simulator.network import NetworkFaults
 from borzoi.simulator.outcome import Failure
+from borzoi.simulator.service import ReadCall
 from borzoi.simulator.simulation import Simulation
 
 CALM: Final = Draw(
@@ -128,3 +137,58 @@ def reordered_prepares(bugs: tuple[str, ...]) -> Failure | None:
     return scripted(
         CALM.changed(clients=8, think_ticks=1, pipeline_max=16, fast_timeouts=0), bugs, play
     )
+
+
+def lease_of_a_cut_off_leader(bugs: tuple[str, ...]) -> Failure | None:
+    """4.12: a leader that nobody answers any more stops reading before another one may write."""
+
+    def play(simulation: Simulation) -> None:
+        leader = led(simulation)
+        # With nothing in its pipeline it has no other reason to doubt itself (4.10).
+        simulation.workload.quiet = True
+        simulation.advance(100)
+        everyone = range(simulation.network.endpoints)
+        simulation.network.split([leader], [number for number in everyone if number != leader])
+        simulation.workload.quiet = False
+        simulation.workload.wake()
+        history, client = simulation.auditor.groups[0], simulation.draw.replicas
+        for number in range(300):
+            simulation.advance(5)
+            asked = ReadCall(0, "lease", number, history.replied_op)
+            simulation.nodes[leader].receive(client, asked)
+        if simulation.primary() == leader or history.replied_op == 0:
+            raise Violation("liveness", "nobody took over from a leader that is cut off")
+
+    return scripted(CALM.changed(clients=4, control_share=1.0), bugs, play)
+
+
+def foreign_disks(bugs: tuple[str, ...]) -> Failure | None:
+    """G3, G4: a disk that cannot be read, or belongs to somebody else, is refused with a reason."""
+
+    def play(simulation: Simulation) -> None:
+        simulation.advance(600)
+        node = simulation.nodes[0]
+        config, mine = node.configs[0], node.disk.volumes[0].newest()
+        node.crash()
+        if mine is None or not mine.checkpoint_op:
+            raise Violation("recovery", "there is no checkpoint after six seconds")
+        image = superblocks.encode(mine)
+        sealed = superblocks.RECORD.size + len(mine.suffix) * HEADER_BYTES
+        newer = image[16:24] + b"\x63" + image[25:sealed]
+        newer = checksum(newer) + newer
+        for found, reason in (
+            (replace(mine, cluster=bytes(16)), "cluster"),
+            (replace(mine, replica_id=1), "replica_id"),
+            (superblocks.decode(b"\x01" * len(image)), "no copy"),
+            (superblocks.decode(newer), "format"),
+            (mine, "damaged"),
+        ):
+            machine = ControlMachine()
+            replica = Replica(config, machine, Random(1), Restored(found, incarnation=bytes(16)))
+            replica.tick(1000)
+            replica.on_frame(root(config.cluster, 0), b"")
+            told = [effect for effect in replica.take_effects() if isinstance(effect, Fatal)]
+            if len(told) != 1 or reason not in told[0].reason:
+                raise Violation("recovery", f"a disk was not refused for its {reason}: {told}")
+
+    return scripted(CALM.changed(checkpoint_ops=16), bugs, play)
