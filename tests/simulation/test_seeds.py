@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 
 import pytest
 
+from borzoi.consensus.client_table import ClientTable
 from borzoi.simulator import campaign
 from borzoi.simulator.draws import Draw, parse_settings
 from borzoi.simulator.simulation import simulate
 
-# Seeds that once failed, kept with their draws because later code changes what a bare seed means.
-# Of the first six only the part of the draw that mattered is kept: the swarm drew differently then.
-REGRESSIONS = {
-    "a zombie's request behind the new session": (
-        "seed=6 safety_ticks=1200 resend_duplicates=0.3 zombies=0.02 loss=0.1 clients=5"
-    ),
+# Of the first failures only the kind of trouble was kept, not the whole draw, and the clients ask
+# for other things today: all but the first pass even with the fault put back. They stay for the
+# trouble they make; the faults themselves are held by scripted tests in `tests/consensus`.
+UNPROVEN = {
     "a data group's checkpoint taken for the control group's": (
         "seed=3 replicas=5 checkpoint_ops=32 reads=0.4 safety_ticks=1500 think_ticks=5"
     ),
@@ -33,6 +32,13 @@ REGRESSIONS = {
     ),
     "a disk that stalls while prepares keep coming": (
         "seed=156 slow_replica=1 slow_factor=100 sync_max=20 clients=8 think_ticks=2"
+    ),
+}
+
+# Seeds that once failed, kept with their draws because later code changes what a bare seed means.
+REGRESSIONS = {
+    "a zombie's request behind the new session": (
+        "seed=6 safety_ticks=1200 resend_duplicates=0.3 zombies=0.02 loss=0.1 clients=5"
     ),
     "a checkpoint ahead of the durable prefix": (
         "seed=201 replicas=6 pipeline_max=32 checkpoint_ops=32 safety_ticks=9000 delay_mean=2.0"
@@ -85,6 +91,53 @@ REGRESSIONS = {
         " slow_replica=1 sync_max=5 rot_every=30 clients=5 think_ticks=50 client_timeout=500"
         " invalid=0.05 reads=0.386 control_share=0.2 deletes=0 payload_max=16"
     ),
+    "a session ended while another was evicted": (
+        "seed=934 pipeline_max=16 checkpoint_ops=32 client_table_max=4 core_all=0 delay_mean=2"
+        " fifo=0 duplication=0.048 duplicate_delay=3000 clogging=0.004 clog_ticks_mean=239"
+        " partition_every=2400 partition_stable=800 one_way=1 crash_every=400 crash_many=1"
+        " restart_max=100 slow_replica=1 sync_max=5 stale_reads=0.01 clients=5 think_ticks=50"
+        " client_timeout=50 resend_duplicates=0.22 zombies=0.02 dead_clients=0.005 invalid=0.05"
+        " control_share=1 purges=0 truncates=0 payload_max=400 segment_bytes=1024"
+        " forwarding=0.32"
+    ),
+    "a lost write that was repaired, and a gap only the ring can explain": (
+        "seed=40025 pipeline_max=4 checkpoint_ops=256 client_table_max=16 delay_min=3"
+        " delay_mean=10 fifo=0 loss=0.114 link_capacity=25 partition_every=1200"
+        " partition_stable=300 crash_every=1000 crash_inside_input=1 restart_max=3000 slow_cpu=4"
+        " sync_max=1 rot_every=100 stale_reads=0.1 lost_writes=0.02 clients=1 think_ticks=100"
+        " client_timeout=50 reads=0.227 control_share=0.2 truncates=0 forwarding=0.54"
+    ),
+    "the good copy of a lost write outside of the core": (
+        "seed=40040 replicas=6 pipeline_max=32 checkpoint_ops=64 retained_ops=1024"
+        " client_table_max=4 core_all=0 delay_mean=5 duplication=0.038 duplicate_delay=10"
+        " link_capacity=42 clogging=0.0163 clog_ticks_mean=189 datagrams=1 partition_every=300"
+        " one_way=1 command_filters=1 crash_every=2500 crash_inside_input=1 restart_max=500"
+        " sync_max=5 stale_reads=0.01 lost_writes=0.02 clients=8 think_ticks=5"
+        " resend_duplicates=0.221 reads=0.052 idle_every=1000 control_share=0.5 deletes=0"
+        " purges=0 payload_max=400 segment_bytes=256 chunk_bytes=512 forwarding=0.56"
+    ),
+    "a deposed leader's answer, passed on by another node": (
+        "seed=40055 pipeline_max=16 checkpoint_ops=64 retained_ops=64 delay_min=1 delay_mean=5"
+        " fifo=0 duplication=0.337 duplicate_delay=1000 partition_every=1200"
+        " partition_stable=800 sync_max=1 wipe_every=800 clock_drift=50 clients=6 think_ticks=5"
+        " client_timeout=500 resend_duplicates=0.158 dead_clients=0.005 invalid=0.05 reads=0.365"
+        " control_share=0.2 offsets=0 truncates=0 payload_max=400 segment_bytes=1024"
+        " chunk_bytes=512 forwarding=0.78"
+    ),
+    "a spoiled op that the remaining voices cannot decide": (
+        "seed=50880 checkpoint_ops=32 safety_ticks=4500 core_all=0 delay_min=3 delay_mean=2"
+        " fifo=0 loss=0.224 partition_every=1200 one_way=1 crash_every=150 crash_many=1"
+        " restart_max=500 sync_max=2 rot_every=30 clock_skew_us=50000 clock_drift=20 clients=2"
+        " think_ticks=100 client_timeout=500 resend_duplicates=0.292 invalid=0.05 reads=0.143"
+        " control_share=0.5 deletes=0 purges=0 payload_max=400"
+    ),
+    "repair into a disk that stalls": (
+        "seed=52057 replicas=4 data_groups=2 pipeline_max=2 checkpoint_ops=64 retained_ops=1024"
+        " safety_ticks=9000 core_all=0 delay_min=1 delay_mean=0 fifo=0 loss=0.012"
+        " partition_every=300 partition_stable=20 one_way=1 sync_max=1 sync_slow=0.0061"
+        " wipe_every=800 clock_jump_every=500 clients=6 think_ticks=5 zombies=0.02 reads=0.166"
+        " control_share=0.2 purges=0"
+    ),
 }
 FIXED = range(2_000, 2_012)
 FRESH_LONG = 1000
@@ -102,10 +155,22 @@ def draw_of(line: str) -> Draw:
     return Draw(**parse_settings(tuple(line.split())))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", REGRESSIONS)
+@pytest.mark.parametrize("name", [*REGRESSIONS, *UNPROVEN])
 def test_a_seed_that_failed_once_does_not_fail_again(name):
-    outcome = simulate(draw_of(REGRESSIONS[name]))
+    outcome = simulate(draw_of((REGRESSIONS | UNPROVEN)[name]))
     assert outcome.failure is None, outcome.failure.line()
+
+
+def test_the_zombie_comes_back_when_its_epoch_is_not_judged(monkeypatch):
+    judged = ClientTable.preflight
+    monkeypatch.setattr(
+        ClientTable,
+        "preflight",
+        lambda table, client, request, identity, _: judged(table, client, request, identity, 0),
+    )
+    outcome = simulate(draw_of(REGRESSIONS["a zombie's request behind the new session"]))
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "at most once"
 
 
 @pytest.mark.parametrize("seed", FIXED)

@@ -149,7 +149,7 @@ def test_a_view_has_one_leader():
 
 def test_a_session_is_forgotten_only_where_sessions_are_many():
     audit = auditor()
-    audit.groups[0].epochs[CLIENT] = 3
+    audit.groups[0].epochs[CLIENT] = audit.groups[0].registered[CLIENT] = 3
     with pytest.raises(Violation, match="forgot"):
         audit.forgotten(0, CLIENT, 4, 3)
     audit.forgotten(0, CLIENT, 4, 2)
