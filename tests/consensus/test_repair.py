@@ -13,7 +13,7 @@ from borzoi.consensus.messages import (
     Prepare,
     RequestPrepare,
 )
-from borzoi.consensus.state import Entry, Held
+from borzoi.consensus.state import JOURNAL_WRITES_MAX, Entry, Held
 from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
 
 
@@ -229,3 +229,29 @@ def test_nothing_is_repaired_before_a_log_is_decided():
     del primary.entries[primary.canon[1].checksum]
     repair.begin(primary)
     assert primary.take_effects() == []
+
+
+def test_a_disk_that_is_behind_gets_no_more_bodies_and_nobody_is_suspected_for_it():
+    """Bodies that were asked for faster than they are written would pile up in memory."""
+    cluster, lagging = lagging_cluster()
+    live = cluster.replicas[lagging]
+    cluster.drop = lambda source, target, header: target == lagging and isinstance(header, Prepare)
+    cluster.tick(60)
+    assert repair.lowest_missing(live) is not None
+    entry = next(iter(live.entries.values()))
+    waiting = list(live.journal_writes)
+    live.journal_writes.extend((-1, entry) for _ in range(JOURNAL_WRITES_MAX))
+    live.repairing.clear()
+    live.take_effects()
+    rounds = live.repair_rounds
+    for _ in range(2 * repair.ROUNDS_BEFORE_TRANSFER):
+        assert not repair.on_timer(live)
+    repair.ask(live)
+    asked = [effect.header for effect in live.take_effects() if hasattr(effect, "header")]
+    assert not [header for header in asked if isinstance(header, RequestPrepare)]
+    assert live.repair_rounds == rounds
+    live.journal_writes.clear()
+    live.journal_writes.extend(waiting)
+    cluster.heal()
+    cluster.tick(120)
+    assert live.commit_min == cluster.primary().commit_min

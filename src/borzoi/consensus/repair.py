@@ -83,6 +83,8 @@ def on_timer(r: ReplicaState) -> bool:
         r.repair_rounds = 0
         return False
     r.timers.start(Timer.REPAIR)
+    if r.journal_is_behind():
+        return False  # the disk is slow, which says nothing about what the peers have
     if lowest == r.repair_lowest:
         r.repair_rounds += 1
     else:
@@ -113,6 +115,8 @@ def ask(r: ReplicaState) -> None:
         elif missing_body(r, header):
             wanted.append(header)
         op -= 1
+    if r.journal_is_behind():
+        return  # bodies would only wait in memory; the timer asks again
     for header in reversed(wanted):
         if len(r.repairing) >= BODIES_IN_FLIGHT:
             break
