@@ -4,7 +4,7 @@ import pytest
 
 from borzoi.consensus import repair
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.effects import ReadJournal
+from borzoi.consensus.effects import ReadJournal, Send
 from borzoi.consensus.frames import EMPTY_BODY, encode_headers, seal_prepare
 from borzoi.consensus.messages import (
     UNSEALED,
@@ -247,7 +247,7 @@ def test_a_disk_that_is_behind_gets_no_more_bodies_and_nobody_is_suspected_for_i
     for _ in range(2 * repair.ROUNDS_BEFORE_TRANSFER):
         assert not repair.on_timer(live)
     repair.ask(live)
-    asked = [effect.header for effect in live.take_effects() if hasattr(effect, "header")]
+    asked = [effect.header for effect in live.take_effects() if isinstance(effect, Send)]
     assert not [header for header in asked if isinstance(header, RequestPrepare)]
     assert live.repair_rounds == rounds
     live.journal_writes.clear()

@@ -87,6 +87,7 @@ def test_partitions_are_found_by_what_they_hold_whatever_the_folders_are_called(
     for name in ("s/0/t/1/p/2", "s/0/t/1/p/10"):
         (tmp_path / name / "offsets/consumers").mkdir(parents=True)
     (tmp_path / "logs").mkdir()
+    (tmp_path / "s/trash/7/t/0/p/0/offsets").mkdir(parents=True)
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone/00000000000000000000.log.zst").write_bytes(b"12345")
     found = partition_directories(tmp_path)

@@ -17,7 +17,7 @@ from borzoi.server.settings import Settings
 from borzoi.shard.partition_plane import Folders
 from borzoi.storage.compressed import TwinOpener
 from borzoi.storage.descriptors import Descriptors
-from borzoi.storage.layout import partition_directory
+from borzoi.storage.layout import TRASH, partition_directory
 from borzoi.storage.log import open_log
 from borzoi.storage.media import Medium
 from borzoi.storage.offsets import OffsetWriter, open_offsets
@@ -36,9 +36,6 @@ CACHES = {
     "none": CacheIndexes.NONE,
     "false": CacheIndexes.NONE,
 }
-
-#: Beside the streams, whose folders have numbers for names.
-TRASH = "trash"
 
 
 @dataclass(frozen=True, slots=True)

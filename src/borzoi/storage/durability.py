@@ -125,14 +125,15 @@ class Durability:
     def begin(self, point: RecoveryPoint | None, tail: Segment) -> None:
         """Make the recovery point of a loaded log say what is true from now on."""
         boot_id = self.medium.boot_id
-        if self.proven_by_index:
-            settled = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
-        elif point is None:
+        proven = self.proven_by_index
+        if point is None:
             # Not synced: if a power cut takes it, the one segment there is will be read.
-            settled = RecoveryPoint(tail.start_offset, 0, False, boot_id)
+            settled = RecoveryPoint(tail.start_offset, tail.size if proven else 0, proven, boot_id)
             self._keeper.note(settled)
             self._point = settled
             return
+        if proven:
+            settled = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
         elif point.proven_by_index:
             settled = RecoveryPoint(point.segment_start, 0, False, boot_id)
         else:
@@ -143,5 +144,5 @@ class Durability:
 
     def before_second_segment(self) -> None:
         """With more than one segment recovery has to know which one to read."""
-        if not self.proven_by_index and not self._keeper.is_durable and self._point is not None:
+        if not self._keeper.is_durable and self._point is not None:
             self._keeper.settle(self._point)

@@ -15,7 +15,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.security.encryption import Cipher
 from borzoi.storage.findings import Finding, Progress, Severity
 from borzoi.storage.info import INFO_NAME
-from borzoi.storage.layout import LOG_SUFFIX, TWIN_SUFFIXES, start_offset_of
+from borzoi.storage.layout import LOG_SUFFIX, TRASH, TWIN_SUFFIXES, start_offset_of
 from borzoi.storage.media import Medium
 from borzoi.storage.metadata_inspection import inspect_metadata
 from borzoi.storage.offsets import OFFSETS_DIRECTORY
@@ -24,6 +24,8 @@ from borzoi.storage.state_log import STATE_LOG_NAME
 
 #: Archived segments, and what repairs replaced: not part of the data.
 BACKUP_DIRECTORY: Final = "backup"
+#: Where offsets lie, and what is no part of the data: copies, and what was deleted.
+NOT_LOOKED_INTO: Final = frozenset({OFFSETS_DIRECTORY, BACKUP_DIRECTORY, TRASH})
 
 
 def verify(
@@ -49,7 +51,7 @@ def partition_directories(directory: Path) -> list[Path]:
     found = []
     for place in (directory, *sorted(path for path in directory.rglob("*") if path.is_dir())):
         within = place.relative_to(directory).parts
-        if OFFSETS_DIRECTORY in within or BACKUP_DIRECTORY in within:
+        if not NOT_LOOKED_INTO.isdisjoint(within):
             continue
         names = [path.name for path in place.iterdir()]
         if OFFSETS_DIRECTORY in names or any(

@@ -22,6 +22,8 @@ RECOVERY_POINT: Final = "recovery.point"
 INTENT: Final = "intent"
 DRAFT_SUFFIX: Final = ".tmp"
 OFFSET_DIGITS: Final = 20
+#: Beside the folders of the streams, which are numbers: what was deleted, on its way out.
+TRASH: Final = "trash"
 
 
 def partition_directory(
