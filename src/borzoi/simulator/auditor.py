@@ -13,6 +13,7 @@ from borzoi.consensus.effects import Applied
 from borzoi.consensus.messages import ZERO, Header, Operation
 from borzoi.consensus.quorum import Quorums
 from borzoi.consensus.replica import Replica
+from borzoi.consensus.superblock import Superblock
 from borzoi.simulator.disk import Volume
 from borzoi.simulator.operations import INVALID_COMMAND, OK
 from borzoi.simulator.shadow import ControlShadow, DataShadow
@@ -180,9 +181,7 @@ class Auditor:
     # -- sending -----------------------------------------------------------------------------------
 
     def sent(self, number: int, replica: Replica, volume: Volume, header: Header) -> None:
-        """Called for every frame a replica sends to another; must stay cheap."""
-        if type(header) not in VIEW_BOUND:
-            return
+        """Called for every frame of a kind in VIEW_BOUND that a replica sends to another."""
         group, view = replica.group, header.view
         sent_views = self._sent_views[number]
         if view < sent_views[group]:
@@ -200,7 +199,7 @@ class Auditor:
                 f" durable is {durable.view if durable else None}",
             )
         if isinstance(header, messages.PrepareOk):
-            self._acknowledged(number, replica, volume, header)
+            self._acknowledged(number, replica, volume, durable, header)
         elif isinstance(header, messages.DoViewChange):
             # V9: whoever counts it may have heard any of them, so they must be one and the same.
             claim = (number, group, view, volume.life)
@@ -215,11 +214,15 @@ class Auditor:
             )
 
     def _acknowledged(
-        self, number: int, replica: Replica, volume: Volume, header: messages.PrepareOk
+        self,
+        number: int,
+        replica: Replica,
+        volume: Volume,
+        durable: Superblock,
+        header: messages.PrepareOk,
     ) -> None:
         """Every canonical op up to the acknowledged one is on this disk, now."""
-        durable = volume.newest()
-        if durable is None or durable.log_view < header.view:
+        if durable.log_view < header.view:
             raise Violation(
                 "durability",
                 f"replica {number} group {replica.group} acknowledges op {header.op} in view"

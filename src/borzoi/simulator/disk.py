@@ -98,10 +98,14 @@ class Volume:
         self.worst = 0
 
     def newest(self) -> Superblock | None:
-        readable = [
-            pair.superblock for pair in self.generations if pair is not None and pair.copies
-        ]
-        return max(readable, key=lambda superblock: superblock.generation, default=None)
+        """The superblock that a start would find; asked for with every frame that names a view."""
+        newest = None
+        for pair in self.generations:
+            if pair is not None and pair.copies:
+                found = pair.superblock
+                if newest is None or found.generation > newest.generation:
+                    newest = found
+        return newest
 
     def is_damaged(self) -> bool:
         """Whether a record is spoiled and not written again, a gap without a name is left, or a
@@ -135,10 +139,14 @@ class Volume:
     def synced_journal(self, count: int) -> int:
         """The first `count` queued records are on the disk now; returns the last token."""
         batch, self.unsynced = self.unsynced[:count], self.unsynced[count:]
+        records, found, ring = self.records, self.found, self.ring
         for record, _ in batch:
-            self._store(record)
-            self.ring.append(record.header)
-        del self.ring[:-RING_SLOTS]
+            header = record.header
+            records.append(record)
+            found[header.checksum] = record
+            ring.append(header)
+        if len(ring) > RING_SLOTS:
+            del ring[:-RING_SLOTS]
         self.syncing = 0
         return batch[-1][1]
 
@@ -310,7 +318,7 @@ class Disk:
     # -- writing -----------------------------------------------------------------------------------
 
     def _latency(self) -> int:
-        if happens(self._random, self.sync_slow):
+        if self.sync_slow and happens(self._random, self.sync_slow):
             self.counts["slow fsync"] += 1
             return SLOW_SYNC_TICKS
         span = self.sync_max - self.sync_min
@@ -321,9 +329,10 @@ class Disk:
         self, group: int, header: Prepare, body: bytes, token: int, image: bytes | None
     ) -> None:
         volume = self.volumes[group]
-        volume.unsynced.append((Record(header, body, image), token))
-        if len(volume.unsynced) > volume.worst:
-            volume.worst = len(volume.unsynced)
+        unsynced = volume.unsynced
+        unsynced.append((Record(header, body, image), token))
+        if len(unsynced) > volume.worst:
+            volume.worst = len(unsynced)
         if not volume.syncing:
             self._start_sync(group, volume)
 

@@ -48,7 +48,12 @@ class EventQueue:
         heappush(self._ticks, tick)
 
     def after(self, ticks: int, action: Action, argument: Any) -> None:
-        self.at(self.now + ticks, action, argument)
+        tick = self.now + ticks
+        bucket = self._buckets.get(tick)
+        if bucket is not None:
+            bucket.append((action, argument))
+        else:
+            self.at(tick, action, argument)
 
     def next_tick(self) -> int | None:
         return self._ticks[0] if self._ticks else None

@@ -43,17 +43,9 @@ class Corrupted(NamedTuple):
     spot: float
 
 
-class Packet:
-    __slots__ = ("evicted", "frame", "key", "link", "lives", "source", "target")
-
-    def __init__(self, link: "Link", source: int, target: int, frame: Any, lives: int) -> None:
-        self.link = link
-        self.source = source
-        self.target = target
-        self.frame = frame
-        self.lives = lives
-        self.key = 0
-        self.evicted = False
+# Link, key, index of the link, source, target, frame, life of the source, life of the target.
+# A plain tuple: one is made for every frame, and none of it changes on the way.
+Packet = tuple["Link", int, int, int, int, Any, int, int]
 
 
 class Link:
@@ -62,7 +54,8 @@ class Link:
     def __init__(self) -> None:
         self.busy_until = 0
         self.clogged_until = 0
-        self.flying: dict[int, Packet] = {}
+        # Keys of the packets on their way, in the order in which they were sent.
+        self.flying: dict[int, bool] = {}
         self.sent = 0
 
 
@@ -101,7 +94,10 @@ class Network:
         self.endpoints = endpoints
         self.counters = NetworkCounters()
         self._events = events
-        self._random = random
+        # Bound once: each of them is called for every frame.
+        self._at = events.at
+        self._chance = random.random
+        self._arriving = self._arrive
         self._deliver = deliver
         self._command_of = command_of
         self._links = [Link() for _ in range(endpoints * endpoints)]
@@ -131,7 +127,7 @@ class Network:
             counters.filtered += 1
             return
         faults = self.faults
-        chance = self._random.random
+        chance = self._chance
         if faults.loss and chance() < faults.loss:
             counters.lost += 1
             return
@@ -146,49 +142,45 @@ class Network:
     def _schedule(self, index: int, source: int, target: int, frame: Any, extra: int) -> None:
         faults = self.faults
         link = self._links[index]
-        now = self._events.now
-        arrival = now + faults.delay_min + extra
+        arrival = self._events.now + faults.delay_min + extra
         if faults.delay_mean:
             # As `expovariate(1.0)`, without the call.
-            arrival += int(-log(1.0 - self._random.random()) * faults.delay_mean)
+            arrival += int(-log(1.0 - self._chance()) * faults.delay_mean)
         if arrival < link.clogged_until:
             arrival = link.clogged_until
         if faults.fifo and not extra:
             if arrival < link.busy_until:
                 arrival = link.busy_until
             link.busy_until = arrival
-        packet = Packet(
-            link, source, target, frame, self._lives[source] << 20 | self._lives[target]
-        )
-        link.sent = packet.key = link.sent + 1
-        if len(link.flying) >= faults.capacity:
-            self._evict(link)
-        link.flying[packet.key] = packet
-        self._events.at(arrival, self._arrive, packet)
+        link.sent = key = link.sent + 1
+        flying = link.flying
+        if len(flying) >= faults.capacity:
+            self._evict(flying)
+        flying[key] = True
+        lives = self._lives
+        packet = (link, key, index, source, target, frame, lives[source], lives[target])
+        self._at(arrival, self._arriving, packet)
 
-    def _evict(self, link: Link) -> None:
-        keys = list(link.flying)
-        evicted = link.flying.pop(keys[int(self._random.random() * len(keys))])
-        evicted.evicted = True
+    def _evict(self, flying: dict[int, bool]) -> None:
+        keys = list(flying)
+        del flying[keys[int(self._chance() * len(keys))]]
         self.counters.evicted += 1
 
     def _arrive(self, packet: Packet) -> None:
-        if packet.evicted:
-            return
-        del packet.link.flying[packet.key]
-        source, target = packet.source, packet.target
-        if self._blocked[source * self.endpoints + target]:
+        link, key, index, source, target, frame, sender_life, target_life = packet
+        if not link.flying.pop(key, False):
+            return  # evicted
+        if self._blocked[index]:
             self.counters.blocked += 1
             return
-        sender_life = packet.lives >> 20
         if sender_life < self._forgotten[source] or (
-            packet.lives & 0xFFFFF != self._lives[target]
+            target_life != self._lives[target]
             and (not self.faults.datagrams or self._forgotten[target])
         ):
             self.counters.stale += 1
             return
         self.counters.delivered += 1
-        self._deliver(source, target, packet.frame)
+        self._deliver(source, target, frame)
 
     # -- disturbing --------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from borzoi.consensus import effects as fx
 from borzoi.consensus.config import Config
-from borzoi.consensus.frames import FrameRefused, decode_frame
+from borzoi.consensus.frames import LAYOUTS, FrameRefused, decode_frame
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import Header, Reply
 from borzoi.consensus.replica import Replica
 from borzoi.simulator import restoring
 from borzoi.simulator.auditor import Violation
-from borzoi.simulator.clocks import NodeClock
+from borzoi.simulator.clocks import RATE_UNIT, NodeClock
 from borzoi.simulator.disk import Disk
 from borzoi.simulator.events import TICK_US
 from borzoi.simulator.machines import ControlMachine, DataMachine, Machine
@@ -35,6 +35,10 @@ SLEEP_MAX: Final = 1 << 30
 NEVER: Final = 1 << 60
 BACKLOG_MAX: Final = 256
 NEWER_RELEASE: Final = 2
+# Frames without a group in their header are about the node; its control group speaks for it.
+OF_THE_NODE: Final = frozenset(
+    layout.header for layout in LAYOUTS.values() if "namespace" not in layout.header._fields
+)
 
 
 class Node:
@@ -60,6 +64,9 @@ class Node:
         # Ops that a merge could not decide since the node was healed, by group.
         self.undecided: list[set[int]] = [set() for _ in configs]
         self.around = around
+        # Looked at for every frame, hence at hand.
+        self._events = around.events
+        self._trace = around.trace
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         # Frames a slow processor has no time for yet; `pace` is how many it takes in a tick.
         self.pace = 0
@@ -236,9 +243,11 @@ class Node:
 
     def _account(self) -> None:
         """Virtual time that passed since the last look, in ticks of this node's own clock."""
-        now = self.around.events.now
-        if now != self._seen:
-            self._owed += self.clock.ticks_due(now - self._seen)
+        now = self._events.now
+        passed = now - self._seen
+        if passed:
+            clock = self.clock
+            self._owed += passed if clock.rate == RATE_UNIT else clock.ticks_due(passed)
             self._seen = now
 
     def tick(self) -> None:
@@ -278,8 +287,8 @@ class Node:
             replica.monotonic_us = monotonic
             replica.wall_us = wall
             timers = replica.timers
-            timers.now += owed
-            if timers.now >= timers.next_deadline:
+            timers.now = ticks = timers.now + owed
+            if ticks >= timers.next_deadline:
                 try:
                     replica.tick(0)
                 except InvariantError as error:
@@ -299,7 +308,9 @@ class Node:
         if self.pace or self._backlog:
             self.wake_at = self._seen + 1
         else:
-            left = self.clock.ticks_until(sleep - self._owed)
+            left = sleep - self._owed
+            if self.clock.rate != RATE_UNIT:
+                left = self.clock.ticks_until(left)
             self.wake_at = self._seen + (left if left > 0 else 1)
 
     def upgrade(self) -> None:
@@ -314,7 +325,7 @@ class Node:
     def receive(self, source: int, frame: Any) -> None:
         if not self.replicas:
             return
-        if self.held(self.receive, (source, frame)):
+        if self.paused_until and self.held(self.receive, (source, frame)):
             return
         if self.pace:
             if self._paced >= self.pace or self._backlog:
@@ -329,16 +340,9 @@ class Node:
         kind = type(frame)
         if kind is tuple or kind is bytes:
             header, body = frame if kind is tuple else self._decode(frame)
-            group = getattr(header, "namespace", 0)
-            if self.around.trace.enabled:
-                self.say(group, f"<- {source} {describe(header)}")
-            self.service.relaying = type(header) is Reply
-            self._inputs.append((group, self.replicas[group].on_frame, (header, body)))
-            if not self._busy:
-                self._settle()
-            self.service.relaying = False
+            self._take_frame(source, header, body)
         elif kind is Call:
-            if self.around.trace.enabled:
+            if self._trace.enabled:
                 asked = f"<- client {source} {frame.operation} request {frame.request}"
                 self.say(frame.group, asked)
             self.service.call(source, frame)
@@ -346,6 +350,31 @@ class Node:
             self.service.read(source, frame)
         else:
             self._refuse(frame)
+
+    def _take_frame(self, source: int, header: Any, body: bytes) -> None:
+        """As `input`, but not queued first: nearly every input is a frame, and they come singly."""
+        kind = type(header)
+        group: int = 0 if kind in OF_THE_NODE else header.namespace
+        if self._trace.enabled:
+            self.say(group, f"<- {source} {describe(header)}")
+        self.service.relaying = kind is Reply
+        self._busy = True
+        try:
+            self._account()
+            if self._owed:
+                self._catch_up()
+            if self.replicas:
+                try:
+                    self.replicas[group].on_frame(header, body)
+                except InvariantError as error:
+                    raise self._broken(group, error) from error
+                self._follow(group)
+                if self._inputs:
+                    self._work()
+        finally:
+            self._busy = False
+        self._rest()
+        self.service.relaying = False
 
     def _refuse(self, frame: Corrupted | Foreign) -> None:
         """What is not as a replica sent it must not become a value."""
@@ -371,10 +400,10 @@ class Node:
 
     def completed(self, group: int, what: str, token: int) -> None:
         """The disk finished a write."""
-        if self.held(self.completed, (group, what, token)):
+        if self.paused_until and self.held(self.completed, (group, what, token)):
             return
         replica = self.replicas[group]
-        if self.around.trace.enabled:
+        if self._trace.enabled:
             self.say(group, f"synced {what} {token}")
         if what == "journal":
             self.input(group, replica.on_written, (token,))
@@ -398,47 +427,57 @@ class Node:
         return bool(self.paused_until)
 
     def _settle(self) -> None:
+        """Runs every input that is queued, and every input that follows from those."""
         self._busy = True
-        self._account()
-        if self._owed and self.replicas:
-            self._catch_up()
-        inputs = self._inputs
         try:
-            while inputs:
-                group, method, arguments = inputs.popleft()
-                try:
-                    method(*arguments)
-                except InvariantError as error:
-                    raise self._broken(group, error) from error
-                replicas = self.replicas
-                if replicas and replicas[group].effects:
-                    self._drain(group)
-                if group and self.replicas:
-                    self._tell_position(group)
+            self._account()
+            if self._owed and self.replicas:
+                self._catch_up()
+            self._work()
         finally:
             self._busy = False
         self._rest()
 
+    def _work(self) -> None:
+        inputs = self._inputs
+        while inputs:
+            group, method, arguments = inputs.popleft()
+            try:
+                method(*arguments)
+            except InvariantError as error:
+                raise self._broken(group, error) from error
+            self._follow(group)
+
+    def _follow(self, group: int) -> None:
+        """What an input leaves behind: effects, and a new position of the group."""
+        replicas = self.replicas
+        if replicas and replicas[group].effects:
+            self._drain(group)
+            replicas = self.replicas
+        if group and replicas:
+            self._tell_position(group, replicas[group])
+
     def _drain(self, group: int) -> None:
+        """Carries out the effects of one input; handlers queue what follows from them."""
         if not self.replicas:
             return
-        replica = self.replicas[group]
-        if not replica.effects:
-            return
+        effects = self.replicas[group].take_effects()
         handlers = self._handlers
-        for effect in replica.take_effects():
-            if self.fuse >= 0:
-                if self.fuse == 0:
-                    self.say(group, f"dies before {type(effect).__name__}")
-                    self.crash()
-                    self.around.crashed_inside(self)
-                    return
-                self.fuse -= 1
+        if self.fuse < 0:
+            for effect in effects:
+                handlers[type(effect)](group, effect)
+            return
+        for effect in effects:
+            if self.fuse == 0:
+                self.say(group, f"dies before {type(effect).__name__}")
+                self.crash()
+                self.around.crashed_inside(self)
+                return
+            self.fuse -= 1
             handlers[type(effect)](group, effect)
 
-    def _tell_position(self, group: int) -> None:
+    def _tell_position(self, group: int, replica: Replica) -> None:
         """The control group's Commit carries where every data group stands."""
-        replica = self.replicas[group]
         position = (replica.view, replica.commit_max, replica.checkpoint_op)
         if position != self._positions[group]:
             self._positions[group] = position

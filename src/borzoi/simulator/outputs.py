@@ -12,7 +12,7 @@ from borzoi.consensus.config import Config
 from borzoi.consensus.frames import encode_frame
 from borzoi.consensus.messages import Prepare
 from borzoi.simulator import restoring
-from borzoi.simulator.auditor import Auditor, Violation
+from borzoi.simulator.auditor import VIEW_BOUND, Auditor, Violation
 from borzoi.simulator.disk import Disk
 from borzoi.simulator.events import EventQueue
 from borzoi.simulator.network import Network
@@ -60,6 +60,11 @@ class Outputs:
         self._process = process
         self._around = around
         self._service = service
+        # Needed for every frame, hence at hand.
+        self._full = around.full
+        self._trace = around.trace
+        self._auditor = around.auditor
+        self._transmit = around.network.send
         self.handlers: dict[type[Any], Callable[[int, Any], None]] = {
             fx.Send: self._send,
             fx.WriteJournal: self._write_journal,
@@ -87,24 +92,27 @@ class Outputs:
     # -- the network -------------------------------------------------------------------------------
 
     def _send(self, group: int, effect: fx.Send) -> None:
-        around, process = self._around, self._process
-        header = effect.header
-        around.auditor.sent(
-            process.number, process.replicas[group], process.disk.volumes[group], header
-        )
-        if around.trace.enabled:
-            process.say(group, f"-> {effect.to} {describe(header)}")
-        frame = encode_frame(header, effect.body) if around.full else (header, effect.body)
-        around.network.send(process.number, effect.to, frame)
+        process = self._process
+        to, header, body = effect
+        if type(header) in VIEW_BOUND:
+            self._auditor.sent(
+                process.number, process.replicas[group], process.disk.volumes[group], header
+            )
+        if self._trace.enabled:
+            process.say(group, f"-> {to} {describe(header)}")
+        frame = encode_frame(header, body) if self._full else (header, body)
+        self._transmit(process.number, to, frame)
 
     # -- the disk ----------------------------------------------------------------------------------
 
     def _write_journal(self, group: int, effect: fx.WriteJournal) -> None:
-        config = self._process.configs[group]
+        process = self._process
+        header, body, token = effect
+        config = process.configs[group]
         if config.newer_operations:
-            check_release(config, effect.header)
-        image = restoring.record_image(effect.header, effect.body) if self._around.full else None
-        self._process.disk.write_journal(group, effect.header, effect.body, effect.token, image)
+            check_release(config, header)
+        image = restoring.record_image(header, body) if self._full else None
+        process.disk.write_journal(group, header, body, token, image)
 
     def _write_superblock(self, group: int, effect: fx.WriteSuperblock) -> None:
         self._process.disk.write_superblock(group, effect.superblock, effect.token)

@@ -8,6 +8,7 @@ a minute of virtual time requests must commit and the core must converge.
 import gc
 import traceback
 from collections.abc import Callable
+from functools import partial
 from time import process_time
 from typing import Any, Final
 
@@ -129,6 +130,11 @@ class Simulation:
         planted = PlantedBugs(**dict.fromkeys(bugs, True))
         self.nodes = [self._node(number, planted, around) for number in range(draw.replicas)]
         self.workload = Workload(draw, self.events, self.network, self.auditor)
+        # By endpoint, as the network numbers them: replicas first, then clients.
+        self._receivers: list[Callable[[int, Any], None]] = [
+            *(node.receive for node in self.nodes),
+            *(client.receive for client in self.workload.clients),
+        ]
         self.nemesis = Nemesis(
             draw,
             self.events,
@@ -152,7 +158,7 @@ class Simulation:
             lambda group, what, token: self.nodes[number].completed(group, what, token),
             lambda reason: self.nodes[number].stop(reason),
         )
-        disk.synced = lambda group, digest: self.auditor.synced(number, group, digest)
+        disk.synced = partial(self.auditor.synced, number)
         disk.sync_min, disk.sync_max = draw.sync_min, max(draw.sync_min, draw.sync_max)
         disk.sync_slow = draw.sync_slow
         disk.stale_reads = draw.stale_reads
@@ -172,10 +178,7 @@ class Simulation:
         self.digest = (
             (self.digest ^ (self.events.now << 24 | source << 16 | target << 8 | command)) * MIX
         ) & MASK
-        if target < self.draw.replicas:
-            self.nodes[target].receive(source, frame)
-        else:
-            self.workload.clients[target - self.draw.replicas].receive(source, frame)
+        self._receivers[target](source, frame)
 
     def _log(self, text: str) -> None:
         if self.trace.enabled:
@@ -234,17 +237,20 @@ class Simulation:
     def advance(self, ticks: int) -> None:
         """So many ticks; those in which nothing happens are jumped over."""
         events, nodes = self.events, self.nodes
-        end = events.now + ticks
-        while events.now < end:
-            now = events.now
-            upcoming = min(end, now - now % CHECK_EVERY + CHECK_EVERY)
+        now = events.now
+        end = now + ticks
+        while now < end:
+            upcoming = now - now % CHECK_EVERY + CHECK_EVERY
+            if end < upcoming:
+                upcoming = end
             due = events.next_tick()
             if due is not None and due < upcoming:
                 upcoming = due
             for node in nodes:
                 if node.wake_at < upcoming:
                     upcoming = node.wake_at
-            self._run(upcoming if upcoming > now else now + 1)
+            now = upcoming if upcoming > now else now + 1
+            self._run(now)
 
     def run(self) -> Failure | None:
         try:
