@@ -37,14 +37,15 @@ PARTITIONS = ((1, 1), (1, 5), (9, 2))
 
 def data_request(random):
     """Operation and body, in small numbers so that they meet."""
-    place = random.choice(PARTITIONS)
+    namespace, incarnation = random.choice(PARTITIONS)
     operation = random.choice((*ops.DATA, *[Operation.SEND_MESSAGES] * 6))
     if operation == Operation.SEND_MESSAGES:
         payloads = [random.randbytes(9) for _ in range(random.randint(1, 3))]
-        return operation, ops.send_body(*place, payloads)
+        return operation, ops.send_body(namespace, incarnation, payloads)
     if operation == Operation.FORGET_PARTITION and random.random() < 0.8:
         operation = Operation.DELETE_SEGMENTS
-    return operation, ops.data_body(*place, random.randrange(20), random.randrange(3))
+    argument, consumer = random.randrange(20), random.randrange(3)
+    return operation, ops.data_body(namespace, incarnation, argument, consumer)
 
 
 @pytest.mark.parametrize("seed", range(10))
