@@ -18,6 +18,9 @@ from borzoi.simulator.disk import Volume
 from borzoi.simulator.operations import INVALID_COMMAND, OK
 from borzoi.simulator.shadow import ControlShadow, DataShadow
 
+# Under names of their own: looking up a member of an enum costs as much as a call.
+REGISTER: Final = Operation.REGISTER
+UNREGISTER: Final = Operation.UNREGISTER
 CORE_OPERATIONS: Final = frozenset({Operation.NOOP, Operation.REGISTER, Operation.UNREGISTER})
 # Sent in the sender's own view and only from a durable one. A StartViewChange names the view after
 # it; a Prepare keeps the view it was made in; a RequestStartView may name a view only heard of.
@@ -150,10 +153,10 @@ class Auditor:
         if header.client == ZERO:
             return
         key = (header.client, header.request)
-        if header.operation == Operation.REGISTER:
+        if header.operation == REGISTER:
             history.epochs[header.client] = history.registered[header.client] = effect.op
             return
-        if header.operation == Operation.UNREGISTER:
+        if header.operation == UNREGISTER:
             history.epochs.pop(header.client, None)
         if key in history.requests:
             raise Violation(
@@ -231,18 +234,20 @@ class Auditor:
         self.counters["acknowledgements"] += 1
         where = (number, replica.group)
         view, upto, life = self._acked.get(where, (-1, 0, -1))
-        if view != header.view or life != id_of(volume):
-            upto = 0
-        known = replica.canon
-        for op in range(max(upto, replica.checkpoint_op) + 1, header.op + 1):
+        if view != header.view or life != volume.life or upto < replica.checkpoint_op:
+            upto = replica.checkpoint_op
+        known, found = replica.canon, volume.found
+        for op in range(upto + 1, header.op + 1):
             canonical = known.get(op)
-            if canonical is None or not volume.is_synced(canonical.checksum):
+            if canonical is None or not (
+                canonical.checksum in found or volume.is_synced(canonical.checksum)
+            ):
                 raise Violation(
                     "durability",
                     f"replica {number} group {replica.group} acknowledges op {header.op} in view"
                     f" {header.view}, op {op} is not synced",
                 )
-        self._acked[where] = (header.view, header.op, id_of(volume))
+        self._acked[where] = (header.view, header.op, volume.life)
 
     def started_view(self, number: int, group: int, view: int) -> None:
         """A replica tells its clients that it leads; at most one per view may."""
@@ -321,8 +326,3 @@ class Auditor:
                 raise Violation(
                     "reads", f"group {group} {key}: {payload[:40]!r} was polled at {offset}"
                 )
-
-
-def id_of(volume: Volume) -> int:
-    """Tells one life of a volume from the next: a crash or wipe starts a new one."""
-    return volume.life

@@ -334,7 +334,10 @@ class Node:
                     self._backlog.append((source, frame))
                 return
             self._paced += 1
-        self._take(source, frame)
+        if type(frame) is tuple:
+            self._take_frame(source, *frame)
+        else:
+            self._take(source, frame)
 
     def _take(self, source: int, frame: Any) -> None:
         kind = type(frame)
@@ -360,15 +363,18 @@ class Node:
         self.service.relaying = kind is Reply
         self._busy = True
         try:
-            self._account()
+            if self._events.now != self._seen:
+                self._account()
             if self._owed:
                 self._catch_up()
             if self.replicas:
+                replica = self.replicas[group]
                 try:
-                    self.replicas[group].on_frame(header, body)
+                    replica.on_frame(header, body)
                 except InvariantError as error:
                     raise self._broken(group, error) from error
-                self._follow(group)
+                if group or replica.effects:
+                    self._follow(group)
                 if self._inputs:
                     self._work()
         finally:
@@ -479,11 +485,16 @@ class Node:
     def _tell_position(self, group: int, replica: Replica) -> None:
         """The control group's Commit carries where every data group stands."""
         position = (replica.view, replica.commit_max, replica.checkpoint_op)
-        if position != self._positions[group]:
-            self._positions[group] = position
-            self._inputs.append(
-                (0, self.replicas[0].on_position, (group, *position, replica.checkpoint_checksum))
-            )
+        if position == self._positions[group]:
+            return
+        self._positions[group] = position
+        control = self.replicas[0]
+        if self._inputs:
+            told = (group, *position, replica.checkpoint_checksum)
+            self._inputs.append((0, control.on_position, told))
+        else:
+            # It would be the next input, and it has no effects.
+            control.on_position(group, *position, replica.checkpoint_checksum)
 
     def _broken(self, group: int, error: Exception) -> Violation:
         return Violation(

@@ -23,6 +23,9 @@ from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.errors import code_of
 from borzoi.simulator.operations import CODES, INVALID_COMMAND, OK, Row, control_answer, read_send
 
+# Under names of their own: looking up a member of an enum costs as much as a call.
+SEND_MESSAGES: Final = Operation.SEND_MESSAGES
+FORGET_PARTITION: Final = Operation.FORGET_PARTITION
 Key = tuple[int, int]
 Answer = tuple[int, bytes]
 
@@ -115,14 +118,15 @@ class DataShadow:
 
     def predict(self, header: Prepare, body: bytes) -> Answer:
         operation = header.operation
-        command = partition_ops.decode_command(body)
-        if operation == Operation.SEND_MESSAGES:
+        command = None
+        if operation == SEND_MESSAGES:
             namespace, incarnation = partition_ops.DESCRIPTOR.unpack_from(body)[:2]
-        elif command is None:
-            return INVALID_COMMAND, b""
         else:
+            command = partition_ops.decode_command(body)
+            if command is None:
+                return INVALID_COMMAND, b""
             namespace, incarnation = command.namespace, command.incarnation
-        if operation == Operation.FORGET_PARTITION:
+        if operation == FORGET_PARTITION:
             self._forget(namespace, incarnation)
             return OK, b""
         if incarnation <= self.forgotten.get(namespace, -1):
@@ -131,7 +135,7 @@ class DataShadow:
         contents = self.partitions.get(key)
         if contents is None:
             contents = self.partitions[key] = Contents()
-        if command is None or operation == Operation.SEND_MESSAGES:
+        if command is None:
             self._mint(key, contents, header, body)
             return OK, b""
         return self._change(contents, operation, command.argument, command.consumer), b""

@@ -25,6 +25,10 @@ IDLE_TICKS: Final = 1500
 READ_LEVELS: Final = ("prefix", "lease", "linearizable")
 EPOCH: Final = struct.Struct("<Q")
 FOLLOW_UPS_MAX: Final = 16
+# Under names of their own: looking up a member of an enum costs as much as a call.
+REGISTER: Final = Operation.REGISTER
+TRY_AGAIN: Final = (Refusal.NOT_PRIMARY, Refusal.BUSY)
+SESSION_GONE: Final = (Refusal.UNKNOWN_SESSION, Refusal.FENCED)
 CREATIONS: Final = frozenset({Operation.CREATE_TOPIC, Operation.CREATE_PARTITIONS})
 PURGES: Final = frozenset({Operation.PURGE_STREAM, Operation.PURGE_TOPIC})
 
@@ -173,7 +177,7 @@ class Client:
             self._late(answer)
             return
         world = self.world
-        if answer.status is None or answer.status in (Refusal.NOT_PRIMARY, Refusal.BUSY):
+        if answer.status is None or answer.status in TRY_AGAIN:
             if pending.retrying:
                 return
             pending.retrying = True
@@ -183,9 +187,9 @@ class Client:
             world.events.after(delay, self._again, pending)
             return
         self.target = source
-        if pending.call.operation == Operation.REGISTER:
+        if pending.call.operation == REGISTER:
             self._registered(pending, answer)
-        elif answer.status in (Refusal.UNKNOWN_SESSION, Refusal.FENCED):
+        elif answer.status in SESSION_GONE:
             # Evicted, or replaced by a duplicate Register of our own: start a new session. The
             # outcome of the request stays unknown, and it is never sent again.
             world.counts["session lost"] += 1
