@@ -64,7 +64,7 @@ class Outputs:
         self._full = around.full
         self._trace = around.trace
         self._auditor = around.auditor
-        self._transmit = around.network.send
+        self._network = around.network
         self.handlers: dict[type[Any], Callable[[int, Any], None]] = {
             fx.Send: self._send,
             fx.WriteJournal: self._write_journal,
@@ -101,7 +101,7 @@ class Outputs:
         if self._trace.enabled:
             process.say(group, f"-> {to} {describe(header)}")
         frame = encode_frame(header, body) if self._full else (header, body)
-        self._transmit(process.number, to, frame)
+        self._network.send(process.number, to, frame)
 
     # -- the disk ----------------------------------------------------------------------------------
 
