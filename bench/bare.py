@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import itertools
 import os
 import selectors
 import socket
@@ -51,10 +52,11 @@ def serve_sends() -> None:
 
 
 def serve_ranges(path: str, size: int) -> None:
-    """Answer every frame with the first `size` bytes of a file, by sendfile."""
+    """Answer each frame with the next `size` bytes of a file, by sendfile, over and over."""
     sock, selector = listening(), selectors.DefaultSelector()
     buffer = bytearray(65536)
     fd = os.open(path, os.O_RDONLY)
+    starts = itertools.cycle(range(0, os.fstat(fd).st_size, size))
     head = RESPONSE_PREFIX.pack(0, size)
     selector.register(sock, selectors.EVENT_READ)
     while True:
@@ -68,9 +70,10 @@ def serve_ranges(path: str, size: int) -> None:
                 selector.unregister(connection)
                 continue
             connection.send(head, socket.MSG_MORE)
-            sent = 0
-            while sent < size:
-                sent += os.sendfile(connection.fileno(), fd, sent, size - sent)
+            position = next(starts)
+            end = position + size
+            while position < end:
+                position += os.sendfile(connection.fileno(), fd, position, end - position)
 
 
 class Echo(asyncio.Protocol):
