@@ -60,7 +60,7 @@ class Batch:
     else 0; it only chooses the faster of two ways to the same bytes.
     """
 
-    __slots__ = ("_ends", "_layout", "_starts", "equal_size", "messages")
+    __slots__ = ("_ends", "_layout", "_starts", "equal_size", "messages", "size")
 
     def __init__(
         self,
@@ -70,6 +70,8 @@ class Batch:
         layout: Layout | None = None,
     ) -> None:
         self.messages = messages
+        #: Bytes of all messages together.
+        self.size = len(messages)
         # A list for a small batch, an array for the others: whoever needs the other form of a
         # small one gets it made on demand.
         self._ends = ends
@@ -79,11 +81,6 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self._ends)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all messages together."""
-        return len(self.messages)
 
     @property
     def ends(self) -> NDArray[np.uint32]:
@@ -300,10 +297,11 @@ def index_entries(batch: Batch, *, relative_offset: int, position: int, timestam
     """One entry per message, for a batch that begins at this byte and offset of its segment."""
     ends = batch._ends
     count = len(ends)
-    assert position + batch.size <= U32_MAX
+    end = position + batch.size
+    assert end <= U32_MAX
     assert relative_offset + count <= U32_MAX
     if count == 1:
-        return INDEX_ENTRY.pack(relative_offset, position + batch.size, timestamp)
+        return INDEX_ENTRY.pack(relative_offset, end, timestamp)
     if isinstance(ends, list):
         numbered = enumerate(ends, relative_offset)
         return b"".join([INDEX_ENTRY.pack(i, position + end, timestamp) for i, end in numbered])

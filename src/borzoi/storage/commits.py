@@ -7,7 +7,7 @@ appenders.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -74,6 +74,10 @@ class GroupCommit:
         """Resolve `waiter` when everything below `offset` is on the disk; needs a `request`."""
         self._waiting.append((offset, waiter))
 
+    def wait_all(self, waiters: Iterable[tuple[int, Waiter]]) -> None:
+        """The same for many, in the order of their offsets."""
+        self._waiting.extend(waiters)
+
     def request(self) -> None:
         """Begin a sync, or have one begun when the one under way has ended."""
         if self._running is not None:
@@ -92,8 +96,9 @@ class GroupCommit:
 
     def release(self, offset: int) -> None:
         """Everything below `offset` is on the disk: answer who waits for it."""
-        while self._waiting and self._waiting[0][0] <= offset:
-            answer(self._waiting.popleft()[1])
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= offset:
+            waiting.popleft()[1].set_result(None)
 
     def abandon(self, failure: StorageFailure | None) -> None:
         """Answer everybody, and take no notice of how the sync under way ends."""

@@ -573,8 +573,7 @@ class SegmentedLog:
             raise
         journal.clear()
         if self._level is SYNCED:
-            for offset, waiter in waiters:
-                self._commits.wait(offset, waiter)
+            self._commits.wait_all(waiters)
             self._commits.request()
             return
         for _, waiter in waiters:
@@ -585,16 +584,16 @@ class SegmentedLog:
         tail = self._segments.tail
         assert tail.file is not None
         buffers = [each.batch.messages for each in pending]
-        end = tail.size + sum(map(len, buffers))
-        if end > tail.reserved:
-            tail.reserve(end, self._segment_settings.size)
+        size = sum([each.batch.size for each in pending])
+        if tail.size + size > tail.reserved:
+            tail.reserve(tail.size + size, self._segment_settings.size)
         try:
             write_all(tail.file, buffers, tail.size)
         except StorageFailure:
             self._undo_write(tail.file, tail.size)
             raise
-        for batch, entries, _, first_timestamp, last_timestamp in pending:
-            tail.extend(entries, batch.size, first_timestamp, last_timestamp)
+        entries = b"".join([each.entries for each in pending])
+        tail.extend(entries, size, pending[0].first_timestamp, pending[-1].last_timestamp)
         if self._level is WRITTEN:
             self._visible = tail.next_offset
         if self._level is not SYNCED and (
