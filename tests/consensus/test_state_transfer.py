@@ -1,5 +1,7 @@
 """A replica that was away for longer than the journals reach back (4.8)."""
 
+from itertools import pairwise
+
 import pytest
 
 from borzoi.consensus import state_transfer
@@ -86,6 +88,23 @@ def test_a_silent_peer_is_given_up_for_another():
     cluster.tick(700)
     assert same_state(cluster, sleeper)
     assert live.status == Status.NORMAL
+
+
+def test_after_five_stalls_the_next_session_is_always_with_another_peer():
+    cluster, sleeper = far_behind()
+    asked: dict[bytes, int] = {}
+
+    def silence(source: int, target: int, header: Header) -> bool:
+        if isinstance(header, RequestStateTransfer):
+            asked.setdefault(header.nonce, target)
+        return isinstance(header, RequestStateTransfer)
+
+    cluster.drop = silence
+    cluster.start(sleeper)
+    cluster.tick(5000)
+    peers = list(asked.values())
+    assert len(peers) > 8
+    assert all(peer != next_peer for peer, next_peer in pairwise(peers)), peers
 
 
 def test_lost_offers_and_chunks_are_asked_again():

@@ -139,6 +139,12 @@ REGRESSIONS = {
         " wipe_every=800 clock_jump_every=500 clients=6 think_ticks=5 zombies=0.02 reads=0.166"
         " control_share=0.2 purges=0"
     ),
+    "a transfer asked of the dead peer again and again": (
+        "seed=7399360999 fast_timeouts=0 checkpoint_ops=16 checkpoint_bytes=16384"
+        " safety_ticks=4500 core_all=0 delay_mean=0 fifo=0 duplication=0.437 duplicate_delay=100"
+        " crash_every=2500 restart_max=3000 sync_max=2 sync_slow=0.0037 clients=8 think_ticks=5"
+        " client_timeout=50 control_share=0.2 segment_bytes=256 chunk_bytes=512"
+    ),
 }
 FIXED = range(2_000, 2_012)
 FRESH_LONG = 1000

@@ -38,8 +38,14 @@ def consider(r: ReplicaState, *, repair_is_stuck: bool) -> None:
 
 
 def begin(r: ReplicaState) -> None:
+    """Each session asks the next peer in turn, across views too (4.8: choose another peer).
+
+    With dice a dead peer may be asked until the primary gives up waiting for our acknowledgements,
+    view after view; in turn, a living one is asked after at most as many sessions as peers are
+    dead. Replicas begin with different peers.
+    """
     r.repair_rounds = 0
-    peer = r.others[(r.random.randrange(len(r.others)) + r.transfer_peers_tried) % len(r.others)]
+    peer = r.others[(r.replica_id + r.transfer_peers_tried) % len(r.others)]
     r.transfer_peers_tried += 1
     nonce = r.random.randrange(1 << 64).to_bytes(16, "little")
     r.transfer = Transfer(peer, nonce, r.config.chunk_bytes)
