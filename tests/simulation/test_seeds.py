@@ -145,6 +145,24 @@ REGRESSIONS = {
         " crash_every=2500 restart_max=3000 sync_max=2 sync_slow=0.0037 clients=8 think_ticks=5"
         " client_timeout=50 control_share=0.2 segment_bytes=256 chunk_bytes=512"
     ),
+    "a repaired record torn while it was written again": (
+        "seed=7399360240 pipeline_max=32 checkpoint_ops=16 retained_ops=1024"
+        " client_table_max=16 safety_ticks=9000 delay_min=1 delay_mean=5 duplication=0.418"
+        " duplicate_delay=3000 clogging=0.0085 clog_ticks_mean=181 partition_every=1200"
+        " one_way=1 crash_every=400 crash_many=1 restart_max=100 sync_max=2 sync_slow=0.0063"
+        " stale_reads=0.1 clock_drift=5 clients=6 think_ticks=5 resend_duplicates=0.045"
+        " zombies=0.02 reads=0.372 control_share=0.5 deletes=0 offsets=0 payload_max=16"
+        " segment_bytes=1024 full=1"
+    ),
+    "a record torn while it was written again, on disks that lose writes": (
+        "seed=7399360268 pipeline_max=32 checkpoint_ops=16 client_table_max=16"
+        " safety_ticks=9000 core_all=0 delay_mean=0 fifo=0 loss=0.123 link_capacity=36"
+        " crash_every=150 crash_many=1 crash_inside_input=1 restart_max=10 slow_replica=1"
+        " slow_factor=30 upgrade_every=200 sync_max=2 sync_slow=0.0063 disk_full_every=4000"
+        " stale_reads=0.1 lost_writes=0.02 clock_jump_every=2000 clients=3 think_ticks=5"
+        " resend_duplicates=0.299 reads=0.244 control_share=0.5 deletes=0 offsets=0"
+        " payload_max=400 segment_bytes=256 forwarding=0.72 full=1"
+    ),
 }
 FIXED = range(2_000, 2_012)
 FRESH_LONG = 1000

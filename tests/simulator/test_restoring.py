@@ -6,7 +6,7 @@ import pytest
 
 from borzoi.simulator import restoring
 from borzoi.simulator.auditor import Violation
-from borzoi.simulator.disk import Volume, spoil_header
+from borzoi.simulator.disk import Record, Volume, spoil_header
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.simulation import Simulation
 
@@ -82,6 +82,33 @@ def test_a_rotten_tail_stays_and_the_ring_remembers_it():
     assert newest.header in volume.ring
     # What a checkpoint covers may have been recycled: nobody has to keep it.
     assert newest.header not in restoring.scan_of(volume, newest.header.op).redundant
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_record_torn_when_it_was_written_again_is_faulty_only_if_the_ring_names_it(is_named):
+    simulation, volume = used_disk()
+    config = simulation.nodes[1].configs[0]
+    first = next(record for record in reversed(volume.records) if len(record.body) > 8)
+    volume.ring = [record.header for record in volume.records]
+    if not is_named:
+        volume.rotten_slots.add(first.header.checksum)
+    before = len(volume.records)
+    outcomes = set()
+    for seed in range(40):
+        del volume.records[before:]
+        volume.found[first.header.checksum] = first
+        again = Record(first.header, first.body, first.image)
+        volume.unsynced = [(again, 0)]
+        if volume.power_cut(Random(seed)):
+            continue
+        expected = restoring.scan_of(volume)
+        scan = restoring.read_journal(volume, config, expected)
+        outcomes.add(len(scan.records) - before)
+        assert volume.found[first.header.checksum] is first
+        if len(scan.records) > before:
+            assert scan.records[-1][:2] == (first.header, False)
+    # Torn inside its header it is cut in any case.
+    assert outcomes == ({0, 1} if is_named else {0})
 
 
 def test_a_checkpoint_with_a_wrong_bit_is_not_whole():

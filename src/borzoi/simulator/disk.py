@@ -216,9 +216,7 @@ class Volume:
             for record in kept:
                 self._store(record)
             if cut < len(self.unsynced):
-                record, _ = self.unsynced[cut]
-                if record.image is not None:
-                    self.torn = record.image[: int((256 + len(record.body)) * share)]
+                self._tear(self.unsynced[cut][0], share)
             self.unsynced = []
         self.syncing = 0
         if self.pending_superblock is not None:
@@ -232,6 +230,26 @@ class Volume:
                 self.checkpoints[op] = checkpoint
         self.pending_checkpoints = {}
         return kept
+
+    def _tear(self, record: Record, share: float) -> None:
+        """Leaves the first bytes of a record, which the next start cuts off (S5).
+
+        But not those of a record that was written again, if its header is whole: the ring names it
+        since the first time, so nobody can tell it from a rotten one, and it stays as such.
+        """
+        length = int((HEADER_BYTES + len(record.body)) * share)
+        identity = record.header.checksum
+        is_named = identity not in self.rotten_slots and any(
+            header.checksum == identity for header in self.ring
+        )
+        if length >= HEADER_BYTES and is_named:
+            # One wrong byte stands for all that are missing: the verdict is the same.
+            record.body_bad = True
+            spoil(record, length)
+            self.records.append(record)
+            self.found.setdefault(identity, record)
+        elif record.image is not None:
+            self.torn = record.image[:length]
 
     def rot_candidates(self, replica: int, replicas: int) -> list[int]:
         """The fault atlas: op o may rot on replica o mod n only, so one good copy always remains.
