@@ -457,7 +457,7 @@ class SegmentedLog:
 
     def ensure_writable(self) -> None:
         """Raise what an append would raise; call it before numbering a batch."""
-        if self._fence is not None or self._damage is not None:
+        if self._fence is not None:
             self._refuse_if_fenced()
         if self._damage is not None or self._unfinished is not None or self._must_load:
             self._ensure_readable()
