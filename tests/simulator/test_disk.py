@@ -185,6 +185,101 @@ def test_the_newest_record_rots_only_where_the_ring_names_it():
     assert bench.volume.rot_candidates(0, 3) == []
 
 
+def test_what_a_power_cut_left_behind_rots_only_after_a_start():
+    bench = Bench()
+    bench.write(3)
+    bench.run()
+    # Op 6 is new and stays whole; op 3 is written again and torn behind it, and the ring names it.
+    again = Record(prepare(3), b"body" * 100, None)
+    for seed in range(100):
+        volume = bench.volume
+        volume.unsynced = [(Record(prepare(6), b"body", None), 6), (again, 7)]
+        volume.power_cut(Random(seed))
+        if bench.ops() == [3, 6, 3]:
+            break
+        del volume.records[1:]
+        volume.spared = 0
+    assert volume.rot_candidates(0, 3) == [0]
+    volume.ring.append(prepare(6))
+    volume.reindex(3)
+    assert volume.rot_candidates(0, 3) == [0, 1]
+
+
+def chain(*ops_written: int):
+    """Prepares of one log, each naming the one before it."""
+    parent, made = ZERO, []
+    for op in ops_written:
+        made.append(seal_prepare(prepare(op)._replace(parent=parent)))
+        parent = made[-1].checksum
+    return made
+
+
+def test_a_header_and_its_copy_rot_together_only_where_the_log_goes_on_behind():
+    bench = Bench()
+    volume = bench.volume
+    headers = chain(1, 2, 3)
+    for token, header in enumerate(headers):
+        bench.disk.write_journal(0, header, b"body", token, None)
+    bench.run()
+    assert not any(map(volume.may_lose_slot, range(3))), "no superblock"
+    volume.format(replace(genesis(CONFIG), view=1, log_view=1))
+    assert [volume.may_lose_slot(index) for index in range(3)] == [True, True, False]
+    volume.format(replace(genesis(CONFIG), generation=2))
+    assert not any(map(volume.may_lose_slot, range(3))), "the view is not durable"
+    volume.format(replace(genesis(CONFIG), generation=3, view=1, log_view=1))
+    bench.disk.write_journal(0, headers[1], b"body", 9, None)
+    bench.run()
+    assert not volume.may_lose_slot(3), "written again, it is the last one of the file"
+    volume.records[0].trailer_bad = True
+    assert not volume.may_lose_slot(1), "a record without a name needs the ring"
+
+
+def deeply_rotten(seed: int) -> tuple[Bench, set[str | None]]:
+    bench = Bench()
+    for token, header in enumerate(chain(*range(1, 12))):
+        bench.disk.write_journal(0, header, b"body", token, None)
+    bench.run()
+    bench.volume.format(replace(genesis(CONFIG), view=1, log_view=1))
+    bench.disk.rot_deep = True
+    random = Random(seed)
+    return bench, {bench.disk.rot(random) for _ in range(30)}
+
+
+def test_deep_rot_takes_the_copy_of_a_header_and_a_lying_disk_waits():
+    benches = [
+        bench for bench, kinds in map(deeply_rotten, range(20))
+        if "journal header and its copy" in kinds
+    ]  # fmt: skip
+    assert benches
+    for bench in benches:
+        rotten = {record.header.checksum for record in bench.volume.records if record.header_bad}
+        assert bench.volume.rotten_slots
+        assert bench.volume.rotten_slots <= rotten
+        bench.disk.lost_writes = 1.0
+        bench.write(12)
+        bench.run()
+        assert bench.volume.records[-1].is_good
+
+
+def test_deep_rot_of_unnamed_records_hits_neighbours_and_other_slots():
+    touched = set()
+    for seed in range(40):
+        bench = Bench()
+        bench.write(*range(1, 9))
+        bench.run()
+        bench.disk.rot_deep = True
+        assert bench.disk.rot_unnamed(Random(seed))
+        records = bench.volume.records
+        unnamed = [n for n, record in enumerate(records) if record.trailer_bad]
+        named = [n for n, record in enumerate(records) if record.header_bad and n not in unnamed]
+        assert named in ([], [unnamed[0] + 1])
+        own = records[unnamed[0]].header.checksum in bench.volume.rotten_slots
+        touched |= {"first"} if unnamed == [0] else set()
+        touched |= {"neighbour"} if named else set()
+        touched |= {"other slot"} if bench.volume.rotten_slots and not own else set()
+    assert touched == {"first", "neighbour", "other slot"}
+
+
 def test_a_lost_write_is_reported_and_not_there():
     bench = Bench()
     bench.disk.lost_writes = 1.0

@@ -22,10 +22,15 @@ def test_the_swarm_switches_every_kind_on_and_off():
         "loss", "duplication", "clogging", "partition_every", "crash_every", "pause_every",
         "rot_every", "wipe_every", "sync_error_every", "disk_full_every", "clock_skew_us",
         "clock_drift", "clock_jump_every", "slow_replica", "reads", "zombies", "deletes",
+        "rot_deep", "handover_anyone", "housekeeping", "reused_requests", "genesis",
     ):  # fmt: skip
         chosen = {bool(getattr(one, kind)) for one in draws}
         assert chosen == {True, False}, kind
     assert {one.replicas for one in draws} == set(REPLICAS)
+    assert {one.genesis for one in draws} == {0, 1, 2}
+    assert {one.request_queue_max for one in draws} == {1, 2, 4, 64}
+    # A disk that is hundreds of writes behind, and transfers that take longer than views.
+    assert {one.slow_factor for one in draws} >= {30, 300}
 
 
 def test_wipes_and_rot_are_never_drawn_together():

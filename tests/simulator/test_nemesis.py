@@ -28,6 +28,8 @@ def troubled(ticks: int = 1500, **changes) -> Simulation:
         ({"partition_every": 50, "command_filters": 1}, "command filter"),
         ({"clogging": 0.01, "clog_ticks_mean": 20}, "clog"),
         ({"rot_every": 20, "crash_every": 400}, "bit rot: journal body"),
+        ({"rot_every": 5, "rot_deep": 1}, "bit rot: journal header and its copy"),
+        ({"handover_every": 100}, "hand-over"),
         ({"wipe_every": 200}, "wiped disk"),
         ({"clock_jump_every": 50}, "clock jump"),
         ({"clock_skew_us": 1000}, "clock skew"),
@@ -38,6 +40,12 @@ def troubled(ticks: int = 1500, **changes) -> Simulation:
 )
 def test_what_is_drawn_strikes(changes, kind):
     assert troubled(**changes).nemesis.counts[kind] > 0
+
+
+def test_anyone_may_be_told_to_hand_over():
+    simulation = troubled(handover_every=50, handover_anyone=1)
+    assert simulation.nemesis.counts["hand-over"] > 10
+    assert sum(simulation.workload.acknowledged) > 0
 
 
 def test_disk_errors_stop_a_process():

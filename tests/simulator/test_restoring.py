@@ -128,3 +128,24 @@ def test_a_checkpoint_with_a_wrong_bit_is_not_whole():
     assert node.is_rejoining
     simulation.advance(1500)
     assert not node.is_rejoining
+
+
+def test_a_disk_without_a_superblock_is_empty_or_was_torn_the_first_time():
+    _, volume = used_disk()
+    with pytest.raises(Violation):
+        restoring.read_nothing(volume)
+    for generation in volume.generations:
+        if generation is not None:
+            generation.copies = 0
+    restoring.read_nothing(volume)
+    volume.reset()
+    restoring.read_nothing(volume)
+
+
+def test_a_ring_that_would_be_written_differently_is_an_objection(monkeypatch):
+    simulation, volume = used_disk()
+    config = simulation.nodes[1].configs[0]
+    restoring.restored(volume, config, bytes(16), full=True)
+    monkeypatch.setattr(restoring.journals, "ring_after", lambda scan: b"")
+    with pytest.raises(Violation, match="ring"):
+        restoring.restored(volume, config, bytes(16), full=True)

@@ -75,3 +75,31 @@ def test_every_group_has_its_config():
     configs = configs_for(CALM.changed(data_groups=2), 1, PlantedBugs())
     assert [config.group for config in configs] == [0, 1, 2]
     assert {config.replica_id for config in configs} == {1}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_cluster_is_founded_though_one_replica_dies_meanwhile(seed):
+    simulation = Simulation(Draw(seed=seed, replicas=3, clients=2, genesis=2, disturb_primary=0))
+    simulation.start()
+    simulation.found()
+    assert all(node.is_formatted for node in simulation.nodes)
+    assert simulation.auditor.counters["restarts"] > 3
+    simulation.advance(1500)
+    assert simulation.primary() is not None
+
+
+def test_an_empty_disk_beside_a_founded_cluster_rejoins_as_a_lost_one():
+    simulation = Simulation(Draw(seed=1, replicas=3, clients=2, genesis=1, disturb_primary=0))
+    simulation.start()
+    simulation.found()
+    late = simulation.nodes[0]
+    late.crash()
+    late.disk.wipe()
+    late.unfounded = True
+    late.start()
+    simulation.advance(300)
+    assert not late.is_formatted
+    simulation._replace_latecomers()
+    simulation.advance(1500)
+    assert late.is_formatted
+    assert not late.is_rejoining

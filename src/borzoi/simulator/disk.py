@@ -24,6 +24,8 @@ from borzoi.simulator.randomness import happens
 
 SLOW_SYNC_TICKS: Final = 500
 SUPERBLOCK_COPIES: Final = 2
+# Candidates for rot that a view change or the next start looks at first.
+NEWEST: Final = 3
 
 
 class Record:
@@ -65,7 +67,7 @@ class Volume:
     __slots__ = (
         "checkpoints", "destroyed", "doubted", "found", "generations", "life",
         "pending_checkpoints", "pending_superblock", "records", "ring", "rotten",
-        "rotten_slots", "syncing", "torn", "unsynced", "worst",
+        "rotten_slots", "spared", "syncing", "torn", "unsynced", "worst",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -77,6 +79,8 @@ class Volume:
         self.rotten_slots: set[bytes] = set()
         self.unsynced: list[tuple[Record, int]] = []
         self.syncing = 0
+        # How many of the last records a power cut left behind: no start has named them yet.
+        self.spared = 0
         # Leftover bytes of a record cut in the middle; only the full level has them to show.
         self.torn = b""
         # Generation g lies in pair g mod 2, so that writing it never touches generation g - 1.
@@ -126,6 +130,7 @@ class Volume:
     def reset(self) -> None:
         self.records, self.found, self.ring, self.torn = [], {}, [], b""
         self.rotten_slots.clear()
+        self.spared = 0
         self.generations = [None, None]
         self.checkpoints, self.rotten = {}, {}
 
@@ -215,6 +220,7 @@ class Volume:
             kept = [record for record, _ in self.unsynced[:cut]]
             for record in kept:
                 self._store(record)
+            self.spared += cut
             if cut < len(self.unsynced):
                 self._tear(self.unsynced[cut][0], share)
             self.unsynced = []
@@ -247,6 +253,7 @@ class Volume:
             record.body_bad = True
             spoil(record, length)
             self.records.append(record)
+            self.spared += 1
             self.found.setdefault(identity, record)
         elif record.image is not None:
             self.torn = record.image[:length]
@@ -255,11 +262,14 @@ class Volume:
         """The fault atlas: op o may rot on replica o mod n only, so one good copy always remains.
 
         The newest record only if the ring names it: else it cannot be told from a torn one (S5),
-        and being acknowledged it would be a fault that no format can see.
+        and being acknowledged it would be a fault that no format can see. What a power cut left
+        behind only once a start has brought it into the ring, whatever lies behind it by then: a
+        head of the log that has no name but in its trailer costs the replica its voice.
         """
+        named = len(self.records) - self.spared
         candidates = [
             index
-            for index, record in enumerate(self.records)
+            for index, record in enumerate(self.records[:named])
             if record.header.op % replicas == replica and record.is_good
         ]
         if candidates and candidates[-1] == len(self.records) - 1:
@@ -267,6 +277,23 @@ class Volume:
             if all(header.checksum != newest for header in reversed(self.ring)):
                 candidates.pop()
         return candidates
+
+    def may_lose_slot(self, index: int) -> bool:
+        """Whether this record is still named when its header and its slot of the ring are gone.
+
+        By its trailer, if something good lies behind it: else it cannot be told from a torn one.
+        And by the next prepare of its log: without that one the log would end below an op that may
+        have been acknowledged, and the replica would lose its voice. So it would where a record
+        without a name needs the whole ring to speak for it.
+        """
+        newest = self.newest()
+        if newest is None or any(one.trailer_bad for one in self.records):
+            return False
+        header, log_view = self.records[index].header, newest.log_view
+        return header.view <= log_view and any(
+            one.header.parent == header.checksum and one.header.view <= log_view and one.is_good
+            for one in self.records[index + 1 : len(self.records) - self.spared]
+        )
 
     def lose(self, record: Record) -> None:
         """The device reported this record as written, and its place holds what was there before."""
@@ -296,6 +323,7 @@ class Volume:
         """At a start: only the first `kept` records are left, and whatever is readable is found."""
         self.doubted |= {record.header.op for record in self.records[kept:]}
         del self.records[kept:]
+        self.spared = 0
         self.destroyed.clear()
         self.found = {record.header.checksum: record for record in self.records}
         self.found |= {one.header.checksum: one for one in self.records if one.is_good}
@@ -323,6 +351,7 @@ class Disk:
         self.stale_reads = 0.0
         self.lost_writes = 0.0
         self.slowness = 1
+        self.rot_deep = False
         self.counts: Counter[str] = Counter()
         self._events = events
         self._random = random
@@ -377,6 +406,9 @@ class Disk:
 
     def _betray(self, volume: Volume, first: int) -> None:
         """A device that lies about some of the records from `first` on; by the atlas of rot."""
+        if volume.rotten_slots:
+            # A lost record has no name but in a ring that is whole.
+            return
         for record in volume.records[first:]:
             if record.header.op % self.replicas != self.number or self.replicas == 1:
                 continue
@@ -491,10 +523,16 @@ class Disk:
         candidates = volume.rot_candidates(self.number, self.replicas)
         if not candidates or self.replicas < 2:
             return None
+        if self.rot_deep and happens(random, 0.5):
+            candidates = candidates[-NEWEST:]
         index = random.choice(candidates)
         record, spot = volume.records[index], random.random()
         if happens(random, 0.4):
+            loses_slot = self.rot_deep and happens(random, 0.6) and volume.may_lose_slot(index)
             spoil_header(record, spot)
+            if loses_slot:
+                volume.rotten_slots.add(record.header.checksum)
+                return "journal header and its copy"
             return "journal header"
         if not record.body:
             return None
@@ -511,13 +549,24 @@ class Disk:
         volume = random.choice(self.volumes)
         if len(volume.records) < 2:
             return False
-        record = volume.records[random.randrange(len(volume.records) - 1)]
+        index = random.randrange(len(volume.records) - 1)
+        if self.rot_deep and happens(random, 0.25):
+            index = 0
+        record = volume.records[index]
         spoil_header(record, random.random())
         record.trailer_bad = True
+        slot = record.header
+        if self.rot_deep and happens(random, 0.5):
+            slot = random.choice(volume.ring or [slot])
         if happens(random, 0.7):
-            volume.rotten_slots.add(record.header.checksum)
+            volume.rotten_slots.add(slot.checksum)
         if record.image is not None:
             spoil(record, len(record.image) - 40)
+        if self.rot_deep and happens(random, 0.4) and index + 2 < len(volume.records):
+            # Its neighbour is hit too, and still has its trailer.
+            neighbour = volume.records[index + 1]
+            if not neighbour.header_bad:
+                spoil_header(neighbour, random.random())
         return True
 
     def _rot_superblock(self, volume: Volume, random: Random) -> str | None:

@@ -33,7 +33,10 @@ class Draw:
     checkpoint_ticks: int = 0
     retained_ops: int = 32
     client_table_max: int = 64
-    # 1 starts on empty disks with replica n - 1 away: everyone must be heard before a genesis
+    # Requests that may wait at a primary for room in its pipeline.
+    request_queue_max: int = 64
+    # 1 starts on empty disks with replica n - 1 away: everyone must be heard before a genesis.
+    # With 2 a replica also dies and comes back meanwhile.
     genesis: int = 0
     # how long
     safety_ticks: int = 60 * TICKS_PER_SECOND
@@ -68,6 +71,8 @@ class Draw:
     # frames a tick that one replica finds time for; 0 is no limit
     slow_cpu: int = 0
     handover_every: int = 0
+    # Whoever is told to hand over may have nothing to hand over.
+    handover_anyone: int = 0
     # two releases in one cluster: replicas come back as the newer one, which knows more operations
     upgrade_every: int = 0
     disturb_primary: int = 1
@@ -78,6 +83,8 @@ class Draw:
     sync_error_every: int = 0
     disk_full_every: int = 0
     rot_every: int = 0
+    # 1 aims at the newest records and at the copies of their headers too
+    rot_deep: int = 0
     wipe_every: int = 0
     stale_reads: float = 0.0
     lost_writes: float = 0.0
@@ -93,6 +100,10 @@ class Draw:
     zombies: float = 0.0
     dead_clients: float = 0.0
     invalid: float = 0.0
+    # a client that uses a request number for two requests
+    reused_requests: float = 0.0
+    # retention: truncations that a node asks for itself, without a session
+    housekeeping: float = 0.0
     reads: float = 0.0
     idle_every: int = 0
     control_share: float = 0.3
@@ -176,6 +187,7 @@ def draw(seed: int, settings: Mapping[str, float] | None = None) -> Draw:
     _draw_clients(random, chosen)
     _draw_files(random, chosen)
     _draw_rarities(random, chosen)
+    _draw_extremes(random, chosen)
     chosen.update(settings or {})
     return Draw(**chosen)  # type: ignore[arg-type]
 
@@ -311,3 +323,33 @@ def _draw_rarities(random: Random, chosen: dict[str, float]) -> None:
         chosen["checkpoint_bytes"] = random.choice((4096, 16384))
     if happens(random, 0.2):
         chosen["checkpoint_ticks"] = random.choice((300, 1500))
+
+
+def _draw_extremes(random: Random, chosen: dict[str, float]) -> None:
+    """What most clusters never see: queues that fill up, transfers cut short, damaged spares."""
+    if happens(random, 0.15):
+        chosen["request_queue_max"] = random.choice((1, 2, 4))
+    if happens(random, 0.2):
+        chosen["housekeeping"] = 0.05
+    if happens(random, 0.2):
+        chosen["reused_requests"] = 0.05
+    chosen["rot_deep"] = int(happens(random, 0.5))
+    chosen["handover_anyone"] = int(happens(random, 0.5))
+    if happens(random, 0.07) and chosen["replicas"] > 2:
+        # Whoever comes too late to be counted has lost its disk: see `_draw_disks`.
+        chosen["genesis"] = 2
+    extreme = random.random()
+    if extreme < 0.06 and chosen["replicas"] > 2:
+        # A disk so slow that hundreds of writes wait for it while the others go on.
+        chosen.update(clients=16, think_ticks=1, client_timeout=500, pipeline_max=32)
+        chosen.update(delay_min=0, delay_mean=0.0, link_capacity=64, loss=0.02, slow_cpu=0)
+        chosen.update(sync_max=2, slow_replica=1, slow_factor=300, safety_ticks=3000)
+        chosen.update(partition_every=0, clogging=0.0, pause_every=0, request_queue_max=64)
+        chosen.update(crash_every=1000, crash_many=0, restart_max=100)
+    elif extreme < 0.14 and chosen["replicas"] > 2:
+        # Transfers onto a slow disk, while the views go by; small ones, large ones are drawn above.
+        chosen.update(checkpoint_ops=16, retained_ops=32, clients=6, think_ticks=5, pipeline_max=8)
+        chosen.update(crash_every=1000, crash_many=0, restart_max=1500, pause_every=0)
+        chosen.update(control_share=0.2, client_timeout=50, payload_max=16, chunk_bytes=4096)
+        chosen.update(slow_replica=1, slow_factor=30, sync_max=2, fast_timeouts=1)
+        chosen.update(partition_every=400, partition_stable=150, loss=0.05, safety_ticks=4500)

@@ -113,6 +113,8 @@ class Nemesis:
             slow = self._nodes[self._storage.randrange(draw.replicas)]
             slow.disk.slowness = draw.slow_factor
             self.counts["slow replica"] += 1
+        for node in self._nodes:
+            node.disk.rot_deep = bool(draw.rot_deep)
         if draw.slow_cpu:
             self._nodes[self._process.randrange(draw.replicas)].set_pace(draw.slow_cpu)
             self.counts["slow processor"] += 1
@@ -203,6 +205,9 @@ class Nemesis:
 
     def hand_over(self) -> None:
         number = self._primary()
+        if self.draw.handover_anyone and happens(self._process, 0.5):
+            # A rolling restart tells everyone in turn.
+            number = self._process.randrange(len(self._nodes))
         if number is not None and len(self._nodes) > 1:
             self.counts["hand-over"] += 1
             self._log(f"replica {number} is told to hand over")

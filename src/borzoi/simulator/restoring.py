@@ -9,7 +9,7 @@ from borzoi.consensus.header_ring import RING_SLOTS, encode_ring, slot_position
 from borzoi.consensus.journal import Gap, JournalRecord, JournalScan
 from borzoi.consensus.messages import Prepare
 from borzoi.consensus.recovery import Restored
-from borzoi.consensus.superblock import Empty, Superblock
+from borzoi.consensus.superblock import Empty, Superblock, Unreadable
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.disk import Volume
 
@@ -45,6 +45,8 @@ def restored(
     """
     superblock = volume.newest()
     if superblock is None:
+        if full:
+            read_nothing(volume)
         volume.reset()
         if new:
             return Restored(Empty(), incarnation=incarnation), False
@@ -57,6 +59,8 @@ def restored(
     if superblock.checkpoint_op:
         checkpoint = volume.checkpoints[superblock.checkpoint_op]
     keep_scanned(volume, scan)
+    if full and journals.ring_after(scan) != ring_image(volume):
+        raise Violation("fidelity", f"the ring of group {config.group} is written differently")
     return Restored(superblock, scan, checkpoint, incarnation), superblock.wiped
 
 
@@ -146,6 +150,20 @@ def ring_image(volume: Volume) -> bytes:
 
 
 def read_superblock(volume: Volume) -> Superblock:
+    found = superblocks.decode(superblock_image(volume))
+    if found != volume.newest() or not isinstance(found, Superblock):
+        raise Violation("fidelity", f"the superblock reads as {found!r}")
+    return found
+
+
+def read_nothing(volume: Volume) -> None:
+    """A disk without a superblock: never written, or torn the first time."""
+    found = superblocks.decode(superblock_image(volume))
+    if not isinstance(found, Unreadable if any(volume.generations) else Empty):
+        raise Violation("fidelity", f"an empty disk reads as {found!r}")
+
+
+def superblock_image(volume: Volume) -> bytes:
     slots = bytearray(superblocks.SLOTS * superblocks.SLOT_BYTES)
     for generation in volume.generations:
         if generation is None:
@@ -157,7 +175,4 @@ def read_superblock(volume: Volume) -> Superblock:
             slots[position : position + len(image)] = image
             if not generation.copies >> copy & 1:
                 slots[position + 40] ^= 0x10
-    found = superblocks.decode(bytes(slots))
-    if found != volume.newest() or not isinstance(found, Superblock):
-        raise Violation("fidelity", f"the superblock reads as {found!r}")
-    return found
+    return bytes(slots)

@@ -176,15 +176,19 @@ def foreign_disks(bugs: tuple[str, ...]) -> Failure | None:
         sealed = superblocks.RECORD.size + len(mine.suffix) * HEADER_BYTES
         newer = image[16:24] + b"\x63" + image[25:sealed]
         newer = checksum(newer) + newer
-        for found, reason in (
-            (replace(mine, cluster=bytes(16)), "cluster"),
-            (replace(mine, replica_id=1), "replica_id"),
-            (superblocks.decode(b"\x01" * len(image)), "no copy"),
-            (superblocks.decode(newer), "format"),
-            (mine, "damaged"),
+        kept = node.disk.volumes[0].checkpoints[mine.checkpoint_op]
+        for found, checkpoint, reason in (
+            (replace(mine, cluster=bytes(16)), kept, "cluster"),
+            (replace(mine, replica_id=1), kept, "replica_id"),
+            (superblocks.decode(b"\x01" * len(image)), None, "no copy"),
+            (superblocks.decode(newer), None, "format"),
+            (mine, None, "damaged"),
+            # Files of another day, put back from a backup.
+            (replace(mine, checkpoint_checksum=bytes(16)), kept, "damaged"),
         ):
             machine = ControlMachine()
-            replica = Replica(config, machine, Random(1), Restored(found, incarnation=bytes(16)))
+            restored = Restored(found, checkpoint=checkpoint, incarnation=bytes(16))
+            replica = Replica(config, machine, Random(1), restored)
             replica.tick(1000)
             replica.on_frame(root(config.cluster, 0), b"")
             told = [effect for effect in replica.take_effects() if isinstance(effect, Fatal)]

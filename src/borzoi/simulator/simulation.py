@@ -9,6 +9,7 @@ import gc
 import traceback
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from time import process_time
 from typing import Any, Final
 
@@ -76,6 +77,7 @@ def configs_for(draw: Draw, number: int, bugs: PlantedBugs) -> list[Config]:
             checkpoint_ticks=draw.checkpoint_ticks,
             retain_ops=draw.retained_ops,
             client_table_max=draw.client_table_max,
+            request_queue_max=draw.request_queue_max,
             chunk_bytes=draw.chunk_bytes,
             data_groups=draw.data_groups,
             timeouts=Timeouts.fast() if draw.fast_timeouts else Timeouts(),
@@ -208,17 +210,42 @@ class Simulation:
 
     def found(self) -> None:
         """Genesis: the last replica comes late, and then all must agree that all are empty (G1)."""
-        late = stream(self.draw.seed, "genesis").randint(1, GENESIS_LATE_TICKS)
-        self.advance(late)
+        random = stream(self.draw.seed, "genesis")
+        self.advance(random.randint(1, GENESIS_LATE_TICKS))
         self.nodes[-1].start()
-        for _ in range(GENESIS_TICKS_MAX):
+        if self.draw.genesis > 1:
+            self._stumble(random)
+        for tick in range(GENESIS_TICKS_MAX):
             if all(node.is_formatted for node in self.nodes):
                 break
+            if tick == GENESIS_TICKS_MAX // 2:
+                self._replace_latecomers()
             self.step()
         else:
             raise Violation("genesis", "empty disks did not found a cluster")
         for node in self.nodes:
             node.unfounded = False
+
+    def _stumble(self, random: Random) -> None:
+        """One dies while the others count; whom they counted is not who comes back.
+
+        Always the same one: if it comes too late its disk counts as lost, and one at a time may be.
+        """
+        node = random.choice(self.nodes)
+        for _ in range(random.randint(1, 3)):
+            self.advance(random.randint(1, 30))
+            node.crash()
+            self.advance(random.randint(1, 10))
+            node.start()
+
+    def _replace_latecomers(self) -> None:
+        """An empty disk beside disks that are not: only the operator can say that it is new."""
+        if any(node.is_formatted for node in self.nodes):
+            for node in self.nodes:
+                if not node.is_formatted:
+                    node.crash()
+                    node.unfounded = False
+                    node.start()
 
     def step(self) -> None:
         """One tick of virtual time."""

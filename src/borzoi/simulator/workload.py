@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from borzoi.consensus.effects import Refusal
-from borzoi.consensus.messages import Operation
+from borzoi.consensus.messages import ZERO, Operation
 from borzoi.consensus.partition_ops import decode_batch
 from borzoi.simulator import operations as ops
 from borzoi.simulator.auditor import Auditor
@@ -58,6 +58,8 @@ class Client:
         self.follow_up: list[Request] = []
         self.wanted: Request | None = None
         self.abandoned: list[Call] = []
+        # The last send that was answered.
+        self.sent: Call | None = None
         self.target = world.random.randrange(world.draw.replicas)
         self.dead = False
 
@@ -82,6 +84,11 @@ class Client:
             world.counts["zombie request"] += 1
             zombie = self.abandoned.pop()
             world.network.send(self.endpoint, random.randrange(world.draw.replicas), zombie)
+        if happens(random, world.draw.housekeeping):
+            world.keep_house(self)
+        if self.sent is not None and happens(random, world.draw.reused_requests):
+            world.counts["reused request number"] += 1
+            self.world.network.send(self.endpoint, self.target, other_content(self.sent))
         leaves = False
         if happens(random, world.draw.dead_clients):
             leaves = happens(random, 0.5) and bool(self.epochs)
@@ -213,6 +220,8 @@ class Client:
 
     def _late(self, answer: Answer) -> None:
         """An answer to a request that is over: still a promise, so it is checked like any other."""
+        if answer.client == ZERO:
+            return
         if answer.request and answer.status is not None and answer.status < 1 << 31:
             self.world.check(answer)
 
@@ -222,6 +231,18 @@ class Client:
             return
         self.world.check(answer)
         self.world.learn(self, call, answer)
+        if call.operation == Operation.SEND_MESSAGES and answer.status == ops.OK:
+            self.sent = call
+
+
+def other_content(call: Call) -> Call:
+    """A client that lost count: another send under a number that was used and answered."""
+    decoded = decode_batch(call.payload)
+    if decoded is None:
+        return call
+    sent = decoded[0]
+    body = ops.send_body(sent.namespace, sent.incarnation, [b"under a used number"])
+    return call._replace(payload=body, forward=False)
 
 
 class Workload:
@@ -244,6 +265,7 @@ class Workload:
         self.quiet = False
         self.acknowledged = [0] * (draw.data_groups + 1)
         self._reads = 0
+        self._housekeeping = 0
         self._identities = 0
         self.clients = [
             Client(number, draw.replicas + number, self) for number in range(draw.clients)
@@ -308,6 +330,21 @@ class Workload:
             key = (decoded[0].namespace, decoded[0].incarnation)
             ends = self.mix.directory.ends
             ends[key] = ends.get(key, 0) + decoded[0].messages_count
+
+    def keep_house(self, client: Client) -> None:
+        """Retention: a node asks for itself, without a session, and does not wait for the end."""
+        partition = self.mix.directory.pick(self.random)
+        end = self.mix.directory.ends.get(partition, 0) if partition is not None else 0
+        if partition is None or not end:
+            return
+        self.counts["housekeeping"] += 1
+        self._housekeeping += 1
+        body = ops.data_body(*partition, self.random.randrange(end))
+        call = Call(
+            self.mix.group(partition[0]), ZERO, 0, self._housekeeping,
+            Operation.TRUNCATE_PARTITION, body,
+        )  # fmt: skip
+        self.network.send(client.endpoint, client.target, call)
 
     # -- reading -----------------------------------------------------------------------------------
 
