@@ -495,6 +495,26 @@ def test_a_candidate_too_far_behind_gives_up_at_once():
     assert cluster.elect() is not candidate
 
 
+def test_a_data_group_too_far_behind_asks_its_node_to_leave_at_once():
+    cluster = ScriptedCluster(group=1, checkpoint_interval=8, retain_ops=4, pipeline_max=4)
+    for replica in range(3):
+        cluster.replicas[replica].on_enter_view(3, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    cluster.isolate(1)
+    for number in range(40):
+        cluster.request(b"x", number=number)
+    cluster.crash(0)
+    cluster.heal()
+    cluster.outputs.clear()
+    for replica in (1, 2):
+        cluster.replicas[replica].on_enter_view(4, 0)
+        cluster.execute(replica)
+    cluster.settle()
+    reasons = [e.reason for e in cluster.effects_of(Abdicate) if isinstance(e, Abdicate)]
+    assert reasons == ["group 1 is too far behind to lead view 4"]
+
+
 def test_timers_that_fire_too_late_do_nothing():
     cluster = ScriptedCluster()
     primary = cluster.elect()

@@ -38,6 +38,14 @@ UNPROVEN = {
 
 # Seeds that once failed, kept with their draws because later code changes what a bare seed means.
 REGRESSIONS = {
+    "a replica that forgot having left a view": (
+        "seed=7399360838 replicas=4 data_groups=2 pipeline_max=4 checkpoint_ops=32"
+        " client_table_max=16 loss=0.203 duplication=0.424 duplicate_delay=3000 clogging=0.0163"
+        " clog_ticks_mean=34 datagrams=1 corruption=0.0077 partition_every=1200"
+        " partition_stable=300 one_way=1 command_filters=1 pause_every=300 pause_max=50"
+        " sync_max=1 sync_slow=0.0097 wipe_every=800 clients=5 invalid=0.05 control_share=0.5"
+        " offsets=0 segment_bytes=1024 chunk_bytes=4096"
+    ),
     "a zombie's request behind the new session": (
         "seed=6 safety_ticks=1200 resend_duplicates=0.3 zombies=0.02 loss=0.1 clients=5"
     ),

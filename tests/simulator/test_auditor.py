@@ -1,10 +1,12 @@
 """The auditor objects to what must not happen, and to nothing else."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from borzoi.consensus.effects import Applied
 from borzoi.consensus.frames import root, seal_prepare
-from borzoi.consensus.messages import Operation, Prepare
+from borzoi.consensus.messages import Operation, Prepare, PrepareOk, StartViewChange
 from borzoi.consensus.quorum import quorums
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.simulator.auditor import Auditor, Violation
@@ -154,3 +156,24 @@ def test_a_session_is_forgotten_only_where_sessions_are_many():
         audit.forgotten(0, CLIENT, 4, 3)
     audit.forgotten(0, CLIENT, 4, 2)
     audit.forgotten(0, CLIENT, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("wiped", "back", "kind"),
+    [(False, 1, "view discipline"), (True, 1, "durability"), (True, 2, "view discipline")],
+)
+def test_only_a_lost_disk_may_acknowledge_in_the_view_before_the_one_it_had_entered(
+    wiped, back, kind
+):
+    """With nothing durable here, whatever passes the views is refused for that."""
+    audit = auditor()
+    replica, volume = SimpleNamespace(group=1), SimpleNamespace(newest=lambda: None)
+    entered = StartViewChange(*FIRST[:4], 5, 0, 11, 2, 1)
+    ack = PrepareOk(*FIRST[:4], 5 - back, 1, 7, 2, *FIRST[9:11], 1, 0, 0, 0, 0, 1)
+    with pytest.raises(Violation, match="durable"):
+        audit.sent(2, replica, volume, entered)
+    if wiped:
+        audit.wiped(2)
+    with pytest.raises(Violation) as caught:
+        audit.sent(2, replica, volume, ack)
+    assert caught.value.kind == kind

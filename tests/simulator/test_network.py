@@ -110,11 +110,20 @@ def test_packets_to_a_former_life_are_lost_with_the_connection():
     assert wire.network.counters.stale == 1
 
 
-def test_datagrams_survive_a_restart_but_not_a_wipe():
+def test_datagrams_reach_the_next_life_unless_its_disk_was_lost():
     wire = Wire(NetworkFaults(delay_min=5, datagrams=True))
     wire.network.send(0, 1, 1)
     wire.network.restarted(1)
-    wire.network.send(2, 0, 2)
+    wire.network.send(0, 2, 2)
     wire.network.restarted(2, wiped=True)
-    wire.network.send(2, 0, 3)
+    wire.network.send(0, 2, 3)
     assert sorted(wire.run()) == [1, 3]
+
+
+def test_what_a_lost_disk_promised_is_still_on_its_way():
+    """Its peers cannot know that the sender forgot it (P3)."""
+    wire = Wire(NetworkFaults(delay_min=5))
+    wire.network.send(2, 0, 1)
+    wire.network.restarted(2, wiped=True)
+    wire.network.send(2, 0, 2)
+    assert wire.run() == [1, 2]

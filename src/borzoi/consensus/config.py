@@ -104,6 +104,7 @@ class PlantedBugs:
     adopt_drops_unverified: bool = False  # P1, A3
     amnesia_rejoin: bool = False  # P3, G2
     wiped_acks_before_barrier: bool = False  # G2
+    forgetful_counts: bool = False  # P3, G2
     primary_resumes_view: bool = False  # V6
     view_change_quorum_minus_one: bool = False  # 2.2
     replication_quorum_minus_one: bool = False  # 2.2

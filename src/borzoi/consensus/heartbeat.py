@@ -91,9 +91,23 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
         return
     # Who is content with this view has no vote against it any more (V4).
     r.votes &= ~(1 << header.replica)
-    if header.ping_monotonic > r.contact_us[header.replica]:
+    if normal.has_forgotten(r, header.replica):
+        _prove_quorum(r)
+    elif header.ping_monotonic > r.contact_us[header.replica]:
         r.contact_us[header.replica] = header.ping_monotonic
     grant_reads(r)
+
+
+def _prove_quorum(r: ReplicaState) -> None:
+    """Who lives may be too few without the one that forgot: an op that cannot commit shows it.
+
+    Then the primary leaves (N10), and in the next view everyone counts.
+    """
+    if r.pipeline.entries:
+        return
+    if contacts_since(r, _lease_began(r, r.monotonic_us)) < r.quorums.replication:
+        r.noop_due = True
+        normal.drain_queue(r)
 
 
 def _sample_clock(r: ReplicaState, header: Pong) -> None:
@@ -173,8 +187,11 @@ def may_read(r: ReplicaState, monotonic_us: int) -> bool:
         return False
     if r.bugs.lease_never_lapses:
         return True
-    since = monotonic_us - r.config.timeouts.lease * MICROSECONDS_PER_TICK
-    return contacts_since(r, since) >= r.quorums.replication
+    return contacts_since(r, _lease_began(r, monotonic_us)) >= r.quorums.replication
+
+
+def _lease_began(r: ReplicaState, monotonic_us: int) -> int:
+    return monotonic_us - r.config.timeouts.lease * MICROSECONDS_PER_TICK
 
 
 def on_linearizable_read(r: ReplicaState, token: int) -> bool:

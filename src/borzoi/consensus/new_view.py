@@ -68,6 +68,7 @@ def on_request_start_view(r: ReplicaState, header: RequestStartView, _: bytes) -
     if header.flags & following.FLAG_WIPED:
         r.pipeline.withdraw(header.replica)
         r.contact_us[header.replica] = -1
+        r.forgetful[header.replica] = r.view
         r.noop_due = True
         normal.drain_queue(r)
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from borzoi.consensus import checkpointing, repair
+from borzoi.consensus import checkpointing, repair, view_change
 from borzoi.consensus.applying import answer, apply_committed
 from borzoi.consensus.client_table import Verdict
 from borzoi.consensus.effects import Refusal
@@ -24,7 +24,7 @@ from borzoi.consensus.messages import (
     Request,
 )
 from borzoi.consensus.pipeline import InFlight, Queued
-from borzoi.consensus.state import DURABLE, ReplicaState
+from borzoi.consensus.state import DURABLE, MICROSECONDS_PER_TICK, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
 _NOOP: Final = Operation.NOOP.value
@@ -197,6 +197,9 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
     """N6: counts only for this view and for exactly our entry at that op."""
     if header.view != r.view or not r.is_primary:
         return
+    if has_forgotten(r, header.replica):
+        _leave_if_it_is_needed(r)
+        return
     ours = r.canon.get(header.op)
     if ours is None or header.op > r.op:
         return
@@ -221,6 +224,28 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
         r.contact_us[header.replica] = prepared_us
     r.pipeline.acknowledge(header.replica, header.op)
     advance_commit(r)
+
+
+def has_forgotten(r: ReplicaState, replica: int) -> bool:
+    """G2: it lost its disk in this view, and with it the memory of what it promised.
+
+    Its former life may have left this view: its claim for the next one waits at a candidate or is
+    on its way there. A replica counts for one of the two views only, so what this one says counts
+    from the next view on. Later than the next its claim cannot be: whoever committed the barrier
+    would have left this view first.
+    """
+    return r.forgetful.get(replica) == r.view and not r.bugs.forgetful_counts
+
+
+def _leave_if_it_is_needed(r: ReplicaState) -> None:
+    """An op that others had time to acknowledge waits for the one that forgot: on to the next view.
+
+    Nothing else would end this one soon, for the primary is heard by everybody who lives.
+    """
+    entries = r.pipeline.entries
+    patience_us = r.config.timeouts.lease * MICROSECONDS_PER_TICK
+    if entries and r.monotonic_us - entries[0].prepared_us > patience_us:
+        view_change.make_way(r)
 
 
 def advance_commit(r: ReplicaState) -> None:

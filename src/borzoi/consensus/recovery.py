@@ -37,11 +37,14 @@ class Restored:
     checkpoint: Checkpoint | None = None
     incarnation: U128 = ZERO
     wiped: bool = False
+    # Data groups: the view in the superblock of this node's control group.
+    node_view: int = 0
 
 
 def restart(r: ReplicaState, restored: Restored) -> None:
     """Take up the role the disk allows; refuse loudly what it does not (G3, G4)."""
     r.incarnation = restored.incarnation
+    r.node_view = restored.node_view
     r.timers.start(Timer.PING)
     found = restored.superblock
     if isinstance(found, Unreadable):
@@ -115,7 +118,13 @@ def _restore_log(r: ReplicaState, found: Superblock, log: RecoveredLog) -> None:
 
 def _resume(r: ReplicaState) -> None:
     """V6."""
-    if r.log_view < r.view:
+    if r.node_view > r.view:
+        # The node had left this view before it stopped, so nothing is acknowledged in it any more
+        # (D2); its control group says so again, with its promise, before anybody else is heard.
+        r.status = VIEW_CHANGE
+        r.resigned = True
+        r.take_role(Leadership.NONE)
+    elif r.log_view < r.view:
         r.status = VIEW_CHANGE
         r.timers.start(Timer.VIEW_CHANGE_STATUS)
         r.timers.start(Timer.REQUEST_START_VIEW)
@@ -196,6 +205,8 @@ def _start_empty(r: ReplicaState, restored: Restored) -> None:
         r.status = NORMAL
         r.persist()
     elif restored.wiped:
+        # Its former life may have answered a primary a moment ago (4.12).
+        following.promise(r)
         _rejoin(r)
     else:
         r.is_empty = True

@@ -132,6 +132,7 @@ class ReplicaState:
         "elects",
         "empties",
         "entries",
+        "forgetful",
         "future",
         "generation",
         "genesis_incarnations",
@@ -262,6 +263,8 @@ class ReplicaState:
         self.is_damaged = False
         self.empties = 0
         self.genesis_incarnations: dict[int, U128] = {}
+        # Replicas that lost their disk in a view this one led, and that view.
+        self.forgetful: dict[int, int] = {}
         self.barrier: int | None = None
         self.votes = 0
         self.voting = False

@@ -302,7 +302,10 @@ def decide(r: ReplicaState) -> None:
     repair.begin(r)
     if r.commit_max - r.commit_min > r.config.retain_ops + r.config.checkpoint_interval:
         # Too far behind to catch up by repair, and nobody offers a transfer without a primary.
-        vote(r)
+        if r.elects:
+            vote(r)
+        else:
+            r.effects.append(Abdicate(f"group {r.group} is too far behind to lead view {r.view}"))
 
 
 def install_suffix(r: ReplicaState, headers: list[Prepare]) -> None:
@@ -357,6 +360,14 @@ def step_down(r: ReplicaState) -> None:
     """The primary leaves its view of its own will, and says so to everyone."""
     if r.is_primary and r.elects:
         forfeit(r)
+
+
+def make_way(r: ReplicaState) -> None:
+    """The primary cannot work in this view but could in the next: a data group asks its node."""
+    if r.elects:
+        forfeit(r)
+    elif not r.abdicating:
+        on_abdicate_timer(r)
 
 
 def forfeit(r: ReplicaState) -> None:

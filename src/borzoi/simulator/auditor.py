@@ -80,6 +80,7 @@ class Auditor:
         self.leaders: dict[tuple[int, int], int] = {}
         self.view = 0
         self._sent_views = [[0] * groups for _ in range(replicas)]
+        self._forgetful: set[int] = set()
         self._claims: dict[tuple[int, int, int, int], Header] = {}
         self._acked: dict[tuple[int, int], tuple[int, int, int]] = {}
 
@@ -181,19 +182,25 @@ class Auditor:
                 "state agreement", f"group {group} checkpoint {op} of replica {replica} differs"
             )
 
+    def wiped(self, replica: int) -> None:
+        """From now on it may not know that it had left a view."""
+        self._forgetful.add(replica)
+
     # -- sending -----------------------------------------------------------------------------------
 
     def sent(self, number: int, replica: Replica, volume: Volume, header: Header) -> None:
         """Called for every frame of a kind in VIEW_BOUND that a replica sends to another."""
         group, view = replica.group, header.view
         sent_views = self._sent_views[number]
-        if view < sent_views[group]:
+        # G2: its rejoin was in the view before, at worst, and the primary there does not count it.
+        forgot = number in self._forgetful and isinstance(header, messages.PrepareOk)
+        if view < sent_views[group] - forgot:
             raise Violation(
                 "view discipline",
                 f"replica {number} group {group} sends {type(header).__name__} in view {view}"
                 f" after view {sent_views[group]}",
             )
-        sent_views[group] = view
+        sent_views[group] = max(view, sent_views[group])
         durable = volume.newest()
         if durable is None or durable.view < view:
             raise Violation(

@@ -45,7 +45,7 @@ class Corrupted(NamedTuple):
 
 # Link, key, index of the link, source, target, frame, life of the source, life of the target.
 # A plain tuple: one is made for every frame, and none of it changes on the way.
-Packet = tuple["Link", int, int, int, int, Any, int, int]
+Packet = tuple["Link", int, int, int, int, Any, int]
 
 
 class Link:
@@ -104,15 +104,15 @@ class Network:
         self._blocked = [False] * (endpoints * endpoints)
         self._filters: dict[int, frozenset[int]] = {}
         self._lives = [0] * endpoints
-        # The first life of an endpoint whose packets may still arrive: raised by a wipe.
-        self._forgotten = [0] * endpoints
+        # Whose disk was lost: what was sent to a former life does not reach the next one.
+        self._wiped = [False] * endpoints
 
     # -- lives -------------------------------------------------------------------------------------
 
     def restarted(self, endpoint: int, *, wiped: bool = False) -> None:
         self._lives[endpoint] += 1
         if wiped:
-            self._forgotten[endpoint] = self._lives[endpoint]
+            self._wiped[endpoint] = True
 
     # -- carrying ----------------------------------------------------------------------------------
 
@@ -157,8 +157,7 @@ class Network:
         if len(flying) >= faults.capacity:
             self._evict(flying)
         flying[key] = True
-        lives = self._lives
-        packet = (link, key, index, source, target, frame, lives[source], lives[target])
+        packet = (link, key, index, source, target, frame, self._lives[target])
         self._at(arrival, self._arriving, packet)
 
     def _evict(self, flying: dict[int, bool]) -> None:
@@ -167,15 +166,14 @@ class Network:
         self.counters.evicted += 1
 
     def _arrive(self, packet: Packet) -> None:
-        link, key, index, source, target, frame, sender_life, target_life = packet
+        link, key, index, source, target, frame, target_life = packet
         if not link.flying.pop(key, False):
             return  # evicted
         if self._blocked[index]:
             self.counters.blocked += 1
             return
-        if sender_life < self._forgotten[source] or (
-            target_life != self._lives[target]
-            and (not self.faults.datagrams or self._forgotten[target])
+        if target_life != self._lives[target] and (
+            not self.faults.datagrams or self._wiped[target]
         ):
             self.counters.stale += 1
             return

@@ -134,6 +134,8 @@ class Node:
                 full=around.full,
                 new=self.unfounded,
             )
+            if group:
+                restored = replace(restored, node_view=replicas[0].durable_view)
             self.rejoining = self.rejoining or wiped
             dice = Random(f"{around.seed}/timeouts/{self.number}/{group}/{self.life}")
             replicas.append(Replica(config, machines[group], dice, restored))
@@ -184,6 +186,7 @@ class Node:
 
     def wipe(self) -> None:
         self.disk.wipe()
+        self.around.auditor.wiped(self.number)
         self.rejoining = True
 
     def pause(self, ticks: int) -> None:

@@ -124,6 +124,11 @@ SCRIPTED_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "G2",
         "tests/consensus/test_recovery.py::test_g2_no_ack_before_the_barrier_is_committed_by_others",
     ),
+    "forgetful_counts": (
+        "P3, G2",
+        "tests/consensus/test_recovery.py"
+        "::test_p3_g2_who_forgot_having_left_a_view_does_not_count_in_it",
+    ),
     "adopt_drops_unverified": (
         "P1, A3",
         "tests/consensus/test_view_change.py::test_p1_a3_adopting_a_view_keeps_unverified_bodies",

@@ -151,7 +151,7 @@ class ScriptedCluster:
 
     # -- lives ----------------------------------------------------------------------------------
 
-    def start(self, replica: int, *, wiped: bool = False) -> Replica:
+    def start(self, replica: int, *, wiped: bool = False, node_view: int = 0) -> Replica:
         self.lives += 1
         disk = self.disks[replica]
         found = disk.superblock
@@ -162,6 +162,7 @@ class ScriptedCluster:
             checkpoint=disk.checkpoints.get(checkpoint_op),
             incarnation=client_id(self.lives),
             wiped=wiped,
+            node_view=node_view,
         )
         machine = self.machines[replica] = self.new_machine()
         random = Random(f"{self.seed}/{replica}/{self.lives}")
