@@ -2,6 +2,7 @@
 
 import pytest
 
+from borzoi.consensus.effects import Leadership
 from borzoi.consensus.timeouts import Timer
 from borzoi.simulator import convergence
 from borzoi.simulator.auditor import Violation
@@ -57,6 +58,29 @@ def test_growth_without_bound_is_noticed():
     simulation = finished()
     simulation.nodes[0].disk.volumes[0].worst = 10_000
     with pytest.raises(Violation, match="queued"):
+        convergence.check_resources(simulation.nodes, simulation.draw)
+
+
+@pytest.mark.parametrize("limit", ["client_table_max", "pipeline_max", "request_queue_max"])
+def test_what_a_primary_keeps_for_its_clients_is_bounded(limit):
+    simulation = finished()
+    leader = simulation.nodes[simulation.primary()]
+    if limit != "client_table_max":
+        # In the end nothing is on its way any more.
+        pipeline = leader.replicas[0].pipeline
+        pipeline.entries.append(None)
+        pipeline.queue.append(None)
+    convergence.check_bounds(leader, leader.replicas[0], simulation.draw)
+    draw = simulation.draw.changed(**{limit: 0})
+    with pytest.raises(Violation, match="at most 0"):
+        convergence.check_bounds(leader, leader.replicas[0], draw)
+
+
+def test_a_leader_that_its_node_does_not_know_of_is_noticed():
+    simulation = finished()
+    leader = simulation.nodes[simulation.primary()]
+    leader.leadership[0] = Leadership.FOLLOWER
+    with pytest.raises(Violation, match="was not told"):
         convergence.check_resources(simulation.nodes, simulation.draw)
 
 

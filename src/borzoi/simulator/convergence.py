@@ -9,6 +9,7 @@ from typing import Final
 
 import xxhash
 
+from borzoi.consensus.effects import Leadership
 from borzoi.consensus.merge import Undecided, merge
 from borzoi.consensus.partition_log import PartitionLog
 from borzoi.consensus.replica import Replica
@@ -147,12 +148,31 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
                     "resources",
                     f"replica {node.number} has {replica.op - replica.commit_max} ops in flight",
                 )
+            check_bounds(node, replica, draw)
             check_timers(node.number, replica)
         for volume in node.disk.volumes:
             if volume.worst > UNSYNCED_MAX:
                 raise Violation(
                     "resources", f"replica {node.number} queued {volume.worst} journal writes"
                 )
+
+
+def check_bounds(node: Node, replica: Replica, draw: Draw) -> None:
+    """Sessions, ops in flight and requests that wait; and a node knows whether it leads."""
+    for what, count, limit in (
+        ("sessions", len(replica.client_table), draw.client_table_max),
+        ("ops in its pipeline", len(replica.pipeline), draw.pipeline_max),
+        ("requests in its queue", len(replica.pipeline.queue), draw.request_queue_max),
+    ):
+        if count > limit:
+            raise Violation(
+                "resources", f"replica {node.number} has {count} {what}, at most {limit}"
+            )
+    told = node.leadership[replica.group] is Leadership.LEADER
+    if replica.is_leader != told and not node.paused_until:
+        raise Violation(
+            "view discipline", f"replica {node.number} leads, or does not, and was not told"
+        )
 
 
 def check_timers(number: int, replica: Replica) -> None:
