@@ -255,3 +255,20 @@ def test_a_disk_that_is_behind_gets_no_more_bodies_and_nobody_is_suspected_for_i
     cluster.heal()
     cluster.tick(120)
     assert live.commit_min == cluster.primary().commit_min
+
+
+def test_a_primary_that_cannot_read_what_nobody_keeps_any_more_makes_way():
+    """Found by a seed: it led for ever, with everybody's acks, and answered nobody."""
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.request(b"x")
+    entry = primary.entries[primary.canon[primary.op].checksum]
+    entry.held, entry.body = Held.FAULTY, None
+    primary.commit_min -= 1
+    cluster.drop = lambda source, target, header: isinstance(header, RequestPrepare)
+    view = primary.view
+    primary.recompute_durable_prefix()
+    repair.begin(primary)
+    cluster.tick(300)
+    assert primary.view == view + 1
+    assert not primary.is_primary

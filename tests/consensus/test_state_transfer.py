@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from borzoi.consensus import state_transfer
+from borzoi.consensus import new_view, state_transfer, view_change
 from borzoi.consensus.checkpoint import Checkpoint
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import ReadCheckpoint, Send, TruncateJournal
@@ -20,6 +20,7 @@ from borzoi.consensus.messages import (
 from borzoi.consensus.replica import Replica
 from borzoi.consensus.state import CheckpointWrite, Status
 from borzoi.consensus.superblock import Superblock
+from borzoi.consensus.timeouts import Timer
 from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
 ADA = client_id(1)
@@ -123,18 +124,57 @@ def test_lost_offers_and_chunks_are_asked_again():
     assert same_state(cluster, sleeper)
 
 
-def test_a_view_change_ends_the_session_and_the_next_view_begins_another():
+def test_a_session_outlives_the_view_it_began_in_and_is_installed_in_the_next():
+    """Found by a seed: views that waited for its acks ended before each transfer did."""
     cluster, sleeper = far_behind()
-    live = cluster.start(sleeper)
-    cluster.drop = lambda source, target, header: isinstance(header, StateChunk)
-    cluster.tick(60)
+    live = pulling(cluster, sleeper)
     assert live.transfer is not None
-    cluster.primary().step_down()
-    for replica in sorted(cluster.replicas):
-        cluster.execute(replica)
-    cluster.heal()
-    cluster.tick(400)
+    nonce, before = live.transfer.nonce, live.commit_min
+    cluster.drop = lambda source, target, header: (
+        not (isinstance(header, RequestStateChunk | StateChunk))
+    )
+    view_change.enter_view(live, live.view + 1)
+    cluster.execute(sleeper)
+    cluster.tick(100)
+    assert live.transfer is not None
+    assert (live.transfer.nonce, live.transfer.is_complete()) == (nonce, True)
+    assert (live.status, live.commit_min) == (Status.VIEW_CHANGE, before)
+    cluster.drop = lambda source, target, header: isinstance(header, RequestStateTransfer)
+    cluster.elect()
+    cluster.tick(100)
+    assert live.transfer is None
     assert same_state(cluster, sleeper)
+
+
+def test_a_view_that_ends_while_the_files_are_written_costs_nothing():
+    cluster, sleeper = far_behind()
+    live = pulling(cluster, sleeper)
+    transfer = live.transfer
+    assert transfer is not None
+    assert transfer.manifest is not None
+    view_change.enter_view(live, live.view + 1)
+    state_transfer.install(live, Checkpoint(transfer.manifest, ()))
+    assert live.transfer is transfer
+    assert live.timers.is_running(Timer.STATE_TRANSFER_STALL)
+
+
+def test_outside_of_a_view_a_silent_peer_is_not_replaced():
+    cluster, sleeper = far_behind()
+    live = pulling(cluster, sleeper)
+    cluster.drop = lambda source, target, header: True
+    view_change.enter_view(live, live.view + 1)
+    cluster.tick(900, only=[sleeper])
+    assert (live.status, live.transfer) == (Status.VIEW_CHANGE, None)
+
+
+def test_whoever_leads_has_nothing_to_fetch():
+    cluster, sleeper = far_behind()
+    live = pulling(cluster, sleeper)
+    live.view = live.log_view = live.durable_view = live.durable_log_view = 3 + sleeper
+    live.op = live.commit_max = live.durable_prefix = live.commit_min
+    new_view.become_primary(live)
+    assert live.transfer is None
+    assert not live.timers.is_running(Timer.STATE_TRANSFER_STALL)
 
 
 def test_an_offer_older_than_what_is_known_is_refused():

@@ -38,6 +38,20 @@ UNPROVEN = {
 
 # Seeds that once failed, kept with their draws because later code changes what a bare seed means.
 REGRESSIONS = {
+    "a leader that cannot read an op its peers keep no more": (
+        "seed=500183 checkpoint_ops=16 client_table_max=16 genesis=1 core_all=0 delay_min=1"
+        " duplication=0.103 duplicate_delay=1000 corruption=0.0006 crash_every=2500"
+        " restart_max=3000 sync_max=2 sync_slow=0.0095 rot_every=100 clients=8 think_ticks=5"
+        " client_timeout=50 resend_duplicates=0.291 zombies=0.02 invalid=0.05"
+        " control_share=0.2 deletes=0 purges=0 truncates=0 chunk_bytes=512"
+    ),
+    "a state transfer that takes longer than a view": (
+        "seed=730112 checkpoint_ops=16 core_all=0 fifo=0 link_capacity=32 partition_every=600"
+        " partition_stable=20 one_way=1 crash_every=2500 crash_inside_input=1 restart_max=3000"
+        " pause_max=50 sync_max=2 rot_deep=1 clients=8 think_ticks=5 client_timeout=50"
+        " resend_duplicates=0.272 dead_clients=0.005 housekeeping=0.05 control_share=0.2"
+        " deletes=0 purges=0 offsets=0 payload_max=16 chunk_bytes=4096"
+    ),
     "a replica that forgot having left a view": (
         "seed=7399360838 replicas=4 data_groups=2 pipeline_max=4 checkpoint_ops=32"
         " client_table_max=16 loss=0.203 duplication=0.424 duplicate_delay=3000 clogging=0.0163"

@@ -39,6 +39,9 @@ def become_primary(r: ReplicaState) -> None:
     r.timers.stop(Timer.REPAIR)
     r.timers.stop(Timer.START_VIEW_CHANGE)
     r.timers.stop(Timer.REQUEST_START_VIEW)
+    # Whatever was being fetched, the whole log of this view is here.
+    r.transfer = None
+    r.timers.stop(Timer.STATE_TRANSFER_STALL)
     r.votes = 0
     r.voting = False
     r.inherited_op = r.op

@@ -244,7 +244,8 @@ def _leave_if_it_is_needed(r: ReplicaState) -> None:
     """
     entries = r.pipeline.entries
     patience_us = r.config.timeouts.lease * MICROSECONDS_PER_TICK
-    if entries and r.monotonic_us - entries[0].prepared_us > patience_us:
+    waits = entries and r.monotonic_us - entries[0].prepared_us > patience_us
+    if waits and not r.abdicating:
         view_change.make_way(r)
 
 

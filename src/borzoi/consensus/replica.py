@@ -307,6 +307,10 @@ def _on_repair_timer(r: Replica) -> None:
         recovery.rewrite_when_whole(r)
     applying.apply_committed(r)
     state_transfer.consider(r, repair_is_stuck=stuck)
+    if stuck and r.is_primary and r.commit_min < r.commit_max and r.others:
+        # What it cannot read any more its peers do not keep any more either; as a backup it will
+        # be given a checkpoint.
+        view_change.make_way(r)
     r._progress()
 
 

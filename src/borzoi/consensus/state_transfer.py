@@ -65,9 +65,16 @@ def on_stall_timer(r: ReplicaState) -> None:
     transfer = r.transfer
     if transfer is None:
         return
+    if transfer.is_complete():
+        _install_when_following(r, transfer)
+        return
     transfer.stalls += 1
     if transfer.stalls >= STALLS_MAX:
-        begin(r)
+        if r.follows_log():
+            begin(r)
+        else:
+            # Outside of a view nobody is caught up, so nobody would offer anything.
+            abandon(r)
         return
     r.timers.start(Timer.STATE_TRANSFER_STALL)
     if transfer.manifest is None:
@@ -123,10 +130,21 @@ def on_chunk(r: ReplicaState, header: StateChunk, body: bytes) -> None:
 def _continue(r: ReplicaState, transfer: Transfer) -> None:
     for wanted in transfer.next_chunks():
         _request_chunk(r, transfer, wanted)
-    if not transfer.is_complete():
+    if transfer.is_complete():
+        _install_when_following(r, transfer)
+
+
+def _install_when_following(r: ReplicaState, transfer: Transfer) -> None:
+    """A session outlives the view it began in: it may take longer than a view that waits for it.
+
+    But what it brings becomes the state of a replica that has a log to go on from, and not of one
+    that has just said in a claim what its log is (V9).
+    """
+    if not r.follows_log() or r.checkpoint_write is not None:
+        r.timers.start(Timer.STATE_TRANSFER_STALL)
         return
     checkpoint = transfer.checkpoint()
-    if checkpoint is None or r.checkpoint_write is not None:
+    if checkpoint is None:
         abandon(r)
         return
     r.timers.stop(Timer.STATE_TRANSFER_STALL)
@@ -139,9 +157,14 @@ def install(r: ReplicaState, checkpoint: Checkpoint) -> None:
     """The files are durable; unless the world moved on, become their state (section 5)."""
     manifest = checkpoint.manifest
     op = manifest.header.op
-    if r.transfer is None or not r.follows_log() or op <= r.commit_min:
-        if r.transfer is not None:
-            abandon(r)
+    if r.transfer is None:
+        return
+    if op <= r.commit_min:
+        abandon(r)
+        return
+    if not r.follows_log():
+        # The view ended while the files were written; they are here when the next one begins.
+        r.timers.start(Timer.STATE_TRANSFER_STALL)
         return
     r.transfer = None
     known = r.canon.get(op)

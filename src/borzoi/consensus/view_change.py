@@ -176,8 +176,6 @@ def reset_view_scoped(r: ReplicaState) -> None:
     r.acked_prefix = -1
     r.heard_monotonic = -1
     r.contact_us = [-1] * r.replica_count
-    r.transfer = None
-    r.timers.stop(Timer.STATE_TRANSFER_STALL)
 
 
 # -- DoViewChange -------------------------------------------------------------------------------
@@ -366,8 +364,9 @@ def make_way(r: ReplicaState) -> None:
     """The primary cannot work in this view but could in the next: a data group asks its node."""
     if r.elects:
         forfeit(r)
-    elif not r.abdicating:
-        on_abdicate_timer(r)
+    else:
+        r.abdicating = True
+        r.effects.append(Abdicate(f"group {r.group} cannot work in view {r.view}"))
 
 
 def forfeit(r: ReplicaState) -> None:
