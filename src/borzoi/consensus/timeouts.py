@@ -125,10 +125,13 @@ class Timers:
 
     def fired(self) -> Iterator[int]:
         """The timers due now, each stopped before its handler runs."""
-        due = [timer for timer, deadline in enumerate(self._deadlines) if deadline <= self.now]
-        for timer in due:
-            # A handler that ran before may have stopped or restarted this one.
-            if self._deadlines[timer] <= self.now:
-                self._deadlines[timer] = NEVER
-                yield timer
-        self.next_deadline = min(self._deadlines)
+        now, deadlines = self.now, self._deadlines
+        # Often none: a timer that was pushed back leaves its old deadline in `next_deadline`.
+        if min(deadlines) <= now:
+            due = [timer for timer, deadline in enumerate(deadlines) if deadline <= now]
+            for timer in due:
+                # A handler that ran before may have stopped or restarted this one.
+                if deadlines[timer] <= now:
+                    deadlines[timer] = NEVER
+                    yield timer
+        self.next_deadline = min(deadlines)

@@ -38,11 +38,10 @@ class NodeClock:
         return -((self._owed - due * RATE_UNIT) // self.rate)
 
     def wall_us(self, now: int) -> int:
-        return (
-            self._origin_us
-            + (now - self._since) * TICK_US * self.rate // RATE_UNIT
-            + self.offset_us
-        )
+        passed_us = (now - self._since) * TICK_US
+        if self.rate != RATE_UNIT:
+            passed_us = passed_us * self.rate // RATE_UNIT
+        return self._origin_us + passed_us + self.offset_us
 
     def jump(self, by_us: int) -> None:
         self.offset_us += by_us

@@ -7,6 +7,7 @@ per event.
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any, Final
 
 TICKS_PER_SECOND: Final = 100
@@ -68,10 +69,10 @@ class EventQueue:
         if self._ticks[0] != tick:
             raise ValueError(f"tick {self._ticks[0]} comes before {tick}")
         # The list grows while it is walked: an action may schedule for this very tick.
-        for action, argument in bucket:
+        for action, argument in islice(bucket, EVENTS_PER_TICK_MAX):
             action(argument)
-            if len(bucket) > EVENTS_PER_TICK_MAX:
-                raise MessageStorm(f"more than {EVENTS_PER_TICK_MAX} events in tick {tick}")
+        if len(bucket) > EVENTS_PER_TICK_MAX:
+            raise MessageStorm(f"more than {EVENTS_PER_TICK_MAX} events in tick {tick}")
         self._done = tick
         del self._buckets[tick]
         heappop(self._ticks)

@@ -6,8 +6,9 @@ restart of the receiver. Never does a packet survive the sender's disk being wip
 refuses the former incarnation.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import log
 from random import Random
 from typing import Any, NamedTuple
@@ -43,15 +44,15 @@ class Corrupted(NamedTuple):
     spot: float
 
 
-# Link, key, index of the link, source, target, frame, life of the source, life of the target.
-# A plain tuple: one is made for every frame, and none of it changes on the way.
-Packet = tuple["Link", int, int, int, int, Any, int]
-
-
 class Link:
-    __slots__ = ("busy_until", "clogged_until", "flying", "sent")
+    """One direction between two endpoints."""
 
-    def __init__(self) -> None:
+    __slots__ = ("busy_until", "clogged_until", "flying", "is_cut", "sent", "source", "target")
+
+    def __init__(self, source: int, target: int) -> None:
+        self.source = source
+        self.target = target
+        self.is_cut = False
         self.busy_until = 0
         self.clogged_until = 0
         # Keys of the packets on their way, in the order in which they were sent.
@@ -59,22 +60,25 @@ class Link:
         self.sent = 0
 
 
+# Link, key, frame, and the life of every endpoint when it was sent.
+# A plain tuple: one is made for every frame, and none of it changes on the way.
+Packet = tuple[Link, int, Any, tuple[int, ...]]
+
+
 class NetworkCounters:
     __slots__ = (
         "blocked",
         "clogs",
         "corrupted",
-        "delivered",
         "duplicated",
         "evicted",
         "filtered",
         "lost",
-        "sent",
         "stale",
     )
 
     def __init__(self) -> None:
-        self.sent = self.delivered = self.lost = self.duplicated = self.evicted = 0
+        self.lost = self.duplicated = self.evicted = 0
         self.blocked = self.filtered = self.stale = self.clogs = self.corrupted = 0
 
 
@@ -100,48 +104,47 @@ class Network:
         self._arriving = self._arrive
         self._deliver = deliver
         self._command_of = command_of
-        self._links = [Link() for _ in range(endpoints * endpoints)]
-        self._blocked = [False] * (endpoints * endpoints)
-        self._filters: dict[int, frozenset[int]] = {}
-        self._lives = [0] * endpoints
+        everyone = range(endpoints)
+        self._links = [[Link(source, target) for target in everyone] for source in everyone]
+        self._filters: dict[Link, frozenset[int]] = {}
+        # Replaced at every restart, so that a packet tells by identity that nobody restarted.
+        self._lives = (0,) * endpoints
         # Whose disk was lost: what was sent to a former life does not reach the next one.
         self._wiped = [False] * endpoints
 
     # -- lives -------------------------------------------------------------------------------------
 
     def restarted(self, endpoint: int, *, wiped: bool = False) -> None:
-        self._lives[endpoint] += 1
+        lives = self._lives
+        self._lives = (*lives[:endpoint], lives[endpoint] + 1, *lives[endpoint + 1 :])
         if wiped:
             self._wiped[endpoint] = True
 
     # -- carrying ----------------------------------------------------------------------------------
 
     def send(self, source: int, target: int, frame: Any) -> None:
-        counters = self.counters
-        counters.sent += 1
-        index = source * self.endpoints + target
-        if self._blocked[index]:
-            counters.blocked += 1
+        link = self._links[source][target]
+        if link.is_cut:
+            self.counters.blocked += 1
             return
-        if self._filters and self._command_of(frame) in self._filters.get(index, ()):
-            counters.filtered += 1
+        if self._filters and self._command_of(frame) in self._filters.get(link, ()):
+            self.counters.filtered += 1
             return
         faults = self.faults
         chance = self._chance
         if faults.loss and chance() < faults.loss:
-            counters.lost += 1
+            self.counters.lost += 1
             return
         if faults.corruption and chance() < faults.corruption:
-            counters.corrupted += 1
+            self.counters.corrupted += 1
             frame = Corrupted(frame, chance())
-        self._schedule(index, source, target, frame, 0)
+        self._schedule(link, frame, 0)
         if faults.duplication and chance() < faults.duplication:
-            counters.duplicated += 1
-            self._schedule(index, source, target, frame, int(chance() * faults.duplicate_delay))
+            self.counters.duplicated += 1
+            self._schedule(link, frame, int(chance() * faults.duplicate_delay))
 
-    def _schedule(self, index: int, source: int, target: int, frame: Any, extra: int) -> None:
+    def _schedule(self, link: Link, frame: Any, extra: int) -> None:
         faults = self.faults
-        link = self._links[index]
         arrival = self._events.now + faults.delay_min + extra
         if faults.delay_mean:
             # As `expovariate(1.0)`, without the call.
@@ -157,8 +160,7 @@ class Network:
         if len(flying) >= faults.capacity:
             self._evict(flying)
         flying[key] = True
-        packet = (link, key, index, source, target, frame, self._lives[target])
-        self._at(arrival, self._arriving, packet)
+        self._at(arrival, self._arriving, (link, key, frame, self._lives))
 
     def _evict(self, flying: dict[int, bool]) -> None:
         keys = list(flying)
@@ -166,29 +168,30 @@ class Network:
         self.counters.evicted += 1
 
     def _arrive(self, packet: Packet) -> None:
-        link, key, index, source, target, frame, target_life = packet
+        link, key, frame, lives = packet
         if not link.flying.pop(key, False):
             return  # evicted
-        if self._blocked[index]:
+        if link.is_cut:
             self.counters.blocked += 1
-            return
-        if target_life != self._lives[target] and (
-            not self.faults.datagrams or self._wiped[target]
-        ):
+        elif lives is not self._lives and self._is_stale(link.target, lives):
             self.counters.stale += 1
-            return
-        self.counters.delivered += 1
-        self._deliver(source, target, frame)
+        else:
+            self._deliver(link.source, link.target, frame)
+
+    def _is_stale(self, target: int, lives: tuple[int, ...]) -> bool:
+        return lives[target] != self._lives[target] and (
+            not self.faults.datagrams or self._wiped[target]
+        )
 
     # -- disturbing --------------------------------------------------------------------------------
 
     def clog(self, source: int, target: int, ticks: int) -> None:
-        link = self._links[source * self.endpoints + target]
+        link = self._links[source][target]
         link.clogged_until = max(link.clogged_until, self._events.now + ticks)
         self.counters.clogs += 1
 
     def cut(self, source: int, target: int) -> None:
-        self._blocked[source * self.endpoints + target] = True
+        self._links[source][target].is_cut = True
 
     def split(self, left: Iterable[int], right: Iterable[int], *, both_ways: bool = True) -> None:
         others = list(right)
@@ -200,17 +203,21 @@ class Network:
 
     def filter(self, source: int, target: int, commands: Iterable[int]) -> None:
         """Drops only these commands on this link, until `heal`."""
-        index = source * self.endpoints + target
-        self._filters[index] = self._filters.get(index, frozenset()) | frozenset(commands)
+        link = self._links[source][target]
+        self._filters[link] = self._filters.get(link, frozenset()) | frozenset(commands)
 
     def heal(self) -> None:
         """Removes cuts and filters; the links stay as good or bad as they were drawn."""
-        self._blocked = [False] * (self.endpoints * self.endpoints)
+        for link in self._all_links():
+            link.is_cut = False
         self._filters = {}
 
     def unclog(self) -> None:
-        for link in self._links:
+        for link in self._all_links():
             link.clogged_until = 0
 
     def is_cut(self, source: int, target: int) -> bool:
-        return self._blocked[source * self.endpoints + target]
+        return self._links[source][target].is_cut
+
+    def _all_links(self) -> Iterator[Link]:
+        return chain.from_iterable(self._links)

@@ -31,7 +31,6 @@ from borzoi.simulator.trace import describe, event_line
 
 # A process that was stopped reads its sockets first and then makes up for a few ticks only (6.7).
 CATCH_UP_TICKS_MAX: Final = 5
-SLEEP_MAX: Final = 1 << 30
 NEVER: Final = 1 << 60
 BACKLOG_MAX: Final = 256
 NEWER_RELEASE: Final = 2
@@ -74,9 +73,9 @@ class Node:
         self._backlog: deque[tuple[int, Any]] = deque()
         self._inputs: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
         self._busy = False
-        # Ticks not yet handed to the replicas, and how many may be saved up.
+        # Ticks not yet handed to the replicas, and the tick of their clocks with the first timer.
         self._owed = 0
-        self._sleep = 1
+        self._deadline = NEVER
         # Up to when virtual time is accounted for, and when this node has to be called next.
         self._seen = 0
         self.wake_at = 0
@@ -145,10 +144,10 @@ class Node:
         self.leadership = [fx.Leadership.NONE for _ in self.configs]
         self._positions = [(-1, -1, -1) for _ in self.configs]
         self._account()
-        self._owed, self._sleep = 0, 1
-        for group in range(len(replicas)):
+        self._owed = 0
+        for group, replica in enumerate(replicas):
             self.say(group, "starts")
-            self._drain(group)
+            self._drain(replica)
         self.rejoining = self.rejoining or any(one.wiped for one in self.replicas)
         self._settle()
 
@@ -267,11 +266,10 @@ class Node:
             if not self.replicas:
                 return
         self._account()
-        if self._owed >= self._sleep:
-            self._catch_up()
-            if self._inputs:
-                self._settle()
-        self._rest()
+        if self.replicas[0].timers.now + self._owed >= self._deadline:
+            self._settle()
+        else:
+            self._rest()
 
     def _work_off(self) -> None:
         """A slow processor takes the oldest frames first, and only so many a tick."""
@@ -282,11 +280,16 @@ class Node:
 
     def _catch_up(self) -> None:
         """Brings the replicas' clocks to now; timers that are due fire."""
-        owed, self._owed = self._owed, 0
-        self.ticks += owed * len(self.replicas)
+        self._account()
+        owed = self._owed
+        if not owed:
+            return
+        self._owed = 0
+        replicas, has_fired = self.replicas, False
+        self.ticks += owed * len(replicas)
         now = self._seen
         monotonic, wall = now * TICK_US, self.clock.wall_us(now)
-        for group, replica in enumerate(self.replicas):
+        for replica in replicas:
             replica.monotonic_us = monotonic
             replica.wall_us = wall
             timers = replica.timers
@@ -295,26 +298,24 @@ class Node:
                 try:
                     replica.tick(0)
                 except InvariantError as error:
-                    raise self._broken(group, error) from error
+                    raise self._broken(replica.group, error) from error
                 if replica.effects:
-                    self._drain(group)
+                    self._drain(replica)
+                has_fired = True
+        if has_fired:
+            self._rest()
 
     def _rest(self) -> None:
-        """How many ticks may be saved up: until the first timer of any group."""
-        sleep = SLEEP_MAX
-        for replica in self.replicas:
-            timers = replica.timers
-            left = timers.next_deadline - timers.now
-            if left < sleep:
-                sleep = left
-        self._sleep = sleep
+        """Until the first timer of any group; their clocks all show the same."""
+        if not self.replicas:
+            self.wake_at = NEVER
+            return
+        self._deadline = min([replica.timers.next_deadline for replica in self.replicas])
         if self.pace or self._backlog:
             self.wake_at = self._seen + 1
-        else:
-            left = sleep - self._owed
-            if self.clock.rate != RATE_UNIT:
-                left = self.clock.ticks_until(left)
-            self.wake_at = self._seen + (left if left > 0 else 1)
+            return
+        left = self._deadline - self.replicas[0].timers.now - self._owed
+        self.wake_at = self._seen + max(1, self.clock.ticks_until(left))
 
     def upgrade(self) -> None:
         """The next start is one of the newer release."""
@@ -328,7 +329,8 @@ class Node:
     def receive(self, source: int, frame: Any) -> None:
         if not self.replicas:
             return
-        if self.paused_until and self.held(self.receive, (source, frame)):
+        if self.paused_until:
+            self.held(self.receive, (source, frame))
             return
         if self.pace:
             if self._paced >= self.pace or self._backlog:
@@ -337,16 +339,14 @@ class Node:
                     self._backlog.append((source, frame))
                 return
             self._paced += 1
-        if type(frame) is tuple:
-            self._take_frame(source, *frame)
-        else:
-            self._take(source, frame)
+        self._take(source, frame)
 
     def _take(self, source: int, frame: Any) -> None:
         kind = type(frame)
-        if kind is tuple or kind is bytes:
-            header, body = frame if kind is tuple else self._decode(frame)
-            self._take_frame(source, header, body)
+        if kind is tuple:
+            self._take_frame(source, frame)
+        elif kind is bytes:
+            self._take_frame(source, self._decode(frame))
         elif kind is Call:
             if self._trace.enabled:
                 asked = f"<- client {source} {frame.operation} request {frame.request}"
@@ -357,33 +357,17 @@ class Node:
         else:
             self._refuse(frame)
 
-    def _take_frame(self, source: int, header: Any, body: bytes) -> None:
-        """As `input`, but not queued first: nearly every input is a frame, and they come singly."""
+    def _take_frame(self, source: int, frame: tuple[Any, bytes]) -> None:
+        header = frame[0]
         kind = type(header)
         group: int = 0 if kind in OF_THE_NODE else header.namespace
         if self._trace.enabled:
             self.say(group, f"<- {source} {describe(header)}")
-        self.service.relaying = kind is Reply
-        self._busy = True
-        try:
-            if self._events.now != self._seen:
-                self._account()
-            if self._owed:
-                self._catch_up()
-            if self.replicas:
-                replica = self.replicas[group]
-                try:
-                    replica.on_frame(header, body)
-                except InvariantError as error:
-                    raise self._broken(group, error) from error
-                if group or replica.effects:
-                    self._follow(group)
-                if self._inputs:
-                    self._work()
-        finally:
-            self._busy = False
-        self._rest()
-        self.service.relaying = False
+        if kind is Reply:
+            self.service.relaying = True
+        self.input(group, self.replicas[group].on_frame, frame)
+        if kind is Reply:
+            self.service.relaying = False
 
     def _refuse(self, frame: Corrupted | Foreign) -> None:
         """What is not as a replica sent it must not become a value."""
@@ -409,7 +393,8 @@ class Node:
 
     def completed(self, group: int, what: str, token: int) -> None:
         """The disk finished a write."""
-        if self.paused_until and self.held(self.completed, (group, what, token)):
+        if self.paused_until:
+            self.held(self.completed, (group, what, token))
             return
         replica = self.replicas[group]
         if self._trace.enabled:
@@ -423,9 +408,20 @@ class Node:
 
     def input(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Runs one input to completion, its effects, and every input that follows from those."""
-        self._inputs.append((group, method, arguments))
-        if not self._busy:
-            self._settle()
+        if self._busy:
+            self._inputs.append((group, method, arguments))
+            return
+        self._busy = True
+        try:
+            if self._events.now != self._seen or self._owed:
+                self._catch_up()
+            # A timer that was due may have ended this process.
+            if self.replicas:
+                self._run(group, method, arguments)
+                if self._inputs:
+                    self._work()
+        finally:
+            self._busy = False
 
     def later(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._inputs.append((group, method, arguments))
@@ -436,12 +432,10 @@ class Node:
         return bool(self.paused_until)
 
     def _settle(self) -> None:
-        """Runs every input that is queued, and every input that follows from those."""
+        """Timers that are due, every input that is queued, and what follows from those."""
         self._busy = True
         try:
-            self._account()
-            if self._owed and self.replicas:
-                self._catch_up()
+            self._catch_up()
             self._work()
         finally:
             self._busy = False
@@ -450,33 +444,32 @@ class Node:
     def _work(self) -> None:
         inputs = self._inputs
         while inputs:
-            group, method, arguments = inputs.popleft()
-            try:
-                method(*arguments)
-            except InvariantError as error:
-                raise self._broken(group, error) from error
-            self._follow(group)
+            self._run(*inputs.popleft())
 
-    def _follow(self, group: int) -> None:
-        """What an input leaves behind: effects, and a new position of the group."""
-        replicas = self.replicas
-        if replicas and replicas[group].effects:
-            self._drain(group)
-            replicas = self.replicas
-        if group and replicas:
-            self._tell_position(group, replicas[group])
+    def _run(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """One input and what it leaves behind: effects, and a new position of the group."""
+        try:
+            method(*arguments)
+        except InvariantError as error:
+            raise self._broken(group, error) from error
+        replica = self.replicas[group]
+        if replica.timers.next_deadline < self._deadline:
+            self._rest()
+        if replica.effects:
+            self._drain(replica)
+        if group and self.replicas:
+            self._tell_position(group, replica)
 
-    def _drain(self, group: int) -> None:
+    def _drain(self, replica: Replica) -> None:
         """Carries out the effects of one input; handlers queue what follows from them."""
         if not self.replicas:
             return
-        effects = self.replicas[group].take_effects()
-        handlers = self._handlers
+        group, handlers = replica.group, self._handlers
         if self.fuse < 0:
-            for effect in effects:
+            for effect in replica.take_effects():
                 handlers[type(effect)](group, effect)
             return
-        for effect in effects:
+        for effect in replica.take_effects():
             if self.fuse == 0:
                 self.say(group, f"dies before {type(effect).__name__}")
                 self.crash()

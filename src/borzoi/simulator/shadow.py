@@ -51,14 +51,14 @@ class ControlShadow:
     def predict(self, header: Prepare, body: bytes) -> Answer:
         self.op_at[header.timestamp] = header.op
         command = decode_command(CODES[header.operation], body)
-        before = list(self._all_rows()) if header.operation in DELETIONS else []
+        before = self._all_rows() if header.operation in DELETIONS else []
         try:
             created = apply(self.state, Entry(header.timestamp, header.user_id, command)).created_id
         except BorzoiError as error:
             return code_of(error), b""
         rows: list[Row] = []
         if header.operation in CREATIONS:
-            rows = [row for row in self._all_rows() if row.incarnation == header.op]
+            rows = self._made_at(header.timestamp)
         elif header.operation in DELETIONS:
             left = {row[:2] for row in self._all_rows()}
             rows = [row for row in before if row[:2] not in left]
@@ -70,10 +70,23 @@ class ControlShadow:
             rows = self._purge(stream.id, queries.topic_of(stream, command.topic_id))
         return OK, control_answer(created, rows)
 
-    def _all_rows(self) -> Iterator[Row]:
+    def _all_rows(self) -> list[Row]:
+        return [row for place in self._topics() for row in self._rows(*place)]
+
+    def _topics(self) -> Iterator[tuple[int, Topic]]:
         for stream in self.state.streams.in_order():
             for topic in stream.topics.in_order():
-                yield from self._rows(stream.id, topic)
+                yield stream.id, topic
+
+    def _made_at(self, timestamp: int) -> list[Row]:
+        """Partitions made by the op of that time: few of very many, hence looked for first."""
+        return [
+            row
+            for place in self._topics()
+            if timestamp in {one.created_at for one in place[1].partitions.values()}
+            for row in self._rows(*place)
+            if row.incarnation == self.op_at[timestamp]
+        ]
 
     def _rows(self, stream: int, topic: Topic) -> list[Row]:
         generation = self.purges.get((stream, topic.id, topic.created_at), 0)
