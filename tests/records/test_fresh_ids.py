@@ -6,6 +6,7 @@ import uuid
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from borzoi.records.fresh_ids import BLOCK, FreshIds, as_uuids, mixed_words
 
@@ -73,3 +74,31 @@ def test_each_block_starts_from_entropy_of_its_own() -> None:
     fresh = FreshIds(mixed_words(os.urandom))
     ids = split(fresh(BLOCK) + fresh(BLOCK) + fresh(BLOCK + 1))
     assert len(set(ids)) == 3 * BLOCK + 1
+
+
+def test_ids_can_be_made_ahead() -> None:
+    drawn: list[int] = []
+
+    def draw(count: int) -> NDArray[np.uint64]:
+        drawn.append(count)
+        return np.random.SFC64(7).random_raw(count)
+
+    fresh = FreshIds(draw)
+    assert fresh.lack(1)
+    fresh.prepare(1000)
+    assert drawn == [2 * BLOCK]
+    assert not fresh.lack(BLOCK)
+    assert fresh.lack(BLOCK + 1)
+    fresh.prepare(1000)
+    fresh(BLOCK)
+    assert drawn == [2 * BLOCK]
+    fresh.prepare(BLOCK + 5)
+    assert drawn == [2 * BLOCK, 2 * BLOCK + 10]
+
+
+def test_words_drawn_before_are_not_seen_again_in_later_ids() -> None:
+    fresh = FreshIds(mixed_words(os.urandom))
+    first = fresh(BLOCK)
+    kept = bytes(first)
+    fresh(BLOCK)
+    assert first == kept

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,43 @@ def test_entries_of_stored_messages_are_those_of_the_append() -> None:
     assert entries_of(batch, relative_offset=40, position=1000) == index_entries(
         batch, relative_offset=40, position=1000, timestamp=77
     )
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda index: index.end_position(3),
+        lambda index: index.timestamp(3),
+        lambda index: index.first_at_or_after(9, count=4),
+        lambda index: index.last_ending_by(350, first=0, last=3),
+        lambda index: index.save(),
+        lambda index: index.truncate(3),
+        lambda index: index.extend(entries(4, [10])),
+    ],
+)
+def test_entries_that_are_made_later_are_there_for_whoever_looks(
+    look: Callable[[SegmentIndex], object],
+) -> None:
+    early, late = new_index(), new_index()
+    early.extend(entries(0, [7, 7]))
+    early.extend(entries(2, [8, 9]))
+    late.extend_later(2, lambda: entries(0, [7, 7]))
+    late.extend_later(2, lambda: entries(2, [8, 9]))
+    assert late.count == late.unsaved == late.cached == 4
+    assert look(late) == look(early)
+    for index in (early, late):
+        index.save()
+    saved = [index.file().read(1000, 0) for index in (early, late)]
+    assert saved[0] == saved[1]
+
+
+def test_each_entry_is_made_once() -> None:
+    index = new_index()
+    made = iter([entries(0, [7])])
+    index.extend_later(1, lambda: next(made))
+    index.gather()
+    index.gather()
+    assert index.end_position(0) == 100
 
 
 @pytest.mark.parametrize("keep", [0, 3, 1000])

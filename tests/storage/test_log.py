@@ -47,6 +47,10 @@ def log_writes(medium: FaultyMedium) -> int:
     return sum(name == "write" and path.suffix == ".log" for name, path in medium.operations)
 
 
+def index_writes(medium: FaultyMedium) -> int:
+    return sum(name == "write" and path.suffix == ".index" for name, path in medium.operations)
+
+
 # Acknowledging. ----------------------------------------------------------------------------------
 
 
@@ -70,6 +74,70 @@ async def test_a_large_batch_is_written_at_once_with_what_waits() -> None:
     assert waiter.done()
     assert log_writes(medium) == 2
     assert log.visible_offset == 3
+
+
+async def test_a_large_batch_is_read_at_once_and_indexed_when_its_turn_ends() -> None:
+    log, medium = new_log()
+    assert append(log, b"large" * log_module.LARGE_BYTES, timestamp=5) is None
+    assert append(log, b"also" * log_module.LARGE_BYTES, timestamp=6) is None
+    assert (log.visible_offset, log.next_offset, log.last_timestamp) == (2, 2, 6)
+    assert [len(payload) for payload in payloads(log)] == [
+        5 * log_module.LARGE_BYTES,
+        4 * log_module.LARGE_BYTES,
+    ]
+    assert (log.offset_at(5), log.offset_at(6), log.offset_at(7)) == (0, 1, 2)
+    assert log_writes(medium) == 2
+
+
+async def test_the_index_of_large_batches_is_saved_after_they_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_module, "LAG_BYTES", 2 * log_module.LARGE_BYTES)
+    log, medium = new_log()
+    for _ in range(3):
+        assert append(log, bytes(log_module.LARGE_BYTES)) is None
+    assert not index_writes(medium)
+    await asyncio.sleep(0)
+    assert index_writes(medium) == 1
+
+
+def test_without_a_loop_the_index_of_a_large_batch_is_saved_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_module, "LAG_BYTES", log_module.LARGE_BYTES)
+    log, medium = new_log()
+    append(log, bytes(log_module.LARGE_BYTES))
+    assert index_writes(medium) == 1
+
+
+async def test_a_large_batch_that_is_forgotten_before_its_turn_ends_leaves_no_index() -> None:
+    log, _ = new_log()
+    append(log, bytes(log_module.LARGE_BYTES))
+    log.purge()
+    await asyncio.sleep(0)
+    assert append(log, b"first again") is None
+    assert payloads(log) == [b"first again"]
+
+
+async def test_the_index_of_a_fenced_log_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "LAG_BYTES", log_module.LARGE_BYTES)
+    log, medium = new_log()
+    append(log, bytes(log_module.LARGE_BYTES))
+    log._fence_writes(StorageFailure("the disk is gone"))
+    await asyncio.sleep(0)
+    assert not index_writes(medium)
+    assert log.read(0, 10).count == 1
+
+
+async def test_large_batches_fill_segments_one_after_the_other() -> None:
+    log, _ = new_log(segment_bytes=3 * log_module.LARGE_BYTES)
+    for number in range(10):
+        append(log, bytes(log_module.LARGE_BYTES), timestamp=number + 1)
+    assert [facts.end_timestamp for facts in log.segments()] == [3, 6, 9, 10]
+    assert log.read(0, 100).count == 10
+    log.close()
+    reopened = open_log(DIRECTORY, log.medium, segment=SegmentSettings(size=1 << 20))
+    assert reopened.read(0, 100).count == 10
 
 
 async def test_synced_messages_are_seen_when_the_disk_has_them() -> None:

@@ -60,9 +60,12 @@ class LogMatchesAList(RuleBasedStateMachine):
         segment=st.sampled_from([512, 2048, 8192, 1 << 30]),
         cache=st.sampled_from(CacheIndexes),
         lag=st.sampled_from([1, 5, 4096]),
+        large=st.sampled_from([1, 500, 65536]),
         validate=st.booleans(),
     )
-    def create(self, segment: int, cache: CacheIndexes, lag: int, validate: bool) -> None:
+    def create(
+        self, segment: int, cache: CacheIndexes, lag: int, large: int, validate: bool
+    ) -> None:
         self.segment = SegmentSettings(size=segment, cache_indexes=cache)
         self.partition = PartitionSettings(
             acknowledge=self.level,
@@ -72,6 +75,7 @@ class LogMatchesAList(RuleBasedStateMachine):
         )
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("borzoi.storage.log.LAG_ENTRIES", lag)
+        self.patch.setattr("borzoi.storage.log.LARGE_BYTES", large)
         self.open()
 
     def open(self) -> None:

@@ -31,6 +31,22 @@ def test_a_segment_knows_its_bounds() -> None:
     assert segment.next_offset == 103
 
 
+def test_messages_whose_entries_come_later_count_at_once() -> None:
+    segment, _ = open_segment()
+    segment.extend_later(
+        2, lambda: INDEX_ENTRY.pack(3, 400, 11) + INDEX_ENTRY.pack(4, 500, 11), 200, 11
+    )
+    assert (segment.size, segment.end_timestamp, segment.next_offset) == (500, 11, 105)
+    assert segment.file is not None
+    assert segment.part(3, 2) == FileRange(segment.file, 300, 200)
+
+
+def test_the_first_of_them_may_begin_the_segment() -> None:
+    segment = Segment(0, DIRECTORY / "l", SegmentIndex(DIRECTORY / "i", lambda: None))  # type: ignore[arg-type,return-value]
+    segment.extend_later(1, lambda: INDEX_ENTRY.pack(0, 100, 11), 100, 11)
+    assert (segment.start_timestamp, segment.end_timestamp) == (11, 11)
+
+
 def test_messages_are_given_as_a_range_of_the_open_file() -> None:
     segment, _ = open_segment()
     assert segment.file is not None

@@ -4,14 +4,19 @@ The order matters: a duplicate gets no offset, and the checksum covers what is s
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from borzoi.model.errors import StorageFailure
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.encrypting import encrypted
 from borzoi.records.batch import Batch, NewIds, keep, stamp
+from borzoi.records.fresh_ids import BLOCK, FreshIds
 from borzoi.security.encryption import Cipher
-from borzoi.storage.commits import Waiter
+from borzoi.storage.commits import Waiter, running_loop
 from borzoi.storage.log import SegmentedLog
+
+#: From so many messages on their ids are made ahead: for fewer there are nearly always some left.
+MANY: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,18 @@ class Appender:
         # Clocks are set back now and then; a log that is searched by time must not be.
         timestamp = max(now, log.last_timestamp)
         stamp(batch, base_offset=log.next_offset, timestamp=timestamp, new_ids=self.new_ids)
-        return log.append(batch, timestamp=timestamp)
+        waiter = log.append(batch, timestamp=timestamp)
+        if len(batch) >= MANY:
+            self._prepare_ids(len(batch))
+        return waiter
+
+    def _prepare_ids(self, count: int) -> None:
+        """Have the ids of the next batch like this made when this one is answered."""
+        ids = self.new_ids
+        if isinstance(ids, FreshIds) and count <= BLOCK and ids.lack(count):
+            loop = running_loop()
+            if loop is not None:
+                loop.call_soon(ids.prepare, count)
 
     def _withdraw_if_failed(self, stored: Waiter, ids: bytes) -> None:
         """A retry of messages that were not stored must not be taken for a duplicate."""

@@ -39,23 +39,30 @@ def mixed_words(entropy: Callable[[int], bytes]) -> Callable[[int], NDArray[np.u
 
     The two halves of an id come from counters with starts of their own, so two ids are equal only
     if both pairs of counters meet. Five times faster than Python's generator, and nothing to load.
+    What is given holds until the next call.
     """
 
     steps = np.arange(BLOCK, dtype=np.uint64) * GOLDEN
+    # Used again, because memory that is new each time costs more than the arithmetic.
+    kept = np.empty((2, 2 * BLOCK), np.uint64)
 
     def draw(count: int) -> NDArray[np.uint64]:
         ids = count // 2
         taken = steps[:ids] if ids <= BLOCK else np.arange(ids, dtype=np.uint64) * GOLDEN
-        # Counter by counter while they are mixed, id by id in the end: numpy likes long rows.
-        halves = np.empty((2, ids), np.uint64)
-        np.add(taken, np.frombuffer(entropy(16), "<u8")[:, np.newaxis], out=halves)
-        return _mix(halves).T.reshape(count)
+        memory = kept if ids <= BLOCK else np.empty((2, count), np.uint64)
+        words: NDArray[np.uint64] = memory[0, :count]
+        first, second = np.frombuffer(entropy(16), "<u8")
+        np.add(taken, first, out=words[::2])
+        np.add(taken, second, out=words[1::2])
+        _mix(words, memory[1, :count])
+        return words
 
     return draw
 
 
-def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    shifted = words >> np.uint64(30)
+def _mix(words: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> None:
+    """In place; `shifted` is memory to work with."""
+    np.right_shift(words, np.uint64(30), out=shifted)
     words ^= shifted
     words *= FIRST_MIX
     np.right_shift(words, np.uint64(27), out=shifted)
@@ -63,7 +70,6 @@ def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words *= SECOND_MIX
     np.right_shift(words, np.uint64(31), out=shifted)
     words ^= shifted
-    return words
 
 
 class FreshIds:
@@ -79,11 +85,19 @@ class FreshIds:
         self._ready = b""
         self._next = 0
 
-    def __call__(self, count: int) -> bytes:
-        end = self._next + count * ID_BYTES
-        if end > len(self._ready):
+    def lack(self, count: int) -> bool:
+        """Whether so many more have to be made before they can be given."""
+        return self._next + count * ID_BYTES > len(self._ready)
+
+    def prepare(self, count: int) -> None:
+        """Make ids ahead, so that so many can be given without a delay."""
+        if self.lack(count):
             self._ready = as_uuids(self._draw(2 * max(count, BLOCK)))
-            self._next, end = 0, count * ID_BYTES
+            self._next = 0
+
+    def __call__(self, count: int) -> bytes:
+        self.prepare(count)
+        end = self._next + count * ID_BYTES
         ids = self._ready[self._next : end]
         self._next = end
         return ids

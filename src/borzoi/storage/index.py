@@ -6,7 +6,8 @@
     8..16    timestamp    u64, µs, never less than the entry before
 
 The index may lag behind its log, because the log alone can rebuild it: entries gather in memory
-(the window) and are saved many at a time. What has left the window is read from the file.
+(the window) and are saved many at a time. What has left the window is read from the file. Even
+making them can wait until somebody wants to see them, or until there is time (`extend_later`).
 """
 
 import struct
@@ -35,9 +36,12 @@ _unpack_entry = INDEX_ENTRY.unpack_from
 
 
 class SegmentIndex:
-    """Entries 0..saved are in the file, window_start..count in memory; the two overlap or meet."""
+    """Entries 0..saved are in the file, window_start..count in memory; the two overlap or meet.
 
-    __slots__ = ("_open", "_window", "_window_start", "count", "path", "saved")
+    The last of those in memory may still have to be made; whoever looks at the window gathers them.
+    """
+
+    __slots__ = ("_coming", "_open", "_window", "_window_start", "count", "path", "saved")
 
     def __init__(self, path: Path, open_file: Callable[[], File], *, saved: int = 0) -> None:
         self.path = path
@@ -46,6 +50,7 @@ class SegmentIndex:
         self._open = open_file
         self._window = bytearray()
         self._window_start = saved
+        self._coming: list[Callable[[], bytes]] = []
 
     @property
     def unsaved(self) -> int:
@@ -58,11 +63,26 @@ class SegmentIndex:
 
     def extend(self, entries: bytes) -> None:
         """Add the entries of messages that are in the log file now."""
+        if self._coming:
+            self.gather()
         self._window += entries
         self.count += len(entries) // INDEX_ENTRY_BYTES
 
+    def extend_later(self, count: int, make: Callable[[], bytes]) -> None:
+        """The same for `count` messages whose entries `make` gives, when they are needed."""
+        self._coming.append(make)
+        self.count += count
+
+    def gather(self) -> None:
+        """Make the entries that were put off."""
+        coming, self._coming = self._coming, []
+        for make in coming:
+            self._window += make()
+
     def save(self, *, up_to: int | None = None, keep: int = 0) -> None:
         """Write the entries below number `up_to`, and keep at most `keep` saved ones in memory."""
+        if self._coming:
+            self.gather()
         end = self.count if up_to is None else up_to
         if end > self.saved:
             first = (self.saved - self._window_start) * INDEX_ENTRY_BYTES
@@ -118,6 +138,8 @@ class SegmentIndex:
 
     def truncate(self, count: int) -> None:
         """Forget the entries from number `count` on, in memory and in the file."""
+        if self._coming:
+            self.gather()
         file = self._open()
         file.truncate(min(count, self.saved) * INDEX_ENTRY_BYTES)
         self.saved = min(self.saved, count)
@@ -139,6 +161,8 @@ class SegmentIndex:
     def _entry(self, number: int) -> tuple[int, int, int]:
         at = number - self._window_start
         if at >= 0:
+            if self._coming:
+                self.gather()
             return _unpack_entry(self._window, at * INDEX_ENTRY_BYTES)
         return self._stored(number)
 

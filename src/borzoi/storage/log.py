@@ -203,12 +203,16 @@ class SegmentedLog:
             return self.barrier()
         self.ensure_writable()
         self._make_room(count, batch.size)
-        pending = self._pending(batch, timestamp)
         level = self._level
+        is_large = batch.size >= LARGE_BYTES
+        if is_large and level is WRITTEN and timestamp is not None and not self._journal.count:
+            self._append_large(batch, timestamp)
+            return None
+        pending = self._pending(batch, timestamp)
         if level is BUFFERED:
             self._append_to_journal(pending)
             return None
-        if level is WRITTEN and (not self._turn_is_open or batch.size >= LARGE_BYTES):
+        if level is WRITTEN and (not self._turn_is_open or is_large):
             # The first of a turn is written at once, so a lone send is answered without a wait;
             # the ones that follow it in the same turn share one call.
             self._write_with_journal(pending)
@@ -520,6 +524,27 @@ class SegmentedLog:
             self._refuse_if_fenced()
             self._roll()
 
+    def _append_large(self, batch: Batch, timestamp: int) -> None:
+        """Write a batch by itself. What its answer need not wait for is done when the turn ends:
+        the sender is busy with its next batch then."""
+        tail = self._put([batch.messages], batch.size)
+        entries = partial(
+            index_entries,
+            batch,
+            relative_offset=self.next_offset - tail.start_offset,
+            position=tail.size,
+            timestamp=timestamp,
+        )
+        tail.extend_later(len(batch), entries, batch.size, timestamp)
+        self._visible = self.next_offset = tail.next_offset
+        if timestamp > self.last_timestamp:
+            self.last_timestamp = timestamp
+        loop = running_loop()
+        if loop is None:
+            self._save_index_if_lagging()
+        else:
+            self._open_turn(loop)
+
     def _append_to_journal(self, pending: Pending) -> None:
         batch = pending.batch
         if self._journal.must_be_saved_with(batch, self._settings):
@@ -545,6 +570,9 @@ class SegmentedLog:
                 self._save_journal()
             except StorageFailure:
                 return  # told to everyone who waits
+        self._segments.tail.index.gather()
+        if self._fence is None and self._unfinished is None:
+            self._save_index_if_lagging()
 
     def _write_with_journal(self, pending: Pending) -> None:
         """Write what waits for the end of the turn, and this, in one call."""
@@ -581,10 +609,18 @@ class SegmentedLog:
 
     def _write(self, pending: list[Pending]) -> None:
         """Put batches at the end of the open segment: all of them, or none."""
+        size = sum([each.batch.size for each in pending])
+        tail = self._put([each.batch.messages for each in pending], size)
+        entries = b"".join([each.entries for each in pending])
+        tail.extend(entries, size, pending[0].first_timestamp, pending[-1].last_timestamp)
+        if self._level is WRITTEN:
+            self._visible = tail.next_offset
+        self._save_index_if_lagging()
+
+    def _put(self, buffers: list[memoryview], size: int) -> Segment:
+        """Write bytes behind the last message; the segment they are in."""
         tail = self._segments.tail
         assert tail.file is not None
-        buffers = [each.batch.messages for each in pending]
-        size = sum([each.batch.size for each in pending])
         if tail.size + size > tail.reserved:
             tail.reserve(tail.size + size, self._segment_settings.size)
         try:
@@ -592,10 +628,11 @@ class SegmentedLog:
         except StorageFailure:
             self._undo_write(tail.file, tail.size)
             raise
-        entries = b"".join([each.entries for each in pending])
-        tail.extend(entries, size, pending[0].first_timestamp, pending[-1].last_timestamp)
-        if self._level is WRITTEN:
-            self._visible = tail.next_offset
+        return tail
+
+    def _save_index_if_lagging(self) -> None:
+        """Under `synced` it follows the syncs instead."""
+        tail = self._segments.tail
         if self._level is not SYNCED and (
             tail.index.unsaved >= LAG_ENTRIES or tail.size - self._indexed_size >= LAG_BYTES
         ):

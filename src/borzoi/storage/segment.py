@@ -1,5 +1,6 @@
 """One .log/.index pair: its bounds, its size, open or sealed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -113,6 +114,16 @@ class Segment:
         self.end_timestamp = last_timestamp
         self.size += size
         self.index.extend(entries)
+
+    def extend_later(
+        self, count: int, entries: Callable[[], bytes], size: int, timestamp: int
+    ) -> None:
+        """The same for `count` messages of one timestamp, whose index entries are made later."""
+        if not self.index.count:
+            self.start_timestamp = timestamp
+        self.end_timestamp = timestamp
+        self.size += size
+        self.index.extend_later(count, entries)
 
     def reserve(self, end: int, limit: int) -> None:
         """Have the disk set space aside before `end` is passed, as much again as is there already.
