@@ -38,6 +38,16 @@ UNPROVEN = {
 
 # Seeds that once failed, kept with their draws because later code changes what a bare seed means.
 REGRESSIONS = {
+    "a disk so slow that hundreds of ops wait for one superblock": (
+        "seed=120 replicas=4 pipeline_max=32 checkpoint_ops=16 retained_ops=64"
+        " client_table_max=4 safety_ticks=3000 core_all=0 delay_mean=0 loss=0.02"
+        " duplication=0.078 duplicate_delay=3000 clog_ticks_mean=394 strangers_every=200"
+        " crash_every=1000 restart_max=100 slow_replica=1 slow_factor=300 handover_anyone=1"
+        " sync_max=2 sync_error_every=3000 rot_every=30 rot_deep=1 clock_skew_us=30000000"
+        " clients=16 think_ticks=1 client_timeout=500 housekeeping=0.05 control_share=0.5"
+        " deletes=0 purges=0 offsets=0 truncates=0 payload_max=400 segment_bytes=256"
+        " chunk_bytes=4096"
+    ),
     "a leader that cannot read an op its peers keep no more": (
         "seed=500183 checkpoint_ops=16 client_table_max=16 genesis=1 core_all=0 delay_min=1"
         " duplication=0.103 duplicate_delay=1000 corruption=0.0006 crash_every=2500"
