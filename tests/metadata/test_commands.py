@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from inspect import signature
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -171,7 +172,7 @@ def _values_of(hint):
 
 def _instances(kind):
     hints = get_type_hints(kind)
-    return st.builds(kind, **{field.name: _values_of(hints[field.name]) for field in fields(kind)})
+    return st.builds(kind, **{name: _values_of(hints[name]) for name in signature(kind).parameters})
 
 
 @given(st.one_of([_instances(kind) for kind in (*LOGGED.values(), *VOLATILE.values())]))

@@ -1,5 +1,6 @@
-from dataclasses import fields, is_dataclass
 from typing import get_args
+
+import msgspec
 
 from borzoi.metadata import effects
 from borzoi.metadata.effects import DroppedToken, Effect, Outcome
@@ -7,8 +8,9 @@ from borzoi.metadata.effects import DroppedToken, Effect, Outcome
 
 def test_effects_are_values_without_names_that_may_be_gone():
     for kind in get_args(Effect):
-        assert is_dataclass(kind)
-        assert {field.name for field in fields(kind)} - {"name", "token_hash"} <= {
+        assert issubclass(kind, msgspec.Struct)
+        assert kind.__struct_config__.frozen
+        assert set(kind.__struct_fields__) - {"name", "token_hash"} <= {
             "stream_id",
             "topic_id",
             "group_id",

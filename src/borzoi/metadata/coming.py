@@ -4,8 +4,9 @@ Numbers are given out again. Whoever keeps files under them has to clear the pla
 says that there is something new: afterwards nobody could tell old files from new ones.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from borzoi.metadata import queries
 from borzoi.metadata.commands import Command
@@ -16,19 +17,16 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 
 
-@dataclass(frozen=True, slots=True)
-class ComingStream:
+class ComingStream(msgspec.Struct, frozen=True):
     stream_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ComingTopic:
+class ComingTopic(msgspec.Struct, frozen=True):
     stream_id: int
     topic_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ComingPartitions:
+class ComingPartitions(msgspec.Struct, frozen=True):
     """More partitions of a topic that exists."""
 
     stream_id: int

@@ -5,14 +5,16 @@ gone. Every shard gets every effect and carries out what concerns the partitions
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
+
+from borzoi.protocol.hiding import hiding
 
 PartitionIds: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedPartitions:
+class CreatedPartitions(msgspec.Struct, frozen=True):
     """New, empty partitions; none for a topic created without any, whose directory is still due."""
 
     stream_id: int
@@ -20,8 +22,7 @@ class CreatedPartitions:
     partition_ids: PartitionIds
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedPartitions:
+class DeletedPartitions(msgspec.Struct, frozen=True):
     """Partitions to close and delete with their data and offsets."""
 
     stream_id: int
@@ -29,8 +30,7 @@ class DeletedPartitions:
     partition_ids: PartitionIds
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedTopic:
+class DeletedTopic(msgspec.Struct, frozen=True):
     """A topic to delete with all it held; the partitions are those it had."""
 
     stream_id: int
@@ -38,16 +38,14 @@ class DeletedTopic:
     partition_ids: PartitionIds
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedStream:
+class DeletedStream(msgspec.Struct, frozen=True):
     """A stream to delete with all it held: (topic id, its partitions) by ascending topic id."""
 
     stream_id: int
     topics: tuple[tuple[int, PartitionIds], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PurgedTopic:
+class PurgedTopic(msgspec.Struct, frozen=True):
     """Partitions to empty: messages, stored offsets and marks of what was polled go."""
 
     stream_id: int
@@ -55,16 +53,14 @@ class PurgedTopic:
     partition_ids: PartitionIds
 
 
-@dataclass(frozen=True, slots=True)
-class PurgedStream:
+class PurgedStream(msgspec.Struct, frozen=True):
     """As `PurgedTopic`, for every topic of the stream."""
 
     stream_id: int
     topics: tuple[tuple[int, PartitionIds], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedGroup:
+class DeletedGroup(msgspec.Struct, frozen=True):
     """A group whose stored offsets and marks are to be deleted in these partitions."""
 
     stream_id: int
@@ -73,24 +69,22 @@ class DeletedGroup:
     partition_ids: PartitionIds
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedUser:
+class DroppedUser(msgspec.Struct, frozen=True):
     """A user was deleted or deactivated: end the sessions logged in as that user."""
 
     user_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedToken:
+class DroppedToken(msgspec.Struct, frozen=True):
     """A user deleted a token: end the sessions opened with it. Expiry alone ends none."""
 
     user_id: int
     name: str
-    token_hash: str = field(repr=False)
+    token_hash: str
+    __repr__ = hiding("token_hash")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRevocations:
+class CheckRevocations(msgspec.Struct, frozen=True):
     """Partitions about to change hands: answer with `CompleteRevocation` for each that the group
     never polled, or whose last polled offset it has committed."""
 
@@ -100,8 +94,7 @@ class CheckRevocations:
     partition_ids: PartitionIds
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetPolled:
+class ForgetPolled(msgspec.Struct, frozen=True):
     """Partitions that changed hands without waiting for a commit: what the former owner polled
     no longer counts, or the next handover would wait for a commit that cannot come."""
 
@@ -126,8 +119,7 @@ Effect: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The id of what was created, if anything, and what has to be done about it."""
 
     created_id: int | None = None

@@ -10,8 +10,9 @@ shards agree on it, but it is never logged: after a restart a group has no membe
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from borzoi.metadata import queries
 from borzoi.metadata.assignment import deal, levelling
@@ -29,8 +30,7 @@ from borzoi.model.identifiers import checked_name
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(msgspec.Struct, frozen=True):
     """A client becomes a member; joining twice changes nothing."""
 
     stream_id: int
@@ -39,8 +39,7 @@ class JoinGroup:
     client_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(msgspec.Struct, frozen=True):
     """A member leaves while its connection goes on."""
 
     stream_id: int
@@ -49,15 +48,13 @@ class LeaveGroup:
     client_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClientGone:
+class ClientGone(msgspec.Struct, frozen=True):
     """A connection ended, or was found stale: it leaves every group it had joined."""
 
     client_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteRevocation:
+class CompleteRevocation(msgspec.Struct, frozen=True):
     """The owner of a pending partition owes no commit any more: it moves.
 
     Means nothing when the partition is not, or no longer, pending.
@@ -69,8 +66,7 @@ class CompleteRevocation:
     partition_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireRevocations:
+class ExpireRevocations(msgspec.Struct, frozen=True):
     """Partitions pending since `before` or longer move, committed or not."""
 
     before: int

@@ -5,8 +5,9 @@ nothing but the state and the entry has a say, so every shard and every replay t
 same entries in the same order, the refused ones included, arrives at the same state.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from borzoi.metadata import groups, partitions, streams, tokens, topics, users
 from borzoi.metadata.commands import Command, LoggedCommand
@@ -34,8 +35,7 @@ from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A command, who gave it, and when (µs since the epoch)."""
 
     at: int

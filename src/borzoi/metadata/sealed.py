@@ -4,32 +4,33 @@ The shell hashes before it submits, because hashing costs time and chance and th
 has neither. Not even the hashes appear in a representation or an error text.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import Permissions, UserStatus
+from borzoi.protocol.hiding import hiding
 
 #: How many tokens a user may have unless the server is configured otherwise.
 TOKENS_PER_USER_MAX: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class SealedCreateUser:
+class SealedCreateUser(msgspec.Struct, frozen=True):
     username: str
-    password_hash: str = field(repr=False)
+    password_hash: str
     status: UserStatus = UserStatus.ACTIVE
     permissions: Permissions | None = None
+    __repr__ = hiding("password_hash")
 
 
-@dataclass(frozen=True, slots=True)
-class SealedChangePassword:
+class SealedChangePassword(msgspec.Struct, frozen=True):
     user_id: Identifier
-    password_hash: str = field(repr=False)
+    password_hash: str
+    __repr__ = hiding("password_hash")
 
 
-@dataclass(frozen=True, slots=True)
-class SealedCreatePersonalAccessToken:
+class SealedCreatePersonalAccessToken(msgspec.Struct, frozen=True):
     """A token of the user who acts; `expiry_at` in µs since the epoch, 0 for never.
 
     The limit travels with the command: if it were a setting, a changed setting would make a
@@ -37,6 +38,7 @@ class SealedCreatePersonalAccessToken:
     """
 
     name: str
-    token_hash: str = field(repr=False)
+    token_hash: str
     expiry_at: int = 0
     tokens_max: int = TOKENS_PER_USER_MAX
+    __repr__ = hiding("token_hash")

@@ -3,8 +3,9 @@
 Only `machine.apply` changes these objects. Everyone else reads, through `queries`.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from borzoi.metadata.slots import Slots
 from borzoi.model.errors import StateCorrupted
@@ -12,6 +13,7 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
 from borzoi.model.topics import Compression
 from borzoi.model.users import ALL_PERMISSIONS, Permissions, UserStatus
+from borzoi.protocol.hiding import hiding
 
 
 class GroupAddress(NamedTuple):
@@ -22,21 +24,19 @@ class GroupAddress(NamedTuple):
     group_id: int
 
 
-@dataclass(slots=True)
-class Member:
+class Member(msgspec.Struct):
     """A session that takes part in a group. Members die with their connection."""
 
     id: int
     client_id: int
     #: Ascending; a partition pending revocation stays here until it moves.
-    partitions: list[int] = field(default_factory=list)
+    partitions: list[int] = msgspec.field(default_factory=list)
     #: Where in `partitions` the next poll without a partition starts looking. It belongs to the
     #: shard that holds the connection: no snapshot has it and no two shards need agree on it.
     position: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Revocation:
+class Revocation(msgspec.Struct, frozen=True):
     """A partition that waits for its owner's commit before it moves."""
 
     #: The slot of the member it goes to.
@@ -44,26 +44,23 @@ class Revocation:
     since: int
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct):
     """A consumer group; it lives as long as it is not deleted, its members do not."""
 
     id: int
     name: str
     #: By slot, found by client id.
-    members: Slots[int, Member] = field(default_factory=Slots)
+    members: Slots[int, Member] = msgspec.field(default_factory=Slots)
     #: By partition.
-    pending: dict[int, Revocation] = field(default_factory=dict)
+    pending: dict[int, Revocation] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRecord:
+class PartitionRecord(msgspec.Struct, frozen=True):
     id: int
     created_at: int
 
 
-@dataclass(slots=True)
-class Topic:
+class Topic(msgspec.Struct):
     id: int
     name: str
     created_at: int
@@ -73,52 +70,51 @@ class Topic:
     max_topic_size: int
     replication_factor: int
     #: Ids are 0..n-1.
-    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
-    groups: Slots[str, Group] = field(default_factory=Slots)
+    partitions: dict[int, PartitionRecord] = msgspec.field(default_factory=dict)
+    groups: Slots[str, Group] = msgspec.field(default_factory=Slots)
 
 
-@dataclass(slots=True)
-class Stream:
+class Stream(msgspec.Struct):
     id: int
     name: str
     created_at: int
-    topics: Slots[str, Topic] = field(default_factory=Slots)
+    topics: Slots[str, Topic] = msgspec.field(default_factory=Slots)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """A personal access token; `expiry_at` 0 means never."""
 
     name: str
-    token_hash: str = field(repr=False)
+    token_hash: str
     expiry_at: int = 0
+    __repr__ = hiding("token_hash")
 
     def has_expired(self, now: int) -> bool:
         return self.expiry_at != 0 and self.expiry_at <= now
 
 
-@dataclass(slots=True)
-class User:
+class User(msgspec.Struct):
     id: int
     username: str
-    password_hash: str = field(repr=False)
+    password_hash: str
     status: UserStatus
     permissions: Permissions | None
     created_at: int
     #: By name.
-    tokens: dict[str, Token] = field(default_factory=dict)
+    tokens: dict[str, Token] = msgspec.field(default_factory=dict)
+    __repr__ = hiding("password_hash")
 
 
-@dataclass(slots=True)
-class Metadata:
+class Metadata(msgspec.Struct):
     """The whole state. A new one is empty: the first user created is root."""
 
-    streams: Slots[str, Stream] = field(default_factory=Slots)
-    users: Slots[str, User] = field(default_factory=Slots)
+    streams: Slots[str, Stream] = msgspec.field(default_factory=Slots)
+    users: Slots[str, User] = msgspec.field(default_factory=Slots)
     #: User id of each token by its hash.
-    token_owners: dict[str, int] = field(default_factory=dict, repr=False)
+    token_owners: dict[str, int] = msgspec.field(default_factory=dict)
     #: The groups each client is a member of.
-    memberships: dict[int, set[GroupAddress]] = field(default_factory=dict)
+    memberships: dict[int, set[GroupAddress]] = msgspec.field(default_factory=dict)
+    __repr__ = hiding("token_owners")
 
     def check(self) -> None:
         """Raises `StateCorrupted` when an invariant does not hold."""

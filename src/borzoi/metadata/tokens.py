@@ -1,6 +1,6 @@
 """What the commands about personal access tokens do to the state. Tokens arrive hashed."""
 
-from dataclasses import dataclass
+import msgspec
 
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Change, DroppedToken, Outcome
@@ -25,8 +25,7 @@ from borzoi.protocol.commands.tokens import DeletePersonalAccessToken
 NEVER_EXPIRES = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireTokens:
+class ExpireTokens(msgspec.Struct, frozen=True):
     """Tokens that expired at `before` or earlier are removed; sessions they opened go on.
 
     Logged like any other removal, or a restart would bring the tokens back.

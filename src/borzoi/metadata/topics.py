@@ -4,8 +4,9 @@ A topic may ask for "as the server is configured". That is resolved before the c
 the log then says what the topic got, and a later configuration changes no existing topic.
 """
 
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+import msgspec
 
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Change, CreatedPartitions, DeletedTopic, Outcome, PurgedTopic
@@ -21,8 +22,7 @@ from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 Described = TypeVar("Described", bound=CreateTopic | UpdateTopic)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
+class TopicDefaults(msgspec.Struct, frozen=True):
     """What a topic gets that leaves the choice to the server, and the least size it may have."""
 
     segment_size: int
@@ -43,7 +43,7 @@ def resolved(command: Described, defaults: TopicDefaults) -> Described:
             f"a topic of at most {size} bytes is smaller than a segment of"
             f" {defaults.segment_size} bytes"
         )
-    return replace(
+    return msgspec.structs.replace(
         command,
         message_expiry=command.message_expiry or defaults.message_expiry,
         max_topic_size=size or defaults.max_topic_size,

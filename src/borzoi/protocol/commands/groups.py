@@ -14,8 +14,9 @@
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.identifiers import Identifier
@@ -26,8 +27,7 @@ from borzoi.protocol.contract import Response
 _GROUP: Final = struct.Struct("<III")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(msgspec.Struct, frozen=True):
     """`id` is a small number inside the group, not the id of the client."""
 
     id: int
@@ -48,8 +48,7 @@ class GroupMember:
         return cls(member_id, tuple(reader.u32() for _ in range(reader.u32())))
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
+class GroupInfo(msgspec.Struct, frozen=True):
     id: int
     partitions_count: int
     members_count: int
@@ -64,8 +63,7 @@ class GroupInfo:
         return cls(group_id, partitions_count, members_count, reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDetails:
+class GroupDetails(msgspec.Struct, frozen=True):
     id: int
     partitions_count: int
     name: str
@@ -98,8 +96,7 @@ def _write_group(out: Writer, group: GroupInfo | GroupDetails) -> None:
     out.pack(_GROUP, group.id, group.partitions_count, group.members_count).name(group.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(msgspec.Struct, frozen=True):
     groups: tuple[GroupInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -114,8 +111,7 @@ class Groups:
         return cls(tuple(groups))
 
 
-@dataclass(frozen=True, slots=True)
-class GetConsumerGroup:
+class GetConsumerGroup(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = GroupDetails
     stream_id: Identifier
@@ -130,8 +126,7 @@ class GetConsumerGroup:
         return cls(reader.identifier(), reader.identifier(), reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class GetConsumerGroups:
+class GetConsumerGroups(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUPS
     RESPONSE: ClassVar[type[Response] | None] = Groups
     stream_id: Identifier
@@ -145,8 +140,7 @@ class GetConsumerGroups:
         return cls(reader.identifier(), reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class CreateConsumerGroup:
+class CreateConsumerGroup(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.CREATE_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = GroupDetails
     stream_id: Identifier
@@ -161,8 +155,7 @@ class CreateConsumerGroup:
         return cls(reader.identifier(), reader.identifier(), reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteConsumerGroup:
+class DeleteConsumerGroup(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier
@@ -177,8 +170,7 @@ class DeleteConsumerGroup:
         return cls(reader.identifier(), reader.identifier(), reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class JoinConsumerGroup:
+class JoinConsumerGroup(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.JOIN_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier
@@ -193,8 +185,7 @@ class JoinConsumerGroup:
         return cls(reader.identifier(), reader.identifier(), reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveConsumerGroup:
+class LeaveConsumerGroup(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.LEAVE_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier

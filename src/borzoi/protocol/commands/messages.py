@@ -29,8 +29,9 @@ The indexes and messages themselves are judged by `borzoi.records.batch`.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, Self
+
+import msgspec
 
 from borzoi.model.consuming import Consumer, PollingStrategy
 from borzoi.model.errors import InvalidCommand, InvalidIdentifier
@@ -65,8 +66,7 @@ _unpack_u32 = _U32.unpack_from
 SEND_METADATA_BYTES_MAX: Final = 4 + 3 * (2 + NAME_BYTES_MAX) + 4
 
 
-@dataclass(frozen=True, slots=True)
-class PolledMessages:
+class PolledMessages(msgspec.Struct, frozen=True):
     partition_id: int
     current_offset: int
     messages_count: int
@@ -82,8 +82,7 @@ class PolledMessages:
         return cls(partition_id, current_offset, messages_count, reader.rest())
 
 
-@dataclass(frozen=True, slots=True)
-class PollMessages:
+class PollMessages(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.POLL_MESSAGES
     RESPONSE: ClassVar[type[Response] | None] = PolledMessages
     consumer: Consumer
@@ -187,8 +186,7 @@ def _identifier_at(payload: memoryview, position: int, end: int) -> tuple[Identi
     raise InvalidIdentifier(f"there is no identifier of kind {kind} with {size} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class SendMessages:
+class SendMessages(msgspec.Struct, frozen=True):
     """`indexes` and `messages` are views of the payload that was decoded."""
 
     CODE: ClassVar[Code] = Code.SEND_MESSAGES
@@ -232,8 +230,7 @@ class SendMessages:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FlushUnsavedBuffer:
+class FlushUnsavedBuffer(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.FLUSH_UNSAVED_BUFFER
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier

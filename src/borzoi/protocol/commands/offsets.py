@@ -11,8 +11,9 @@
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from borzoi.model.consuming import Consumer
 from borzoi.model.identifiers import Identifier
@@ -32,8 +33,7 @@ _OFFSET: Final = struct.Struct("<IQQ")
 _STORE_END: Final = struct.Struct("<BIQ")
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerOffset:
+class ConsumerOffset(msgspec.Struct, frozen=True):
     """`current_offset` is that of the last message of the partition."""
 
     partition_id: int
@@ -48,8 +48,7 @@ class ConsumerOffset:
         return cls(*reader.unpack(_OFFSET))
 
 
-@dataclass(frozen=True, slots=True)
-class GetConsumerOffset:
+class GetConsumerOffset(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CONSUMER_OFFSET
     RESPONSE: ClassVar[type[Response] | None] = ConsumerOffset
     consumer: Consumer
@@ -68,8 +67,7 @@ class GetConsumerOffset:
         return cls(consumer, reader.identifier(), reader.identifier(), read_optional_u32(reader))
 
 
-@dataclass(frozen=True, slots=True)
-class StoreConsumerOffset:
+class StoreConsumerOffset(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.STORE_CONSUMER_OFFSET
     RESPONSE: ClassVar[type[Response] | None] = None
     consumer: Consumer
@@ -92,8 +90,7 @@ class StoreConsumerOffset:
         return cls(consumer, stream_id, topic_id, partition_id if flag == 1 else None, offset)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteConsumerOffset:
+class DeleteConsumerOffset(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_CONSUMER_OFFSET
     RESPONSE: ClassVar[type[Response] | None] = None
     consumer: Consumer

@@ -10,8 +10,9 @@
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from borzoi.model.identifiers import Identifier
 from borzoi.protocol.buffers import Reader, Writer
@@ -22,8 +23,7 @@ _PARTITION: Final = struct.Struct("<IQIQQQ")
 assert _PARTITION.size == 40
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(msgspec.Struct, frozen=True):
     """`current_offset` is that of the last message, 0 when there is none."""
 
     id: int
@@ -49,8 +49,7 @@ class PartitionInfo:
         return cls(*reader.unpack(_PARTITION))
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
+class CreatePartitions(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.CREATE_PARTITIONS
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier
@@ -65,8 +64,7 @@ class CreatePartitions:
         return cls(reader.identifier(), reader.identifier(), reader.u32())
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePartitions:
+class DeletePartitions(msgspec.Struct, frozen=True):
     """Removes the partitions with the highest ids."""
 
     CODE: ClassVar[Code] = Code.DELETE_PARTITIONS

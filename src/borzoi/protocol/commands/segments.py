@@ -5,8 +5,9 @@
     DeleteSegments  identifier stream_id, identifier topic_id, u32 partition_id, u32 segments_count
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
+
+import msgspec
 
 from borzoi.model.identifiers import Identifier
 from borzoi.protocol.buffers import Reader, Writer
@@ -14,8 +15,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Response
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteSegments:
+class DeleteSegments(msgspec.Struct, frozen=True):
     """Removes up to that many of the oldest closed segments."""
 
     CODE: ClassVar[Code] = Code.DELETE_SEGMENTS

@@ -14,8 +14,9 @@
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.identifiers import Identifier
@@ -27,8 +28,7 @@ from borzoi.protocol.contract import Response
 _STREAM: Final = struct.Struct("<IQIQQ")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
+class StreamInfo(msgspec.Struct, frozen=True):
     id: int
     created_at: int
     topics_count: int
@@ -45,8 +45,7 @@ class StreamInfo:
         return cls(stream_id, created_at, topics_count, size_bytes, messages_count, reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDetails:
+class StreamDetails(msgspec.Struct, frozen=True):
     id: int
     created_at: int
     size_bytes: int
@@ -84,8 +83,7 @@ def _write_stream(out: Writer, stream: StreamInfo | StreamDetails) -> None:
     ).name(stream.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(msgspec.Struct, frozen=True):
     streams: tuple[StreamInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -100,8 +98,7 @@ class Streams:
         return cls(tuple(streams))
 
 
-@dataclass(frozen=True, slots=True)
-class GetStream:
+class GetStream(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_STREAM
     RESPONSE: ClassVar[type[Response] | None] = StreamDetails
     stream_id: Identifier
@@ -114,8 +111,7 @@ class GetStream:
         return cls(reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class GetStreams:
+class GetStreams(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_STREAMS
     RESPONSE: ClassVar[type[Response] | None] = Streams
 
@@ -127,8 +123,7 @@ class GetStreams:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class CreateStream:
+class CreateStream(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.CREATE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = StreamDetails
     name: str
@@ -141,8 +136,7 @@ class CreateStream:
         return cls(reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteStream:
+class DeleteStream(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier
@@ -155,8 +149,7 @@ class DeleteStream:
         return cls(reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateStream:
+class UpdateStream(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.UPDATE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier
@@ -170,8 +163,7 @@ class UpdateStream:
         return cls(reader.identifier(), reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeStream:
+class PurgeStream(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.PURGE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier

@@ -35,8 +35,9 @@
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from borzoi.model.errors import InvalidCommand, InvalidFormat
 from borzoi.model.identifiers import NO_USER_ID
@@ -67,8 +68,7 @@ assert _STATS.size == 108
 assert _CACHE.size == 32
 
 
-@dataclass(frozen=True, slots=True)
-class CacheMetrics:
+class CacheMetrics(msgspec.Struct, frozen=True):
     """How often the reads of one partition were answered from memory."""
 
     stream_id: int
@@ -79,8 +79,7 @@ class CacheMetrics:
     hit_ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(msgspec.Struct, frozen=True):
     process_id: int
     cpu_usage: float
     total_cpu_usage: float
@@ -157,8 +156,7 @@ class Stats:
         return cls(*fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """A ZIP archive with one text file per kind asked for."""
 
     archive: Buffer
@@ -171,8 +169,7 @@ class Snapshot:
         return cls(bytes(reader.rest()))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNode:
+class ClusterNode(msgspec.Struct, frozen=True):
     name: str
     ip: str
     tcp_port: int
@@ -183,8 +180,7 @@ class ClusterNode:
     status: NodeStatus
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(msgspec.Struct, frozen=True):
     name: str
     nodes: tuple[ClusterNode, ...]
 
@@ -216,8 +212,7 @@ def _read_node(reader: Reader) -> ClusterNode:
     return ClusterNode(name, ip, tcp, quic, http, websocket, role, status)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientGroup:
+class ClientGroup(msgspec.Struct, frozen=True):
     """A consumer group that a client has joined."""
 
     stream_id: int
@@ -225,8 +220,7 @@ class ClientGroup:
     group_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClientInfo:
+class ClientInfo(msgspec.Struct, frozen=True):
     client_id: int
     user_id: int | None
     transport: Transport
@@ -241,8 +235,7 @@ class ClientInfo:
         return cls(*_read_client(reader))
 
 
-@dataclass(frozen=True, slots=True)
-class ClientDetails:
+class ClientDetails(msgspec.Struct, frozen=True):
     client_id: int
     user_id: int | None
     transport: Transport
@@ -284,8 +277,7 @@ def _read_client(reader: Reader) -> tuple[int, int | None, Transport, str, int]:
     return client_id, None if user_id == NO_USER_ID else user_id, transport, address, count
 
 
-@dataclass(frozen=True, slots=True)
-class Clients:
+class Clients(msgspec.Struct, frozen=True):
     clients: tuple[ClientInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -300,8 +292,7 @@ class Clients:
         return cls(tuple(clients))
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.PING
     RESPONSE: ClassVar[type[Response] | None] = None
 
@@ -313,8 +304,7 @@ class Ping:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class GetStats:
+class GetStats(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_STATS
     RESPONSE: ClassVar[type[Response] | None] = Stats
 
@@ -326,8 +316,7 @@ class GetStats:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class GetSnapshot:
+class GetSnapshot(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_SNAPSHOT
     RESPONSE: ClassVar[type[Response] | None] = Snapshot
     compression: SnapshotCompression
@@ -352,8 +341,7 @@ class GetSnapshot:
         return cls(compression, tuple(kinds))
 
 
-@dataclass(frozen=True, slots=True)
-class GetClusterMetadata:
+class GetClusterMetadata(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CLUSTER_METADATA
     RESPONSE: ClassVar[type[Response] | None] = ClusterMetadata
 
@@ -365,8 +353,7 @@ class GetClusterMetadata:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class GetMe:
+class GetMe(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_ME
     RESPONSE: ClassVar[type[Response] | None] = ClientDetails
 
@@ -378,8 +365,7 @@ class GetMe:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class GetClient:
+class GetClient(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CLIENT
     RESPONSE: ClassVar[type[Response] | None] = ClientDetails
     client_id: int
@@ -392,8 +378,7 @@ class GetClient:
         return cls(reader.u32())
 
 
-@dataclass(frozen=True, slots=True)
-class GetClients:
+class GetClients(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CLIENTS
     RESPONSE: ClassVar[type[Response] | None] = Clients
 

@@ -12,17 +12,18 @@
     RawToken                      name token, shown this once
 """
 
-from dataclasses import dataclass, field
 from typing import ClassVar, Self
+
+import msgspec
 
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.users import Identity
 from borzoi.protocol.contract import Response
+from borzoi.protocol.hiding import hiding
 
 
-@dataclass(frozen=True, slots=True)
-class TokenInfo:
+class TokenInfo(msgspec.Struct, frozen=True):
     name: str
     expiry_at: int
 
@@ -34,8 +35,7 @@ class TokenInfo:
         return cls(reader.name(), reader.u64())
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     tokens: tuple[TokenInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -50,9 +50,9 @@ class Tokens:
         return cls(tuple(tokens))
 
 
-@dataclass(frozen=True, slots=True)
-class RawToken:
-    token: str = field(repr=False)
+class RawToken(msgspec.Struct, frozen=True):
+    token: str
+    __repr__ = hiding("token")
 
     def encode(self, out: Writer) -> None:
         out.name(self.token)
@@ -62,8 +62,7 @@ class RawToken:
         return cls(reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class GetPersonalAccessTokens:
+class GetPersonalAccessTokens(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_PERSONAL_ACCESS_TOKENS
     RESPONSE: ClassVar[type[Response] | None] = Tokens
 
@@ -75,8 +74,7 @@ class GetPersonalAccessTokens:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePersonalAccessToken:
+class CreatePersonalAccessToken(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.CREATE_PERSONAL_ACCESS_TOKEN
     RESPONSE: ClassVar[type[Response] | None] = RawToken
     name: str
@@ -90,8 +88,7 @@ class CreatePersonalAccessToken:
         return cls(reader.name(), reader.u64())
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePersonalAccessToken:
+class DeletePersonalAccessToken(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_PERSONAL_ACCESS_TOKEN
     RESPONSE: ClassVar[type[Response] | None] = None
     name: str
@@ -104,11 +101,11 @@ class DeletePersonalAccessToken:
         return cls(reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class LoginWithPersonalAccessToken:
+class LoginWithPersonalAccessToken(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN
     RESPONSE: ClassVar[type[Response] | None] = Identity
-    token: str = field(repr=False)
+    token: str
+    __repr__ = hiding("token")
 
     def encode(self, out: Writer) -> None:
         out.name(self.token)

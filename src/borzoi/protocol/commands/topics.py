@@ -26,8 +26,9 @@
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from borzoi.model.errors import InvalidCommand, InvalidFormat, TooManyPartitions
 from borzoi.model.identifiers import Identifier
@@ -44,8 +45,7 @@ _SETTINGS: Final = struct.Struct("<BQQB")
 assert _TOPIC.size == 50
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(msgspec.Struct, frozen=True):
     id: int
     created_at: int
     partitions_count: int
@@ -70,8 +70,7 @@ class TopicInfo:
         return cls(*fields)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDetails:
+class TopicDetails(msgspec.Struct, frozen=True):
     id: int
     created_at: int
     message_expiry: int
@@ -131,8 +130,7 @@ def _write_topic(out: Writer, topic: TopicInfo | TopicDetails) -> None:
     ).name(topic.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(msgspec.Struct, frozen=True):
     topics: tuple[TopicInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -147,8 +145,7 @@ class Topics:
         return cls(tuple(topics))
 
 
-@dataclass(frozen=True, slots=True)
-class GetTopic:
+class GetTopic(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = TopicDetails
     stream_id: Identifier
@@ -162,8 +159,7 @@ class GetTopic:
         return cls(reader.identifier(), reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class GetTopics:
+class GetTopics(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_TOPICS
     RESPONSE: ClassVar[type[Response] | None] = Topics
     stream_id: Identifier
@@ -176,8 +172,7 @@ class GetTopics:
         return cls(reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopic:
+class CreateTopic(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.CREATE_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = TopicDetails
     stream_id: Identifier
@@ -205,8 +200,7 @@ class CreateTopic:
         return cls(stream_id, name, partitions_count, compression, expiry, size, factor)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopic:
+class DeleteTopic(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier
@@ -220,8 +214,7 @@ class DeleteTopic:
         return cls(reader.identifier(), reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateTopic:
+class UpdateTopic(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.UPDATE_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier
@@ -256,8 +249,7 @@ def _write_settings(out: Writer, request: CreateTopic | UpdateTopic) -> None:
     ).name(request.name)
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeTopic:
+class PurgeTopic(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.PURGE_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = None
     stream_id: Identifier

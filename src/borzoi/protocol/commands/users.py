@@ -21,14 +21,16 @@
 """
 
 import struct
-from dataclasses import dataclass, field
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import Permissions, UserStatus
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Response
+from borzoi.protocol.hiding import hiding
 from borzoi.protocol.values import (
     read_sized_permissions,
     read_status,
@@ -41,8 +43,7 @@ _USER: Final = struct.Struct("<IQ")
 _NO_PERMISSIONS: Final = bytes(4)
 
 
-@dataclass(frozen=True, slots=True)
-class UserInfo:
+class UserInfo(msgspec.Struct, frozen=True):
     id: int
     created_at: int
     status: UserStatus
@@ -57,8 +58,7 @@ class UserInfo:
         return cls(user_id, created_at, read_status(reader), reader.name())
 
 
-@dataclass(frozen=True, slots=True)
-class UserDetails:
+class UserDetails(msgspec.Struct, frozen=True):
     id: int
     created_at: int
     status: UserStatus
@@ -83,8 +83,7 @@ def _write_user(out: Writer, user: UserInfo | UserDetails) -> None:
     out.pack(_USER, user.id, user.created_at).u8(user.status).name(user.username)
 
 
-@dataclass(frozen=True, slots=True)
-class Users:
+class Users(msgspec.Struct, frozen=True):
     users: tuple[UserInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -99,8 +98,7 @@ class Users:
         return cls(tuple(users))
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Who a successful login made of the session."""
 
     user_id: int
@@ -113,8 +111,7 @@ class Identity:
         return cls(reader.u32())
 
 
-@dataclass(frozen=True, slots=True)
-class GetUser:
+class GetUser(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_USER
     RESPONSE: ClassVar[type[Response] | None] = UserDetails
     user_id: Identifier
@@ -127,8 +124,7 @@ class GetUser:
         return cls(reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class GetUsers:
+class GetUsers(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.GET_USERS
     RESPONSE: ClassVar[type[Response] | None] = Users
 
@@ -140,14 +136,14 @@ class GetUsers:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class CreateUser:
+class CreateUser(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.CREATE_USER
     RESPONSE: ClassVar[type[Response] | None] = UserDetails
     username: str
-    password: str = field(repr=False)
+    password: str
     status: UserStatus = UserStatus.ACTIVE
     permissions: Permissions | None = None
+    __repr__ = hiding("password")
 
     def encode(self, out: Writer) -> None:
         out.name(self.username).str8(self.password).u8(self.status)
@@ -159,8 +155,7 @@ class CreateUser:
         return cls(username, password, read_status(reader), read_sized_permissions(reader))
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteUser:
+class DeleteUser(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_USER
     RESPONSE: ClassVar[type[Response] | None] = None
     user_id: Identifier
@@ -173,8 +168,7 @@ class DeleteUser:
         return cls(reader.identifier())
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateUser:
+class UpdateUser(msgspec.Struct, frozen=True):
     """What is None stays as it is."""
 
     CODE: ClassVar[Code] = Code.UPDATE_USER
@@ -199,8 +193,7 @@ class UpdateUser:
         return cls(user_id, username, status)
 
 
-@dataclass(frozen=True, slots=True)
-class UpdatePermissions:
+class UpdatePermissions(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.UPDATE_PERMISSIONS
     RESPONSE: ClassVar[type[Response] | None] = None
     user_id: Identifier
@@ -214,13 +207,13 @@ class UpdatePermissions:
         return cls(reader.identifier(), read_sized_permissions(reader))
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePassword:
+class ChangePassword(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.CHANGE_PASSWORD
     RESPONSE: ClassVar[type[Response] | None] = None
     user_id: Identifier
-    current_password: str = field(repr=False)
-    new_password: str = field(repr=False)
+    current_password: str
+    new_password: str
+    __repr__ = hiding("current_password", "new_password")
 
     def encode(self, out: Writer) -> None:
         out.identifier(self.user_id).str8(self.current_password).str8(self.new_password)
@@ -230,14 +223,14 @@ class ChangePassword:
         return cls(reader.identifier(), reader.str8(), reader.str8())
 
 
-@dataclass(frozen=True, slots=True)
-class LoginUser:
+class LoginUser(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.LOGIN_USER
     RESPONSE: ClassVar[type[Response] | None] = Identity
     username: str
-    password: str = field(repr=False)
+    password: str
     version: str = ""
     context: str = ""
+    __repr__ = hiding("password")
 
     def encode(self, out: Writer) -> None:
         out.name(self.username).str8(self.password).str32(self.version).str32(self.context)
@@ -250,8 +243,7 @@ class LoginUser:
         return cls(username, password, reader.str32(), reader.str32())
 
 
-@dataclass(frozen=True, slots=True)
-class LogoutUser:
+class LogoutUser(msgspec.Struct, frozen=True):
     CODE: ClassVar[Code] = Code.LOGOUT_USER
     RESPONSE: ClassVar[type[Response] | None] = None
 

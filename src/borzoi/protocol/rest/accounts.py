@@ -1,6 +1,5 @@
 """Users, logins, tokens and connected clients as JSON."""
 
-from dataclasses import dataclass, field
 from typing import Self
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from borzoi.protocol.commands.system import ClientDetails, ClientGroup, ClientInfo
 from borzoi.protocol.commands.tokens import RawToken, TokenInfo
 from borzoi.protocol.commands.users import UserDetails, UserInfo
+from borzoi.protocol.hiding import hiding
 from borzoi.protocol.rest.permissions import (
     PermissionsDocument,
     permissions_document,
@@ -16,13 +16,13 @@ from borzoi.protocol.rest.permissions import (
 from borzoi.protocol.rest.words import TRANSPORTS, USER_STATUSES
 
 
-@dataclass(frozen=True, slots=True)
-class AccessIdentity:
+class AccessIdentity(msgspec.Struct, frozen=True):
     """Who logged in, and the token that says so from now on; `expiry` is in seconds."""
 
     user_id: int
-    token: str = field(repr=False)
+    token: str
     expiry: int
+    __repr__ = hiding("token")
 
 
 class AccessToken(msgspec.Struct):

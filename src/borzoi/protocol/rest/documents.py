@@ -1,4 +1,4 @@
-"""The JSON that answers carry, to and from the response dataclasses.
+"""The JSON that answers carry, to and from the response values.
 
 `encode_document` is for the server, `decode_document` for a client; `DOCUMENTS` is the whole of
 what can be said. Timestamps are numbers of microseconds and every u64 is a number; a list answers

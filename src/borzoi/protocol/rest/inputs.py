@@ -1,7 +1,7 @@
 """The bodies and queries that requests arrive in.
 
 Each class is the JSON of one body (or the parameters of one query) and knows the arguments of the
-request dataclass it stands for, both ways. What msgspec cannot say about a field is checked in
+request it stands for, both ways. What msgspec cannot say about a field is checked in
 ``__post_init__``; a `ValueError` there is a wrong shape. What the protocol has a status for is
 raised by `arguments`, once the shape is right.
 """

@@ -1,13 +1,14 @@
-"""The one table of routes: method and path on one side, request dataclasses on the other.
+"""The one table of routes: method and path on one side, requests on the other.
 
 Path parameters are named after the fields of the request. `borzoi.protocol.rest.calls` walks the
 table in both directions: from a call to its request for the server, and back for a client.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
+
+import msgspec
 
 from borzoi.model.errors import FeatureUnavailable
 from borzoi.protocol.commands.groups import (
@@ -65,6 +66,7 @@ from borzoi.protocol.commands.users import (
     UpdatePermissions,
     UpdateUser,
 )
+from borzoi.protocol.hiding import hiding
 from borzoi.protocol.rest import inputs
 from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.protocol.rest.messages import SendInput
@@ -83,25 +85,22 @@ PUBLIC_PATHS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(msgspec.Struct, frozen=True):
     """GET /: which service this is."""
 
 
-@dataclass(frozen=True, slots=True)
-class GetMetrics:
+class GetMetrics(msgspec.Struct, frozen=True):
     """GET /metrics: the counters and gauges of the server as text."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshToken:
+class RefreshToken(msgspec.Struct, frozen=True):
     """POST /users/refresh-token: a token that is still good for a new one."""
 
-    token: str = field(repr=False)
+    token: str
+    __repr__ = hiding("token")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """One line of the table.
 
     `answer` is the type of the response that a document is made of; None for an empty body, `str`
