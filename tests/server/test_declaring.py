@@ -1,9 +1,8 @@
-from dataclasses import dataclass
-
 import pytest
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.server.declaring import (
+    Section,
     keys_of,
     parsed_section,
     section,
@@ -14,19 +13,16 @@ from borzoi.server.declaring import (
 from borzoi.server.kinds import TEXT, count
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Section):
     name: str = setting(TEXT, "", "its name")
 
 
-@dataclass(frozen=True, slots=True)
-class Inner:
+class Inner(Section):
     size: int = setting(count(0, 9), 3, "how many")
     key: str = setting(TEXT, "", "a secret", secret=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Outer:
+class Outer(Section):
     inner: Inner = section(Inner)
     nodes: tuple[Node, ...] = tables(Node, "nodes")
 
@@ -70,3 +66,23 @@ def test_secrets_are_masked_and_kept_out_of_errors_and_repr() -> None:
     with pytest.raises(InvalidConfiguration) as refused:
         parsed_section(Outer, {"inner": {"key": ["hidden"]}})
     assert "hidden" not in str(refused.value)
+
+
+def test_a_section_is_a_value_that_nobody_changes() -> None:
+    made = Inner(size=4)
+    assert made == Inner().replaced(size=4) != Inner()
+    assert made.replaced(key="k") == Inner(size=4, key="k")
+    assert made != 4
+    assert len({made, Inner(size=4), Inner()}) == 2
+    with pytest.raises(AttributeError):
+        made.size = 5  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Inner(sise=5)  # type: ignore[call-arg]
+    assert repr(Outer(inner=made)) == "Outer(inner=Inner(size=4), nodes=())"
+
+
+def test_a_default_that_is_not_allowed_is_found_when_the_section_is_declared() -> None:
+    with pytest.raises(ValueError):
+
+        class Wrong(Section):
+            size: int = setting(count(0, 9), 10, "how many")

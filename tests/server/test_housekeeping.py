@@ -1,11 +1,11 @@
 """Chores, each called once at a time of the test's choosing; only the runner has a clock."""
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from borzoi.handlers.call import Services
@@ -59,7 +59,7 @@ def root(server: EmbeddedServer) -> EmbeddedClient:
 def later(services: Services, microseconds: int) -> Services:
     """The same server, some time from now."""
     clock = services.clock
-    return dataclasses.replace(services, clock=lambda: clock() + microseconds)
+    return msgspec.structs.replace(services, clock=lambda: clock() + microseconds)
 
 
 def send(payload: bytes, topic: str = "t") -> SendMessages:

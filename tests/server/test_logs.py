@@ -1,4 +1,3 @@
-import dataclasses
 import logging
 import os
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ def test_lines_go_to_the_console_and_to_a_file(
 
 
 def test_a_file_that_is_full_makes_room_for_the_next(tmp_path: Path) -> None:
-    settings = dataclasses.replace(LoggingSection(), max_file_size=200, max_total_size=400)
+    settings = LoggingSection(max_file_size=200, max_total_size=400)
     start_logging(settings, tmp_path)
     for number in range(20):
         logging.getLogger("borzoi.test").info("line %d", number)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
 import socket
 import ssl
@@ -55,6 +56,58 @@ def start_of(folder: Path, **variables: str) -> Start:
     environment = {f"BORZOI_{name}": value for name, value in variables.items()}
     environment["BORZOI_SYSTEM_PATH"] = str(folder / "data")
     return Start(load(environment, folder), False, True, False, environment)
+
+
+#: Packages and modules of commands, listeners and formats that a plain start has no use for.
+NOT_FOR_A_START = (
+    "borzoi.consensus",
+    "borzoi.protocol.rest",
+    "borzoi.security.certificates",
+    "borzoi.server.config_command",
+    "borzoi.server.schema",
+    "borzoi.server.tools",
+    "borzoi.simulator",
+    "borzoi.storage.dumping",
+    "borzoi.storage.importing",
+    "borzoi.storage.inspection",
+    "borzoi.storage.repairing",
+    "borzoi.testing",
+    "backports.zstd",
+    "cryptography",
+    "isal",
+    "lz4",
+    "multiprocessing",
+    "rich",
+    "unittest",
+)
+
+
+def test_a_start_loads_nothing_it_has_no_use_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The interpreter then writes a line for each module that it loads.
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with running_server() as server:
+        lines = [line for line in server.output.splitlines() if line.startswith("import time:")]
+    loaded = {line.rpartition("|")[2].strip() for line in lines}
+    assert "borzoi.server.process" in loaded
+    prefixes = tuple(f"{name}." for name in NOT_FOR_A_START)
+    assert (
+        sorted(name for name in loaded if name in NOT_FOR_A_START or name.startswith(prefixes))
+        == []
+    )
+
+
+def test_the_classes_a_start_makes_are_cheap() -> None:
+    """A dataclass costs a start a millisecond, a struct a fortieth of that; there are 200."""
+    packages = ("handlers", "metadata", "protocol", "security", "server", "shard")
+    prefixes = tuple(f"borzoi.{package}." for package in packages)
+    made = {
+        f"{module.__name__}.{name}"
+        for module in list(sys.modules.values())
+        if module.__name__.startswith(prefixes)
+        for name, value in vars(module).items()
+        if dataclasses.is_dataclass(value) and getattr(value, "__module__", "").startswith(prefixes)
+    }
+    assert made == set()
 
 
 def test_a_server_says_when_it_is_ready_and_where() -> None:

@@ -1,7 +1,8 @@
 """All that a handler may touch: the session that asks, the planes, and the clock."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.sessions import Session, Sessions
@@ -16,8 +17,7 @@ from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.snapshots import Snapshots
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(msgspec.Struct, frozen=True):
     """What all calls of one shard share."""
 
     metadata: MetadataPlane
@@ -33,8 +33,7 @@ class Services:
     clock: Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One request's surroundings."""
 
     session: Session

@@ -2,8 +2,9 @@
 
 from asyncio import Future
 from collections.abc import Awaitable, Coroutine
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from borzoi.handlers.call import Call
 from borzoi.handlers.replies import RangesReply, Reply, ok
@@ -29,8 +30,7 @@ from borzoi.records.batch import Batch, receive
 NOTHING_POLLED = ok(bytes(POLLED_PREFIX.size))
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """A send whose batch was looked at and found whole."""
 
     stream_id: Identifier

@@ -4,8 +4,9 @@ Stored messages are never copied into a reply; the listener that owns the socket
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.storage.reading import FileRange
@@ -14,8 +15,7 @@ from borzoi.storage.reading import FileRange
 DONE = RESPONSE_PREFIX.pack(0, 0)
 
 
-@dataclass(slots=True)
-class RangesReply:
+class RangesReply(msgspec.Struct):
     """A response whose payload ends in stored bytes."""
 
     head: bytes

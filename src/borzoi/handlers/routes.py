@@ -5,9 +5,10 @@ user. Resolving and authorising that again gives the same answer until the metad
 answer is kept by the bytes that asked for it. On small requests that was a fifth of their cost.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
+
+import msgspec
 
 from borzoi.handlers.call import Call
 from borzoi.handlers.messages import chosen_partition
@@ -31,8 +32,7 @@ METADATA_LENGTH_MAX: Final = SEND_METADATA_BYTES_MAX - 4
 _U32 = Struct("<I")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """A send that was resolved and allowed once."""
 
     stream_id: int

@@ -1,8 +1,9 @@
 """Who is connected, as whom, since when."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from borzoi.model.limits import U32_MAX
 from borzoi.model.system import Transport
@@ -11,8 +12,7 @@ from borzoi.model.system import Transport
 NOBODY: Final = 0
 
 
-@dataclass(slots=True, eq=False)
-class Session:
+class Session(msgspec.Struct, eq=False):
     """One connection. Nobody is logged in on it until `user_id` is set."""
 
     client_id: int

@@ -6,8 +6,9 @@ does the work: at once, or as a coroutine where it has to wait.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from borzoi.handlers import (
     groups,
@@ -92,8 +93,7 @@ from borzoi.protocol.commands.users import (
 from borzoi.security.permissions import Rule
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One command: its shape, who may, and what happens."""
 
     request: Any

@@ -1,7 +1,6 @@
 """TLS contexts for the listeners: from the operator's files, or made up for this machine."""
 
 import ssl
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from os import PathLike, fspath
@@ -9,12 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.protocol.hiding import hiding
 
 #: Self-signed certificates are made at each start, so a year outlives any of them.
 SELF_SIGNED_DAYS: Final = 365
@@ -25,12 +26,12 @@ CLOCK_SKEW: Final = timedelta(hours=1)
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
-@dataclass(frozen=True, slots=True)
-class SelfSigned:
+class SelfSigned(msgspec.Struct, frozen=True):
     """A certificate and its key, in PEM."""
 
     certificate: bytes
-    key: bytes = field(repr=False)
+    key: bytes
+    __repr__ = hiding("key")
 
 
 def server_context(cert_file: str | PathLike[str], key_file: str | PathLike[str]) -> ssl.SSLContext:

@@ -6,14 +6,14 @@ Pure: the time is an argument, and the number of remembered addresses has a boun
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
+
+import msgspec
 
 SECOND_US = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleSettings:
+class ThrottleSettings(msgspec.Struct, frozen=True):
     """Times in µs."""
 
     free_failures: int = 3
@@ -23,8 +23,7 @@ class ThrottleSettings:
     addresses_max: int = 10_000
 
 
-@dataclass(slots=True)
-class _Record:
+class _Record(msgspec.Struct):
     failures: int
     last_failure_at: int
 

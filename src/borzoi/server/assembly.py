@@ -3,8 +3,9 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from borzoi import __version__
 from borzoi.handlers.authentication import Authentication
@@ -50,8 +51,7 @@ SECOND_US = 1_000_000
 STORED_ROOT = "as it was stored"
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(msgspec.Struct, frozen=True):
     """What the banner says about root; the password only where nobody else knows it."""
 
     username: str
@@ -59,8 +59,7 @@ class Root:
     shown_password: str | None = None
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(msgspec.Struct):
     """What a server has open before it listens."""
 
     medium: Medium

@@ -1,7 +1,8 @@
 """What a server says when it is ready. Pure text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from borzoi import __version__
 
@@ -12,8 +13,7 @@ SURVIVES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(msgspec.Struct, frozen=True):
     """The facts of a start."""
 
     addresses: Mapping[str, str]

@@ -4,9 +4,10 @@ import difflib
 import ipaddress
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.limits import SERVER_DEFAULT, UNLIMITED
@@ -22,8 +23,7 @@ KEYS: tuple[Key, ...] = tuple(keys_of(Settings))
 DEFAULT_FILES = ("borzoi.toml", "core/server/config.toml")
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True):
     """The settings, and what to say about where they came from."""
 
     settings: Settings

@@ -1,21 +1,19 @@
 """How a setting is declared: its default, its kind, what it means, and what else it must satisfy.
 
-A section is a frozen dataclass whose fields are made by `setting`; everything that is said about a
-key (its default, its environment variables, its documentation, its JSON schema) is read from there,
-so nothing can be said twice and differently.
+A section is a class whose body declares its keys with `setting`, `section` and `tables`; everything
+that is said about a key (its default, its environment variables, its documentation, its JSON
+schema) is read from there, so nothing can be said twice and differently.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import Field, dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
+
+import msgspec
 
 from borzoi.model.errors import InvalidConfiguration
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """What values a key takes: a parser, the sentence about what is allowed, and the way back."""
 
     name: str
@@ -25,8 +23,7 @@ class Kind:
     schema: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True):
     """All that is known about one key besides its name."""
 
     kind: Kind
@@ -37,8 +34,7 @@ class Declaration:
     later: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """A key with its full dotted path."""
 
     path: str
@@ -50,65 +46,143 @@ class Key:
         return self.path.replace(".", "_").upper()
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Section:
+    """Settings that belong together: a value that nobody changes, made of what differs from the
+    defaults.
+
+    It is no struct, because the fields of a struct cannot carry a declaration, and no dataclass,
+    because 45 of those would cost every start 50 ms.
+    """
+
+    #: What the body declared, in its order.
+    declared: ClassVar[Mapping[str, "Entry"]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.declared = {
+            name: entry
+            for name, entry in vars(cls).items()
+            if isinstance(entry, Declaration | Inner | Tables)
+        }
+        for name, entry in cls.declared.items():
+            setattr(cls, name, _default_of(entry))
+
+    def __init__(self, **given: Any) -> None:
+        for name in given:
+            if name not in self.declared:
+                raise TypeError(f"{type(self).__name__} has no setting {name!r}")
+        # What is not given is found in the class.
+        vars(self).update(given)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
+
+    def replaced(self, **changes: Any) -> Self:
+        """The section with other values for these."""
+        return type(self)(**{**vars(self), **changes})
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.declared)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in self.declared))
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={getattr(self, name)!r}"
+            for name, entry in self.declared.items()
+            if not (isinstance(entry, Declaration) and entry.secret)
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+S = TypeVar("S", bound=Section)
+
+
+class Inner(msgspec.Struct, frozen=True):
+    """A section within a section."""
+
+    kind: type[Section]
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """An array of tables, each of them a section."""
+
+    kind: type[Section]
+    meaning: str
+
+
+Entry: TypeAlias = Declaration | Inner | Tables
+
+
 def setting(
     kind: Kind, default: Any, meaning: str, *, secret: bool = False, later: str | None = None
 ) -> Any:
-    """A field of a section. `default` is written the way people write it in the file."""
-    parsed = kind.parse(default)
-    declaration = Declaration(kind, default, meaning, secret, later)
-    return field(default=parsed, repr=not secret, metadata={"declaration": declaration})
+    """A key of a section. `default` is written the way people write it in the file."""
+    return Declaration(kind, default, meaning, secret, later)
 
 
-def section(kind: type[T]) -> T:
-    """A field of a section that is a section itself, all of it at its defaults."""
-    made: T = field(default_factory=kind)
-    return made
+def section(kind: type[S]) -> S:
+    """A section within a section, all of it at its defaults."""
+    return cast(S, Inner(kind))
 
 
-def tables(kind: type[T], meaning: str) -> tuple[T, ...]:
-    """A field that is an array of tables, empty by default."""
-    made: tuple[T, ...] = field(default=(), metadata={"tables": kind, "meaning": meaning})
-    return made
+def tables(kind: type[S], meaning: str) -> tuple[S, ...]:
+    """An array of tables, empty by default."""
+    return cast(tuple[S, ...], Tables(kind, meaning))
 
 
-def keys_of(kind: type, prefix: str = "") -> Iterator[Key]:
+def _default_of(entry: Entry) -> Any:
+    match entry:
+        case Declaration():
+            return entry.kind.parse(entry.default)
+        case Inner():
+            return entry.kind()
+        case Tables():
+            return ()
+
+
+def keys_of(kind: type[Section], prefix: str = "") -> Iterator[Key]:
     """Every key below a section, in the order of declaration; array tables as ``name[]``."""
-    hints = get_type_hints(kind)
-    for entry in fields(kind):
-        path = f"{prefix}{entry.name}"
-        if "declaration" in entry.metadata:
-            yield Key(path, entry.metadata["declaration"])
-        elif "tables" in entry.metadata:
-            yield from keys_of(entry.metadata["tables"], f"{path}[].")
-        else:
-            yield from keys_of(hints[entry.name], f"{path}.")
+    for name, entry in kind.declared.items():
+        path = f"{prefix}{name}"
+        match entry:
+            case Declaration():
+                yield Key(path, entry)
+            case Inner():
+                yield from keys_of(entry.kind, f"{path}.")
+            case Tables():
+                yield from keys_of(entry.kind, f"{path}[].")
 
 
-def parsed_section(kind: type[T], given: Any, prefix: str = "") -> T:
+def parsed_section(kind: type[S], given: Any, prefix: str = "") -> S:
     """The section with what was given in place of its defaults; names the key when it cannot."""
     if not isinstance(given, dict):
         raise InvalidConfiguration(f"{prefix.rstrip('.')} is a section, not {given!r}")
-    hints = get_type_hints(kind)
-    values: dict[str, Any] = {}
-    for entry in fields(kind):  # type: ignore[arg-type]
-        if entry.name in given:
-            values[entry.name] = _parsed_entry(
-                entry, hints, given[entry.name], f"{prefix}{entry.name}"
+    return kind(
+        **{
+            name: _parsed_entry(entry, given[name], f"{prefix}{name}")
+            for name, entry in kind.declared.items()
+            if name in given
+        }
+    )
+
+
+def _parsed_entry(entry: Entry, value: Any, path: str) -> Any:
+    match entry:
+        case Declaration():
+            return parsed_value(Key(path, entry), value)
+        case Inner():
+            return parsed_section(entry.kind, value, f"{path}.")
+        case Tables():
+            if not isinstance(value, list):
+                raise InvalidConfiguration(f"{path} is an array of tables, not {value!r}")
+            return tuple(
+                parsed_section(entry.kind, table, f"{path}[{number}].")
+                for number, table in enumerate(value)
             )
-    return kind(**values)
-
-
-def _parsed_entry(entry: Field[Any], hints: dict[str, Any], value: Any, path: str) -> Any:
-    if "declaration" in entry.metadata:
-        return parsed_value(Key(path, entry.metadata["declaration"]), value)
-    if "tables" in entry.metadata:
-        if not isinstance(value, list):
-            raise InvalidConfiguration(f"{path} is an array of tables, not {value!r}")
-        kind = entry.metadata["tables"]
-        return tuple(
-            parsed_section(kind, table, f"{path}[{number}].") for number, table in enumerate(value)
-        )
-    return parsed_section(hints[entry.name], value, f"{path}.")
 
 
 def parsed_value(key: Key, value: Any) -> Any:
@@ -123,17 +197,17 @@ def parsed_value(key: Key, value: Any) -> Any:
         ) from fault
 
 
-def shown_section(settings: Any, *, secrets: bool = False) -> dict[str, Any]:
+def shown_section(settings: Section, *, secrets: bool = False) -> dict[str, Any]:
     """The section as it would stand in the file; secrets are masked unless asked for."""
     shown: dict[str, Any] = {}
-    for entry in fields(settings):
-        value = getattr(settings, entry.name)
-        if "declaration" in entry.metadata:
-            declaration = entry.metadata["declaration"]
-            masked = declaration.secret and not secrets and value
-            shown[entry.name] = "******" if masked else declaration.kind.show(value)
-        elif "tables" in entry.metadata:
-            shown[entry.name] = [shown_section(table, secrets=secrets) for table in value]
-        elif is_dataclass(value):
-            shown[entry.name] = shown_section(value, secrets=secrets)
+    for name, entry in settings.declared.items():
+        value = getattr(settings, name)
+        match entry:
+            case Declaration():
+                masked = entry.secret and not secrets and value
+                shown[name] = "******" if masked else entry.kind.show(value)
+            case Inner():
+                shown[name] = shown_section(value, secrets=secrets)
+            case Tables():
+                shown[name] = [shown_section(table, secrets=secrets) for table in value]
     return shown

@@ -8,7 +8,8 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
@@ -31,8 +32,7 @@ COMPRESSION_INTERVAL = 5 * SECOND_US
 LOOKS_PER_LOGIN_TIMEOUT = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Chore:
+class Chore(msgspec.Struct, frozen=True):
     """Something to do every `interval` microseconds."""
 
     name: str

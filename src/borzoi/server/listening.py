@@ -3,8 +3,9 @@
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
@@ -25,8 +26,7 @@ PROBE_SECONDS = 10
 PROBES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """A listener that accepts, what to call it, and the section its settings came from."""
 
     name: str

@@ -4,8 +4,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
@@ -38,8 +39,7 @@ CACHES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Opener:
+class Opener(msgspec.Struct, frozen=True):
     """Opens partitions, and knows where they are."""
 
     folders: Folders

@@ -5,8 +5,9 @@ Pure: the environment comes in as a mapping.
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.server.declaring import Key
@@ -40,8 +41,7 @@ RESERVED_PREFIXES = ("CONNECTORS_", "MCP_", "TEST_")
 TABLES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(msgspec.Struct, frozen=True):
     """One variable that took effect."""
 
     variable: str

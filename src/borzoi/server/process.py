@@ -8,16 +8,15 @@ save and sync, close.
 
 import asyncio
 import ctypes
-import dataclasses
 import gc
 import logging
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from borzoi import __version__
@@ -65,8 +64,7 @@ M_MMAP_THRESHOLD = -3
 LARGE_BLOCK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """What a server is started with."""
 
     configuration: Configuration
@@ -265,6 +263,6 @@ def _with_bound_addresses(settings: Settings, endpoints: Sequence[Endpoint]) -> 
     """The settings with the ports that were really bound."""
     for endpoint in endpoints:
         section = getattr(settings, endpoint.section)
-        bound = dataclasses.replace(section, address=endpoint.listener.address)
-        settings = dataclasses.replace(settings, **{endpoint.section: bound})
+        bound = section.replaced(address=endpoint.listener.address)
+        settings = settings.replaced(**{endpoint.section: bound})
     return settings

@@ -3,10 +3,12 @@
 import secrets
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from borzoi.metadata.users import check_username
 from borzoi.model.errors import InvalidConfiguration, InvalidRequest
+from borzoi.protocol.hiding import hiding
 from borzoi.security.passwords import check_password
 from borzoi.server.overrides import variable
 
@@ -17,15 +19,15 @@ LENGTH_MIN = 20
 LENGTH_MAX = 39
 
 
-@dataclass(frozen=True, slots=True)
-class RootCredentials:
+class RootCredentials(msgspec.Struct, frozen=True):
     """Name and password of a root user to be created, and a sentence about their source."""
 
     username: str
-    password: str = field(repr=False)
+    password: str
     source: str
     #: A random password is shown once, because nobody else knows it.
     show: bool = False
+    __repr__ = hiding("password")
 
 
 def root_credentials(

@@ -4,9 +4,7 @@ The names are those people know from 0.8; the few that are borzoi's own are mark
 meaning. A section is handed as a value to the part that needs it; nobody gets the whole.
 """
 
-from dataclasses import dataclass
-
-from borzoi.server.declaring import section, setting, tables
+from borzoi.server.declaring import Section, section, setting, tables
 from borzoi.server.kinds import (
     ADDRESS,
     BYTES,
@@ -32,8 +30,7 @@ TELEMETRY = "OpenTelemetry export"
 SHARDS = "more than one shard"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupSection:
+class ConsumerGroupSection(Section):
     rebalancing_timeout: int = setting(
         DURATION, "30 s", "how long a partition may wait for its old owner's commit before it moves"
     )
@@ -42,8 +39,7 @@ class ConsumerGroupSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerSection:
+class CleanerSection(Section):
     cleaner_enabled: bool = setting(FLAG, False, "delete segments that are too old or too many")
     interval: int = setting(DURATION, "1 m", "how often the cleaner looks")
     consumer_barrier: bool = setting(
@@ -53,13 +49,11 @@ class CleanerSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DataMaintenanceSection:
+class DataMaintenanceSection(Section):
     messages: CleanerSection = section(CleanerSection)
 
 
-@dataclass(frozen=True, slots=True)
-class CorsSection:
+class CorsSection(Section):
     enabled: bool = setting(FLAG, True, "answer cross-origin requests", later=HTTP)
     allowed_methods: tuple[str, ...] = setting(
         TEXTS, ["GET", "POST", "PUT", "DELETE"], "methods other origins may use", later=HTTP
@@ -79,16 +73,14 @@ class CorsSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedIssuerSection:
+class TrustedIssuerSection(Section):
     issuer: str = setting(TEXT, "", "the iss claim of its tokens", later=HTTP)
     audience: str = setting(TEXT, "", "the aud claim of its tokens", later=HTTP)
     jwks_url: str = setting(TEXT, "", "where its keys are published", later=HTTP)
     user_id: int = setting(count(0, U32), 0, "the user its tokens act as; never root", later=HTTP)
 
 
-@dataclass(frozen=True, slots=True)
-class JwtSection:
+class JwtSection(Section):
     algorithm: str = setting(
         choice("HS256", "HS384", "HS512", "RS256", "RS384", "RS512"),
         "HS256",
@@ -118,21 +110,18 @@ class JwtSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSection:
+class MetricsSection(Section):
     enabled: bool = setting(FLAG, True, "publish metrics", later=HTTP)
     endpoint: str = setting(TEXT, "/metrics", "under this path", later=HTTP)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpTlsSection:
+class HttpTlsSection(Section):
     enabled: bool = setting(FLAG, False, "speak HTTPS", later=HTTP)
     cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate", later=HTTP)
     key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key", later=HTTP)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSection:
+class HttpSection(Section):
     enabled: bool = setting(FLAG, True, "accept HTTP clients", later=HTTP)
     address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:3000", "where", later=HTTP)
     max_request_size: int = setting(BYTES, "2 MB", "largest body of a request", later=HTTP)
@@ -143,8 +132,7 @@ class HttpSection:
     tls: HttpTlsSection = section(HttpTlsSection)
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSection:
+class TlsSection(Section):
     enabled: bool = setting(FLAG, False, "speak TLS on this listener")
     self_signed: bool = setting(
         FLAG, True, "make a certificate for localhost when the files are missing"
@@ -153,8 +141,7 @@ class TlsSection:
     key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key, PEM")
 
 
-@dataclass(frozen=True, slots=True)
-class TcpSocketSection:
+class TcpSocketSection(Section):
     override_defaults: bool = setting(FLAG, False, "apply the keys below to every connection")
     recv_buffer_size: int = setting(BYTES, "100 KB", "the kernel's receive buffer")
     send_buffer_size: int = setting(BYTES, "100 KB", "the kernel's send buffer")
@@ -165,8 +152,7 @@ class TcpSocketSection:
     linger: int = setting(DURATION, "0 s", "how long closing waits for unsent bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class TcpSection:
+class TcpSection(Section):
     enabled: bool = setting(FLAG, True, "accept TCP clients")
     address: tuple[str, int] = setting(
         ADDRESS, "127.0.0.1:8090", "where; port 0 lets the system choose"
@@ -190,23 +176,20 @@ class TcpSection:
     socket: TcpSocketSection = section(TcpSocketSection)
 
 
-@dataclass(frozen=True, slots=True)
-class QuicSocketSection:
+class QuicSocketSection(Section):
     override_defaults: bool = setting(FLAG, False, "apply the keys below", later=QUIC)
     recv_buffer_size: int = setting(BYTES, "64 KB", "the kernel's receive buffer", later=QUIC)
     send_buffer_size: int = setting(BYTES, "64 KB", "the kernel's send buffer", later=QUIC)
     keepalive: bool = setting(FLAG, False, "let the kernel probe silent peers", later=QUIC)
 
 
-@dataclass(frozen=True, slots=True)
-class QuicCertificateSection:
+class QuicCertificateSection(Section):
     self_signed: bool = setting(FLAG, True, "make a certificate for localhost", later=QUIC)
     cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate", later=QUIC)
     key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key", later=QUIC)
 
 
-@dataclass(frozen=True, slots=True)
-class QuicSection:
+class QuicSection(Section):
     enabled: bool = setting(FLAG, True, "accept QUIC clients", later=QUIC)
     address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8080", "where (UDP)", later=QUIC)
     max_concurrent_bidi_streams: int = setting(
@@ -222,8 +205,7 @@ class QuicSection:
     socket: QuicSocketSection = section(QuicSocketSection)
 
 
-@dataclass(frozen=True, slots=True)
-class WebSocketSection:
+class WebSocketSection(Section):
     enabled: bool = setting(FLAG, True, "accept WebSocket clients", later=WEBSOCKET)
     address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8092", "where", later=WEBSOCKET)
     read_buffer_size: int | None = setting(BYTES_OR_UNSET, "", "receive buffer", later=WEBSOCKET)
@@ -239,64 +221,54 @@ class WebSocketSection:
     tls: TlsSection = section(TlsSection)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSaverSection:
+class MessageSaverSection(Section):
     enabled: bool = setting(FLAG, True, "save what is buffered from time to time")
     interval: int = setting(DURATION, "30 s", "how often")
     enforce_fsync: bool = setting(FLAG, True, "and force it to the disk each time")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCleanerSection:
+class TokenCleanerSection(Section):
     enabled: bool = setting(FLAG, True, "forget expired tokens")
     interval: int = setting(DURATION, "1 m", "how often")
 
 
-@dataclass(frozen=True, slots=True)
-class PersonalAccessTokenSection:
+class PersonalAccessTokenSection(Section):
     max_tokens_per_user: int = setting(count(1, U32), 100, "tokens one user may have")
     cleaner: TokenCleanerSection = section(TokenCleanerSection)
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatSection:
+class HeartbeatSection(Section):
     enabled: bool = setting(FLAG, False, "drop sessions that stopped sending pings")
     interval: int = setting(DURATION, "5 s", "how often a client is expected to ping")
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetryExportSection:
+class TelemetryExportSection(Section):
     transport: str = setting(choice("grpc", "http"), "grpc", "protocol", later=TELEMETRY)
     endpoint: str = setting(TEXT, "http://localhost:7281/v1/logs", "collector", later=TELEMETRY)
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetryTracesSection:
+class TelemetryTracesSection(Section):
     transport: str = setting(choice("grpc", "http"), "grpc", "protocol", later=TELEMETRY)
     endpoint: str = setting(TEXT, "http://localhost:7281/v1/traces", "collector", later=TELEMETRY)
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetrySection:
+class TelemetrySection(Section):
     enabled: bool = setting(FLAG, False, "send logs and traces to a collector", later=TELEMETRY)
     service_name: str = setting(TEXT, "iggy", "what to call ourselves there", later=TELEMETRY)
     logs: TelemetryExportSection = section(TelemetryExportSection)
     traces: TelemetryTracesSection = section(TelemetryTracesSection)
 
 
-@dataclass(frozen=True, slots=True)
-class CompatibilitySection:
+class CompatibilitySection(Section):
     path: str = setting(PATH, "compatibility", "where old formats are kept", later=ARCHIVING)
 
 
-@dataclass(frozen=True, slots=True)
-class BackupSection:
+class BackupSection(Section):
     path: str = setting(PATH, "backup", "where archives are kept", later=ARCHIVING)
     compatibility: CompatibilitySection = section(CompatibilitySection)
 
 
-@dataclass(frozen=True, slots=True)
-class StateSection:
+class StateSection(Section):
     enforce_fsync: bool = setting(FLAG, False, "force every metadata entry to the disk")
     max_file_operation_retries: int = setting(
         count(0, 1), 1, "kept for 0.8 files; a failed write is never tried again, so only 0 or 1"
@@ -306,13 +278,11 @@ class StateSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeSection:
+class RuntimeSection(Section):
     path: str = setting(PATH, "runtime", "where current_config.toml is written")
 
 
-@dataclass(frozen=True, slots=True)
-class LoggingSection:
+class LoggingSection(Section):
     path: str = setting(PATH, "logs", "where log files are written")
     level: str = setting(
         choice("trace", "debug", "info", "warn", "error", "off"), "info", "what is worth a line"
@@ -327,14 +297,12 @@ class LoggingSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EncryptionSection:
+class EncryptionSection(Section):
     enabled: bool = setting(FLAG, False, "encrypt messages and metadata on the disk")
     key: str = setting(TEXT, "", "32 bytes in Base64", secret=True)
 
 
-@dataclass(frozen=True, slots=True)
-class CompressionSection:
+class CompressionSection(Section):
     allow_override: bool = setting(
         FLAG, False, "let a topic that asks for none stay uncompressed despite the default"
     )
@@ -343,20 +311,17 @@ class CompressionSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSection:
+class StreamSection(Section):
     path: str = setting(PATH, "streams", "folder of all streams")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSection:
+class TopicSection(Section):
     path: str = setting(PATH, "topics", "folder of a stream's topics")
     max_size: int = setting(MAX_SIZE, "unlimited", "size of a topic that asks for the default")
     message_expiry: int = setting(EXPIRY, "none", "age of messages in a topic that does the same")
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSection:
+class PartitionSection(Section):
     path: str = setting(PATH, "partitions", "folder of a topic's partitions")
     acknowledge: str = setting(
         choice("buffered", "written", "synced"),
@@ -373,8 +338,7 @@ class PartitionSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSection:
+class SegmentSection(Section):
     size: int = setting(BYTES, "1 GiB", "when a new segment is begun; a multiple of 512 B")
     archive_expired: bool = setting(
         FLAG, False, "copy expired segments away before deleting", later=ARCHIVING
@@ -386,36 +350,31 @@ class SegmentSection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DeduplicationSection:
+class DeduplicationSection(Section):
     enabled: bool = setting(FLAG, False, "drop messages whose id was seen before")
     max_entries: int = setting(count(0, 2**63), 10_000, "ids remembered; 0 is all")
     expiry: int = setting(DURATION, "1 m", "how long; 0 is for ever")
 
 
-@dataclass(frozen=True, slots=True)
-class RecoverySection:
+class RecoverySection(Section):
     recreate_missing_state: bool = setting(
         FLAG, False, "when the metadata log is gone, name streams and topics after their folders"
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPoolSection:
+class MemoryPoolSection(Section):
     enabled: bool = setting(FLAG, True, "reuse buffers")
     size: int = setting(BYTES, "4 GiB", "how much the pool may hold in use")
     bucket_capacity: int = setting(count(128, 2**31), 8192, "free buffers kept per size")
 
 
-@dataclass(frozen=True, slots=True)
-class ShardingSection:
+class ShardingSection(Section):
     cpu_allocation: str = setting(
         CPU_ALLOCATION, "1", 'processes: a count, "all", "a..b" or "numa:…"', later=SHARDS
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SystemSection:
+class SystemSection(Section):
     path: str = setting(PATH, "local_data", "the data directory")
     backup: BackupSection = section(BackupSection)
     state: StateSection = section(StateSection)
@@ -433,42 +392,36 @@ class SystemSection:
     sharding: ShardingSection = section(ShardingSection)
 
 
-@dataclass(frozen=True, slots=True)
-class NodePortsSection:
+class NodePortsSection(Section):
     tcp: int = setting(count(0, 65535), 0, "its TCP port; 0 is this node's")
     quic: int = setting(count(0, 65535), 0, "its QUIC port; 0 is this node's")
     http: int = setting(count(0, 65535), 0, "its HTTP port; 0 is this node's")
     websocket: int = setting(count(0, 65535), 0, "its WebSocket port; 0 is this node's")
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentNodeSection:
+class CurrentNodeSection(Section):
     name: str = setting(TEXT, "iggy-node-1", "what this node is called")
     ip: str = setting(TEXT, "127.0.0.1", "where others reach it")
 
 
-@dataclass(frozen=True, slots=True)
-class OtherNodeSection:
+class OtherNodeSection(Section):
     name: str = setting(TEXT, "", "what it is called")
     ip: str = setting(TEXT, "", "where it is reached")
     ports: NodePortsSection = section(NodePortsSection)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSection:
+class NodeSection(Section):
     current: CurrentNodeSection = section(CurrentNodeSection)
     others: tuple[OtherNodeSection, ...] = tables(OtherNodeSection, "the other nodes")
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSection:
+class ClusterSection(Section):
     enabled: bool = setting(FLAG, False, "report the nodes below to clients, as 0.8 does")
     name: str = setting(TEXT, "iggy-cluster", "what the cluster is called")
     node: NodeSection = section(NodeSection)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Section):
     """The whole configuration of one server."""
 
     consumer_group: ConsumerGroupSection = section(ConsumerGroupSection)

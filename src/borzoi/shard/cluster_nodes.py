@@ -5,7 +5,8 @@ is all that clients of 0.8 know how to use.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from borzoi.model.system import NodeRole, NodeStatus
 from borzoi.protocol.commands.system import ClusterMetadata, ClusterNode
@@ -14,8 +15,7 @@ SINGLE_CLUSTER = "single-node"
 SINGLE_NODE = "iggy-node"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """A configured node; a port of 0 is the same as ours."""
 
     name: str
@@ -26,8 +26,7 @@ class Node:
     websocket: int = 0
 
 
-@dataclass(slots=True)
-class ClusterNodes:
+class ClusterNodes(msgspec.Struct):
     """What `GetClusterMetadata` answers on this node."""
 
     name: str

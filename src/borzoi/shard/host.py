@@ -9,15 +9,15 @@ import platform
 import resource
 import socket
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """A sample of what the process uses; sizes in bytes, shares in percent."""
 
     cpu_percent: float = 0.0
@@ -32,17 +32,18 @@ class Usage:
     total_disk_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Host:
+class Host(msgspec.Struct):
     """The machine and the process, with the last sample of their usage."""
 
     data_directory: Path
-    started_at: float = field(default_factory=time.time)
-    usage: Usage = field(default_factory=Usage)
-    hostname: str = field(default_factory=socket.gethostname)
-    os_name: str = field(default_factory=lambda: _os_release().get("NAME", platform.system()))
-    os_version: str = field(default_factory=lambda: _os_release().get("VERSION_ID", ""))
-    kernel_version: str = field(default_factory=platform.release)
+    started_at: float = msgspec.field(default_factory=time.time)
+    usage: Usage = msgspec.field(default_factory=Usage)
+    hostname: str = msgspec.field(default_factory=socket.gethostname)
+    os_name: str = msgspec.field(
+        default_factory=lambda: _os_release().get("NAME", platform.system())
+    )
+    os_version: str = msgspec.field(default_factory=lambda: _os_release().get("VERSION_ID", ""))
+    kernel_version: str = msgspec.field(default_factory=platform.release)
     _busy: tuple[float, float, float, float] | None = None
 
     @property

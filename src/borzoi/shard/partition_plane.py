@@ -9,9 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from borzoi.metadata.coming import Coming, ComingPartitions, ComingStream, ComingTopic
 from borzoi.metadata.effects import (
@@ -53,8 +54,7 @@ log = logging.getLogger(__name__)
 CLOSING_THREADS: Final = 16
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(msgspec.Struct):
     """Sums over partitions."""
 
     size_bytes: int = 0
@@ -67,8 +67,7 @@ class Totals:
         self.segments_count += statistics.segments_count
 
 
-@dataclass(frozen=True, slots=True)
-class Folders:
+class Folders(msgspec.Struct, frozen=True):
     """Where streams and topics lie; partitions lie below their topic."""
 
     stream: Callable[[int], Path]
