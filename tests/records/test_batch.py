@@ -121,6 +121,12 @@ def test_columns_let_go_of_the_buffer(request: Sent) -> None:
     assert all(len(column) == request.messages_count for column in columns)
 
 
+def test_a_batch_knows_its_count() -> None:
+    for count in (0, 1, 7, 8, 100):
+        batch = sent([Message(b"x")] * count).received() if count else Batch(memoryview(b""), [])
+        assert batch.count == len(batch) == count
+
+
 def test_an_empty_batch_has_nothing_to_do() -> None:
     batch = walk(memoryview(bytearray()))
     stamp(batch, base_offset=0, timestamp=NOW, new_ids=counted_ids)

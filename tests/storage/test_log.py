@@ -153,6 +153,26 @@ async def test_synced_messages_are_seen_when_the_disk_has_them() -> None:
     assert payloads(log) == [b"a"]
 
 
+async def test_what_is_written_together_is_waited_for_together() -> None:
+    syncer = ManualSyncer()
+    log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)
+    first = append(log, b"a")
+    assert first is not None
+    assert append(log, b"b") is first
+    assert log.barrier() is first
+    await asyncio.sleep(0)
+    second = append(log, b"c")
+    assert second is not None
+    assert second is not first
+    syncer.run_all()
+    assert first.done()
+    assert not second.done()
+    assert log.visible_offset == 2
+    await asyncio.sleep(0)
+    syncer.run_all()
+    assert second.done()
+
+
 async def test_a_barrier_waits_for_everything_before_it() -> None:
     syncer = ManualSyncer()
     log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)

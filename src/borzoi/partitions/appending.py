@@ -60,8 +60,8 @@ class Appender:
         timestamp = max(now, log.last_timestamp)
         stamp(batch, base_offset=log.next_offset, timestamp=timestamp, new_ids=self.new_ids)
         waiter = log.append(batch, timestamp=timestamp)
-        if len(batch) >= MANY:
-            self._prepare_ids(len(batch))
+        if batch.count >= MANY:
+            self._prepare_ids(batch.count)
         return waiter
 
     def _prepare_ids(self, count: int) -> None:

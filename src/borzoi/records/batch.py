@@ -45,7 +45,8 @@ KEPT_STEPS_MAX: Final = 4096
 WORD: Final = struct.Struct("<Q")
 #: What the server writes into one header, behind the checksum: id, offset, timestamp.
 STAMPED: Final = struct.Struct("<16sQQ")
-NO_ID: Final = bytes(16)
+ID: Final = struct.Struct("16s")
+NO_ID: Final = bytes(ID.size)
 WORD_DTYPE: Final = np.dtype("<u8")
 ID_DTYPE: Final = np.dtype("V16")
 
@@ -60,7 +61,7 @@ class Batch:
     else 0; it only chooses the faster of two ways to the same bytes.
     """
 
-    __slots__ = ("_ends", "_layout", "_starts", "equal_size", "messages", "size")
+    __slots__ = ("_ends", "_layout", "_starts", "count", "equal_size", "messages", "size")
 
     def __init__(
         self,
@@ -72,6 +73,8 @@ class Batch:
         self.messages = messages
         #: Bytes of all messages together.
         self.size = len(messages)
+        #: How many there are; what `len` gives, at a third of its cost.
+        self.count = len(ends)
         # A list for a small batch, an array for the others: whoever needs the other form of a
         # small one gets it made on demand.
         self._ends = ends
@@ -80,7 +83,7 @@ class Batch:
         self._layout = layout
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return self.count
 
     @property
     def ends(self) -> NDArray[np.uint32]:
@@ -221,7 +224,7 @@ def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) ->
 
     `new_ids(n)` gives n × 16 bytes for the messages that came without an id.
     """
-    assert base_offset + len(batch) <= U64_MAX
+    assert base_offset + batch.count <= U64_MAX
     ends = batch._ends
     if isinstance(ends, list):
         _stamp_each(batch.messages, ends, base_offset, timestamp, new_ids)
@@ -255,7 +258,7 @@ def _stamp_each(
 ) -> None:
     start = 0
     for offset, end in enumerate(ends, base_offset):
-        id_ = bytes(messages[start + ID_AT : start + OFFSET_AT])
+        (id_,) = ID.unpack_from(messages, start + ID_AT)
         if id_ == NO_ID:
             id_ = bytes(new_ids(1))
         STAMPED.pack_into(messages, start + ID_AT, id_, offset, timestamp)

@@ -96,11 +96,13 @@ class FreshIds:
             self._next = 0
 
     def __call__(self, count: int) -> bytes:
-        self.prepare(count)
-        end = self._next + count * ID_BYTES
-        ids = self._ready[self._next : end]
+        start = self._next
+        end = start + count * ID_BYTES
+        if end > len(self._ready):
+            self.prepare(count)
+            start, end = 0, count * ID_BYTES
         self._next = end
-        return ids
+        return self._ready[start:end]
 
 
 def as_uuids(words: NDArray[np.uint64]) -> bytes:

@@ -7,7 +7,7 @@ appenders.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -73,10 +73,6 @@ class GroupCommit:
     def wait(self, offset: int, waiter: Waiter) -> None:
         """Resolve `waiter` when everything below `offset` is on the disk; needs a `request`."""
         self._waiting.append((offset, waiter))
-
-    def wait_all(self, waiters: Iterable[tuple[int, Waiter]]) -> None:
-        """The same for many, in the order of their offsets."""
-        self._waiting.extend(waiters)
 
     def request(self) -> None:
         """Begin a sync, or have one begun when the one under way has ended."""

@@ -34,9 +34,10 @@ class Journal:
         self.size = 0
 
     def push(self, pending: Pending) -> None:
+        batch = pending.batch
         self.pending.append(pending)
-        self.count += len(pending.batch)
-        self.size += pending.batch.size
+        self.count += batch.count
+        self.size += batch.size
 
     def clear(self) -> None:
         self.pending = []

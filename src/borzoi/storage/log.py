@@ -107,7 +107,7 @@ class SegmentedLog:
         "_turn_is_open",
         "_unfinished",
         "_visible",
-        "_waiters",
+        "_waiter",
         "directory",
         "last_timestamp",
         "medium",
@@ -133,7 +133,9 @@ class SegmentedLog:
         self._open_twin = open_twin
         self._journal = Journal()
         self._commits = GroupCommit(syncer, self._sync_plan, self._fence_writes)
-        self._waiters: list[tuple[int, Waiter]] = []
+        #: What all wait for whose batches are in the journal: they are written together, so they
+        #: succeed or fail together.
+        self._waiter: Waiter | None = None
         self._turn_is_open = False
         #: Sends since one last shared a write with others of its turn.
         self._alone = 0
@@ -198,7 +200,7 @@ class SegmentedLog:
         of the batch must stay as they are until then. `timestamp` is the one all messages carry;
         without it each message's own is used. Raises `StorageFailure` when nothing was taken.
         """
-        count = len(batch)
+        count = batch.count
         if not count:
             return self.barrier()
         self.ensure_writable()
@@ -220,17 +222,18 @@ class SegmentedLog:
             if self._alone < ALONE_MAX or self._alone % ALONE_MAX == 0:
                 self._open_turn(running_loop())
             return None
-        loop = running_loop()
-        if loop is None:
-            self._write_with_journal(pending)
-            if level is SYNCED:
-                self._sync_inline()
-            return None
+        waiter = self._waiter
+        if waiter is None:
+            loop = running_loop()
+            if loop is None:
+                self._write_with_journal(pending)
+                if level is SYNCED:
+                    self._sync_inline()
+                return None
+            waiter = self._waiter = Waiter(loop=loop)
+            self._open_turn(loop)
         self._journal.push(pending)
         self.next_offset += count
-        waiter = Waiter(loop=loop)
-        self._waiters.append((self.next_offset, waiter))
-        self._open_turn(loop)
         return waiter
 
     def barrier(self) -> Waiter | None:
@@ -238,11 +241,10 @@ class SegmentedLog:
         loop = running_loop()
         if loop is None or self._visible == self.next_offset:
             return None
+        if self._waiter is not None:
+            return self._waiter
         waiter = Waiter(loop=loop)
-        if self._journal.count:
-            self._waiters.append((self.next_offset, waiter))
-        else:
-            self._commits.wait(self.next_offset, waiter)
+        self._commits.wait(self.next_offset, waiter)
         return waiter
 
     def flush(self, *, sync: bool = False) -> Waiter | None:
@@ -359,9 +361,7 @@ class SegmentedLog:
             if self._unfinished is not None and failure is None:
                 # Neither the messages nor the cut are certain to be on the disk.
                 failure = StorageFailure(f"the log of {self.directory} was closed during a cut")
-            waiters, self._waiters = self._waiters, []
-            for _, waiter in waiters:
-                answer(waiter, failure)
+            self._answer_journal(failure)
             self._commits.abandon(failure)
             if self._segments.tail.file is not None:
                 self._segments.tail.file.trim()
@@ -380,9 +380,7 @@ class SegmentedLog:
         with self._durability.keeper.cutting():
             pass  # a sync under way puts no file into the directory any more
         gone = StorageFailure(f"the log of {self.directory} was deleted")
-        waiters, self._waiters = self._waiters, []
-        for _, waiter in waiters:
-            answer(waiter, None if purged else gone)
+        self._answer_journal(None if purged else gone)
         self._commits.abandon(None if purged else gone)
         self._segments.forget_descriptors()
         self._reset()
@@ -480,9 +478,7 @@ class SegmentedLog:
             return
         self._fence = failure
         logger.error("partition %s takes no more messages: %s", self.directory, failure)
-        waiters, self._waiters = self._waiters, []
-        for _, waiter in waiters:
-            answer(waiter, failure)
+        self._answer_journal(failure)
         self._commits.abandon(failure)
         if self._level is not BUFFERED:
             self._journal.clear()
@@ -535,7 +531,7 @@ class SegmentedLog:
             position=tail.size,
             timestamp=timestamp,
         )
-        tail.extend_later(len(batch), entries, batch.size, timestamp)
+        tail.extend_later(batch.count, entries, batch.size, timestamp)
         self._visible = self.next_offset = tail.next_offset
         if timestamp > self.last_timestamp:
             self.last_timestamp = timestamp
@@ -589,23 +585,28 @@ class SegmentedLog:
         journal = self._journal
         if not journal.count:
             return
-        waiters, self._waiters = self._waiters, []
         try:
             self._write(journal.pending)
         except StorageFailure as failure:
             if self._level is not BUFFERED:
                 journal.clear()
                 self.next_offset = self._segments.tail.next_offset
-                for _, waiter in waiters:
-                    answer(waiter, failure)
+                self._answer_journal(failure)
             raise
         journal.clear()
         if self._level is SYNCED:
-            self._commits.wait_all(waiters)
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None:
+                self._commits.wait(self._segments.tail.next_offset, waiter)
             self._commits.request()
-            return
-        for _, waiter in waiters:
-            answer(waiter)
+        else:
+            self._answer_journal(None)
+
+    def _answer_journal(self, failure: StorageFailure | None) -> None:
+        """Tell those whose batches were in the journal."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            answer(waiter, failure)
 
     def _write(self, pending: list[Pending]) -> None:
         """Put batches at the end of the open segment: all of them, or none."""
@@ -747,9 +748,7 @@ class SegmentedLog:
         self._unfinished = None
         self._damage = None
         self._segments.forget_descriptors()
-        waiters, self._waiters = self._waiters, []
-        for _, waiter in waiters:
-            answer(waiter)  # appended, then forgotten: both succeeded
+        self._answer_journal(None)  # appended, then forgotten: both succeeded
         self._commits.abandon(None)
         self._must_load = True
         self._reload()

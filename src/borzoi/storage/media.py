@@ -94,22 +94,16 @@ class Medium(Protocol):
 
 def write_all(file: File, buffers: Sequence[Readable], position: int) -> int:
     """Write every byte of the buffers, however often the medium writes less; the new end."""
-    if len(buffers) == 1:
-        # Nearly always, and nearly always at once.
-        written = file.write(buffers, position)
-        if written == len(buffers[0]):
-            return position + written
-        pending = _without(buffers, written)
-        position += written
-    else:
-        pending = list(buffers)
+    pending: Sequence[Readable] = buffers
     while pending:
-        group = pending[:VECTORS_MAX]
+        group = pending if len(pending) <= VECTORS_MAX else pending[:VECTORS_MAX]
         wanted = sum(map(len, group))
         written = file.write(group, position)
         position += written
         if written == wanted:
-            del pending[:VECTORS_MAX]
+            if group is pending:
+                break  # nearly always, and at once
+            pending = pending[VECTORS_MAX:]
             continue
         if written == 0 and wanted:
             raise StorageFailure(f"{file.path} takes no more bytes at {position}")
