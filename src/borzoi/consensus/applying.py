@@ -7,7 +7,6 @@ from borzoi.consensus.client_table import CachedReply
 from borzoi.consensus.effects import STATUS_OK, Applied
 from borzoi.consensus.effects import Reply as ReplyEffect
 from borzoi.consensus.frames import checksum
-from borzoi.consensus.machine import Outcome
 from borzoi.consensus.messages import (
     HEADER_BYTES,
     UNSEALED,
@@ -24,7 +23,6 @@ from borzoi.consensus.timeouts import Timer
 _NOOP: Final = Operation.NOOP.value
 _REGISTER: Final = Operation.REGISTER.value
 _UNREGISTER: Final = Operation.UNREGISTER.value
-_NO_PAYLOAD: Final = Outcome(STATUS_OK, b"")
 READ_AHEAD: Final = 8
 _new: Final = tuple.__new__
 # A record's trailer; its padding is left out of the count.
@@ -38,7 +36,7 @@ def apply_committed(r: ReplicaState) -> None:
     while r.commit_min < r.commit_max:
         op = r.commit_min + 1
         header = r.canon.get(op)
-        if r.bugs.apply_uncanonical and header is None:
+        if header is None and r.bugs.apply_uncanonical:
             in_slot = [e.header for e in r.entries.values() if e.header.op == op]
             header = in_slot[0] if in_slot else None
         if header is None:
@@ -66,9 +64,9 @@ def _read_ahead(r: ReplicaState, first: int) -> None:
 def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
     """One op into client table and state machine; false when the machine must wait (X1)."""
     op, client, operation = header.op, header.client, header.operation
-    outcome = _NO_PAYLOAD
+    status, payload = STATUS_OK, b""
     if operation == _REGISTER:
-        outcome = Outcome(STATUS_OK, r.client_table.register(client, op, header.user_id))
+        payload = r.client_table.register(client, op, header.user_id)
         r.pipeline.registering.discard(client)
     elif operation == _UNREGISTER:
         r.client_table.unregister(client)
@@ -76,15 +74,16 @@ def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
         result = r.machine.apply(header, body)
         if result is None:
             return False
-        outcome = result
+        status, payload = result
         if client != ZERO:
-            reply = _new(CachedReply, (header.request, outcome.status, outcome.payload))
-            r.client_table.record(client, op, header.request, header.request_checksum, reply)
+            request = header.request
+            reply = _new(CachedReply, (request, status, payload))
+            r.client_table.record(client, op, request, header.request_checksum, reply)
     r.commit_min = op
-    r.effects.append(_new(Applied, (op, header, body, outcome.status, outcome.payload)))
+    r.effects.append(_new(Applied, (op, header, body, status, payload)))
     waiter = r.reply_due.pop(op, None)
     if waiter is not None:
-        answer(r, waiter, outcome.status, outcome.payload)
+        answer(r, waiter, status, payload)
     _release_body(r, op - BODIES_CACHED)
     r.uncovered_bytes += header.size + JOURNAL_OVERHEAD_BYTES
     if (
@@ -117,7 +116,7 @@ def answer(r: ReplicaState, asked: Queued | InFlight, status: int, payload: byte
         op, identity = prepare.op, prepare.request_checksum
         r.pipeline.forget(client, request)
     if asked.origin == LOCAL:
-        r.effects.append(ReplyEffect(client, request, status, payload))
+        r.effects.append(_new(ReplyEffect, (client, request, status, payload)))
         return
     # fmt: off
     r.send(asked.origin, Reply(

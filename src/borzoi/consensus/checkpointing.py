@@ -51,9 +51,8 @@ def encode_checksums(checksums: list[tuple[int, int, U128]]) -> bytes:
 
 def decode_checksums(body: bytes) -> tuple[tuple[int, int, U128], ...]:
     whole = len(body) - len(body) % _CHECKSUM.size
-    return tuple(
-        (group, op, identity) for group, op, identity in _CHECKSUM.iter_unpack(body[:whole])
-    )
+    checksums: tuple[tuple[int, int, U128], ...] = tuple(_CHECKSUM.iter_unpack(body[:whole]))
+    return checksums
 
 
 def take(r: ReplicaState, header: Prepare) -> None:

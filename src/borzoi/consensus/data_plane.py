@@ -40,6 +40,7 @@ INVALID_OFFSET: Final = 4100
 
 PartitionKey = tuple[int, int]
 _SEND_MESSAGES: Final = Operation.SEND_MESSAGES.value
+_SEGMENT_LOG: Final = ArtifactKind.SEGMENT_LOG.value
 _DONE: Final = Outcome(OK, b"")
 _GONE: Final = Outcome(PARTITION_NOT_FOUND, b"")
 _INVALID: Final = Outcome(INVALID_COMMAND, b"")
@@ -201,8 +202,7 @@ class DataPlane:
             facts = (namespace, incarnation, log.first_offset, log.next_offset, log.generation)
             table.append((*facts, sizes, offsets))
             segments += [
-                Artifact(ArtifactKind.SEGMENT_LOG.value, s.end_offset, bytes(s.log + s.index))
-                for s in log.segments
+                Artifact(_SEGMENT_LOG, s.end_offset, bytes(s.log + s.index)) for s in log.segments
             ]
         snapshot = msgspec.msgpack.encode((sorted(self._forgotten.items()), table))
         return (Artifact(ArtifactKind.SNAPSHOT.value, op, snapshot), *segments)

@@ -9,12 +9,16 @@ from borzoi.consensus import checkpointing, following, normal, view_change
 from borzoi.consensus.clock import Sample, outside_us
 from borzoi.consensus.config import BASE_RELEASE
 from borzoi.consensus.effects import ClusterRelease, Fatal, GroupCheckpoints, ReadReady
-from borzoi.consensus.frames import checksum
+from borzoi.consensus.frames import EMPTY_BODY, checksum
 from borzoi.consensus.messages import HEADER_BYTES, U128, UNSEALED, Command, Ping, Pong
 from borzoi.consensus.state import MICROSECONDS_PER_TICK, NORMAL, ReplicaState, Status
 from borzoi.consensus.timeouts import Timer
 
 _CLOCK_STEP_US: Final = 1_000_000
+# Under names of their own: the value of an enum's member costs two calls.
+_PING: Final = Command.PING.value
+_PONG: Final = Command.PONG.value
+_VIEW_CHANGE: Final = Status.VIEW_CHANGE.value
 
 
 def on_ping_timer(r: ReplicaState) -> None:
@@ -30,8 +34,7 @@ def ping(r: ReplicaState) -> int:
     # fmt: off
     r.broadcast(Ping(
         UNSEALED, checksum(body), r.cluster, HEADER_BYTES + len(body), r.durable_view, r.release,
-        Command.PING.value, r.replica_id, stamp, r.wall_us, r.checkpoint_op, r.durable_view,
-        _status(r),
+        _PING, r.replica_id, stamp, r.wall_us, r.checkpoint_op, r.durable_view, _status(r),
     ), body)
     # fmt: on
     return stamp
@@ -40,8 +43,8 @@ def ping(r: ReplicaState) -> int:
 def _status(r: ReplicaState) -> int:
     """Normal only if the view is durable and this replica does not want to leave it (N10, V1)."""
     if r.status is NORMAL and (not r.log_is_durable() or r.abdicating or r.voting):
-        return Status.VIEW_CHANGE.value
-    return r.status.value
+        return _VIEW_CHANGE
+    return int(r.status)
 
 
 def _checksums(r: ReplicaState) -> bytes:
@@ -69,9 +72,8 @@ def on_ping(r: ReplicaState, header: Ping, body: bytes) -> None:
         following.promise(r)
     # fmt: off
     r.send(header.replica, Pong(
-        UNSEALED, checksum(b""), r.cluster, HEADER_BYTES, r.durable_view, r.release,
-        Command.PONG.value, r.replica_id, header.ping_monotonic, r.wall_us, r.checkpoint_op,
-        r.durable_view, _status(r),
+        UNSEALED, EMPTY_BODY, r.cluster, HEADER_BYTES, r.durable_view, r.release, _PONG,
+        r.replica_id, header.ping_monotonic, r.wall_us, r.checkpoint_op, r.durable_view, _status(r),
     ))
     # fmt: on
 
@@ -152,13 +154,14 @@ def compare_checkpoints(r: ReplicaState, body: bytes) -> None:
     """4.8: the same op must give the same checkpoint everywhere; who notices stops."""
     if not body:
         return
-    theirs = checkpointing.decode_checksums(body)
-    for group, op, identity in theirs:
-        if group == r.group:
-            compare_checkpoint(r, op, identity)
-    data = tuple(entry for entry in theirs if entry[0] != r.group)
+    data: list[tuple[int, int, U128]] = []
+    for entry in checkpointing.decode_checksums(body):
+        if entry[0] == r.group:
+            compare_checkpoint(r, entry[1], entry[2])
+        else:
+            data.append(entry)
     if data:
-        r.effects.append(GroupCheckpoints(data))
+        r.effects.append(GroupCheckpoints(tuple(data)))
 
 
 def compare_checkpoint(r: ReplicaState, op: int, identity: U128) -> None:

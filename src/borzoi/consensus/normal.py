@@ -197,18 +197,19 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
     """N6: counts only for this view and for exactly our entry at that op."""
     if header.view != r.view or not r.is_primary:
         return
-    if has_forgotten(r, header.replica):
+    op, replica = header.op, header.replica
+    if r.forgetful and has_forgotten(r, replica):
         _leave_if_it_is_needed(r)
         return
-    ours = r.canon.get(header.op)
-    if ours is None or header.op > r.op:
+    ours = r.canon.get(op)
+    if ours is None or op > r.op:
         return
     if ours.checksum != header.prepare_checksum and not r.bugs.ack_by_op_number:
         return
     if r.votes:
         # V4 as a primary sees it: whoever acknowledges has taken its vote back, and so does a
         # primary that is acknowledged again. A stale vote would help the next one to a quorum.
-        r.votes &= ~(1 << header.replica | 1 << r.replica_id)
+        r.votes &= ~(1 << replica | 1 << r.replica_id)
         r.voting = False
         r.timers.stop(Timer.START_VIEW_CHANGE)
     entries = r.pipeline.entries
@@ -216,13 +217,14 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
         return
     r.abdicating = False
     r.timers.start(Timer.PRIMARY_ABDICATE)
-    if header.op < entries[0].op:
+    first = entries[0].op
+    if op < first:
         return
     # The contact is as old as the prepare that is acknowledged (4.12); replays cannot renew it.
-    prepared_us = entries[min(header.op - entries[0].op, len(entries) - 1)].prepared_us
-    if prepared_us > r.contact_us[header.replica]:
-        r.contact_us[header.replica] = prepared_us
-    r.pipeline.acknowledge(header.replica, header.op)
+    prepared_us = entries[min(op - first, len(entries) - 1)].prepared_us
+    if prepared_us > r.contact_us[replica]:
+        r.contact_us[replica] = prepared_us
+    r.pipeline.acknowledge(replica, op)
     advance_commit(r)
 
 

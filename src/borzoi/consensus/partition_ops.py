@@ -32,6 +32,8 @@ DESCRIPTOR: Final = Struct("<QQQQIIQI12x")
 COMMAND: Final = Struct("<QQQIB3x")
 DESCRIPTOR_BYTES: Final = DESCRIPTOR.size
 COMMAND_BYTES: Final = COMMAND.size
+# What a named tuple's own constructor ends with; every replica decodes every body.
+_new: Final = tuple.__new__
 
 
 class BatchDescriptor(NamedTuple):
@@ -66,7 +68,7 @@ def decode_batch(body: bytes) -> tuple[BatchDescriptor, memoryview] | None:
     """Descriptor and a view of the run; None when the lengths do not fit each other."""
     if len(body) < DESCRIPTOR_BYTES:
         return None
-    descriptor = BatchDescriptor._make(DESCRIPTOR.unpack_from(body))
+    descriptor = _new(BatchDescriptor, DESCRIPTOR.unpack_from(body))
     if descriptor.run_length != len(body) - DESCRIPTOR_BYTES or descriptor.messages_count == 0:
         return None
     return descriptor, memoryview(body)[DESCRIPTOR_BYTES:]
@@ -83,4 +85,4 @@ def encode_command(command: PartitionCommand) -> bytes:
 def decode_command(body: bytes) -> PartitionCommand | None:
     if len(body) != COMMAND_BYTES:
         return None
-    return PartitionCommand._make(COMMAND.unpack(body))
+    return _new(PartitionCommand, COMMAND.unpack(body))

@@ -394,10 +394,10 @@ class Disk:
         if life != self._life or self._fails():
             return
         volume = self.volumes[group]
-        for record, _ in volume.unsynced[:count]:
-            self.synced(group, record.header.checksum)
         stored = len(volume.records)
         token = volume.synced_journal(count)
+        for record in volume.records[stored:]:
+            self.synced(group, record.header.checksum)
         if self.lost_writes:
             self._betray(volume, stored)
         if volume.unsynced:

@@ -43,6 +43,13 @@ OF_THE_NODE: Final = frozenset(
 class Node:
     """Implements what the nemesis may do to a machine, and carries out what replicas decide."""
 
+    __slots__ = (
+        "_backlog", "_busy", "_deadline", "_events", "_handlers", "_inbox", "_inputs", "_owed",
+        "_paced", "_positions", "_seen", "_trace", "around", "clock", "configs", "disk", "fuse",
+        "leadership", "life", "machines", "number", "pace", "paused_until", "rejoining", "replicas",
+        "service", "ticks", "undecided", "unfounded", "wake_at",
+    )  # fmt: skip
+
     def __init__(
         self, number: int, configs: list[Config], disk: Disk, around: Surroundings
     ) -> None:
@@ -339,7 +346,10 @@ class Node:
                     self._backlog.append((source, frame))
                 return
             self._paced += 1
-        self._take(source, frame)
+        if type(frame) is tuple:
+            self._take_frame(source, frame)
+        else:
+            self._take(source, frame)
 
     def _take(self, source: int, frame: Any) -> None:
         kind = type(frame)

@@ -249,17 +249,7 @@ class Simulation:
 
     def step(self) -> None:
         """One tick of virtual time."""
-        self._run(self.events.now + 1)
-
-    def _run(self, tick: int) -> None:
-        """Every node whose own clock wants something, then what is due."""
-        self.events.now = tick
-        for node in self.nodes:
-            if node.wake_at <= tick:
-                node.tick()
-        self.events.run_tick(tick)
-        if tick % CHECK_EVERY == 0:
-            convergence.check_resources(self.nodes, self.draw)
+        self.advance(1)
 
     def advance(self, ticks: int) -> None:
         """So many ticks; those in which nothing happens are jumped over."""
@@ -267,17 +257,30 @@ class Simulation:
         now = events.now
         end = now + ticks
         while now < end:
-            upcoming = now - now % CHECK_EVERY + CHECK_EVERY
-            if end < upcoming:
-                upcoming = end
+            check = now - now % CHECK_EVERY + CHECK_EVERY
+            upcoming = check if check < end else end
             due = events.next_tick()
             if due is not None and due < upcoming:
                 upcoming = due
+            wakes = end
             for node in nodes:
-                if node.wake_at < upcoming:
-                    upcoming = node.wake_at
+                if node.wake_at < wakes:
+                    wakes = node.wake_at
+            if wakes < upcoming:
+                upcoming = wakes
             now = upcoming if upcoming > now else now + 1
-            self._run(now)
+            if wakes <= now:
+                self._wake(now)
+            events.run_tick(now)
+            if now == check:
+                convergence.check_resources(nodes, self.draw)
+
+    def _wake(self, tick: int) -> None:
+        """Every node whose own clock wants something."""
+        self.events.now = tick
+        for node in self.nodes:
+            if node.wake_at <= tick:
+                node.tick()
 
     def run(self) -> Failure | None:
         try:
