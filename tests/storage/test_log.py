@@ -156,10 +156,9 @@ async def test_synced_messages_are_seen_when_the_disk_has_them() -> None:
 async def test_what_is_written_together_is_waited_for_together() -> None:
     syncer = ManualSyncer()
     log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)
-    first = append(log, b"a")
+    first, same = append(log, b"a"), append(log, b"b")
     assert first is not None
-    assert append(log, b"b") is first
-    assert log.barrier() is first
+    assert first is same is log.barrier()
     await asyncio.sleep(0)
     second = append(log, b"c")
     assert second is not None
