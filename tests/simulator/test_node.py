@@ -59,6 +59,22 @@ def test_a_wiped_node_rejoins_and_says_so():
     assert node.replicas[0].commit_min > 0
 
 
+def test_a_node_rejoins_until_its_disk_knows_that_it_is_back():
+    """Else another disk might be lost, and this one after a crash have no voice again."""
+    simulation = running()
+    node = simulation.nodes[2]
+    node.crash()
+    node.wipe()
+    node.start()
+    node.disk.slowness = 200
+    for _ in range(4000):
+        simulation.advance(1)
+        if not any(replica.wiped for replica in node.replicas):
+            break
+    assert any(replica.durable_wiped for replica in node.replicas)
+    assert node.is_rejoining
+
+
 def test_a_disk_error_ends_the_process_and_it_is_started_again():
     simulation = running()
     node = simulation.nodes[1]

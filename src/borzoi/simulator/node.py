@@ -104,7 +104,7 @@ class Node:
         if (
             self.rejoining
             and self.is_up
-            and not any(one.wiped for one in self.replicas)
+            and not any(one.wiped or one.durable_wiped for one in self.replicas)
             and not any(volume.is_damaged() for volume in self.disk.volumes)
         ):
             self.rejoining = False
