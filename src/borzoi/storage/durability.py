@@ -1,8 +1,7 @@
 """What of a log is on the disk, and what a sync has to do so that all of it is."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from borzoi.storage import recovery_point
 from borzoi.storage.media import File, Medium
@@ -13,8 +12,7 @@ from borzoi.storage.segment import Segment
 DIRECTORIES_ON_THE_WAY: Final = 7
 
 
-@dataclass(frozen=True, slots=True)
-class SyncJob:
+class SyncJob(NamedTuple):
     """A sync about to begin. `run` blocks, on any thread, and touches nothing but its fields."""
 
     medium: Medium
@@ -116,7 +114,8 @@ class Durability:
 
     def done(self, job: SyncJob) -> None:
         """The job succeeded; what was added while it ran stays unsynced."""
-        self._unsynced = [file for file in self._unsynced if file not in job.files]
+        if self._unsynced:
+            self._unsynced = [file for file in self._unsynced if file not in job.files]
         for directory, mark in job.directories.items():
             if self._directories.get(directory) == mark:
                 del self._directories[directory]
