@@ -47,6 +47,9 @@ WORD: Final = struct.Struct("<Q")
 STAMPED: Final = struct.Struct("<16sQQ")
 ID: Final = struct.Struct("16s")
 NO_ID: Final = bytes(ID.size)
+_unpack_id: Final = ID.unpack_from
+_pack_stamped: Final = STAMPED.pack_into
+_pack_word: Final = WORD.pack_into
 WORD_DTYPE: Final = np.dtype("<u8")
 ID_DTYPE: Final = np.dtype("V16")
 
@@ -257,12 +260,14 @@ def _stamp_each(
     messages: memoryview, ends: list[int], base_offset: int, timestamp: int, new_ids: NewIds
 ) -> None:
     start = 0
-    for offset, end in enumerate(ends, base_offset):
-        (id_,) = ID.unpack_from(messages, start + ID_AT)
+    for end in ends:
+        hashed = start + ID_AT
+        (id_,) = _unpack_id(messages, hashed)
         if id_ == NO_ID:
             id_ = bytes(new_ids(1))
-        STAMPED.pack_into(messages, start + ID_AT, id_, offset, timestamp)
-        WORD.pack_into(messages, start, checksum(messages[start + ID_AT : end]))
+        _pack_stamped(messages, hashed, id_, base_offset, timestamp)
+        _pack_word(messages, start, checksum(messages[hashed:end]))
+        base_offset += 1
         start = end
 
 

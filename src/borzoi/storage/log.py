@@ -18,7 +18,7 @@ from borzoi.storage import layout, truncation
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, answer, running_loop
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import Durability, SyncJob
-from borzoi.storage.index import WINDOW_ENTRIES, entries_of
+from borzoi.storage.index import INDEX_ENTRY, WINDOW_ENTRIES, entries_of
 from borzoi.storage.journal import Journal, Pending
 from borzoi.storage.media import File, Medium, write_all
 from borzoi.storage.reading import Reading
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 BUFFERED: Final = Acknowledge.BUFFERED
 WRITTEN: Final = Acknowledge.WRITTEN
 SYNCED: Final = Acknowledge.SYNCED
+
+pack_entry: Final = INDEX_ENTRY.pack
 
 #: A batch of this size is written at once: sharing a system call would save nothing.
 LARGE_BYTES: Final = 64 << 10
@@ -498,6 +500,9 @@ class SegmentedLog:
             timestamps = batch.timestamps()
             first, last = int(timestamps[0]), int(timestamps[-1])
             entries = entries_of(batch, relative_offset=relative_offset, position=position)
+        elif batch.count == 1:
+            first = last = timestamp
+            entries = pack_entry(relative_offset, position + batch.size, timestamp)
         else:
             first = last = timestamp
             entries = index_entries(
