@@ -153,7 +153,7 @@ def test_an_empty_replica_answers_no_ping():
     cluster = ScriptedCluster(formatted=False)
     live = cluster.replicas[0]
     live.take_effects()
-    heartbeat.on_ping(live, Ping(*live.canon[0][:6], 1, 1, 0, 0, 0, 0, 0), b"")
+    live.on_frame(Ping(*live.canon[0][:6], 1, 1, 0, 0, 0, 0, 0), b"")
     assert live.take_effects() == []
 
 

@@ -3,13 +3,19 @@ import sys
 
 import pytest
 
-from borzoi.consensus.invariants import InvariantError, invariant
+from borzoi.consensus.invariants import InvariantError, invariant, present
 
 
 def test_a_broken_invariant_names_itself():
     invariant(True, "fine")
     with pytest.raises(InvariantError, match="commit above op"):
         invariant(False, "commit above op")
+
+
+def test_what_must_be_there_is_given_back():
+    assert present(0, "a number") == 0
+    with pytest.raises(InvariantError, match="a number"):
+        present(None, "a number")
 
 
 def test_invariants_survive_the_optimising_flag():

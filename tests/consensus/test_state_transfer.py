@@ -11,6 +11,7 @@ from borzoi.consensus.effects import ReadCheckpoint, Send, TruncateJournal
 from borzoi.consensus.messages import (
     Header,
     Operation,
+    Prepare,
     PrepareOk,
     RequestStateChunk,
     RequestStateTransfer,
@@ -58,6 +59,17 @@ def test_the_sleeper_gets_a_checkpoint_and_then_the_tail():
     cluster.start(sleeper)
     cluster.tick(60)
     assert same_state(cluster, sleeper)
+
+
+def test_whoever_leads_from_a_transferred_checkpoint_goes_on_behind_its_last_timestamp():
+    """Found by a seed: the new leader's clock was behind, and its log ended with the checkpoint."""
+    cluster, sleeper = far_behind()
+    live = cluster.start(sleeper)
+    live.last_timestamp = 0
+    cluster.drop = lambda source, target, header: isinstance(header, Prepare)
+    cluster.tick(150)
+    assert live.checkpoint_op >= 56
+    assert live.last_timestamp == live.manifest.header.timestamp
 
 
 def test_no_ack_while_transferring_nor_before_the_superblock_names_the_checkpoint():
@@ -142,7 +154,6 @@ def test_a_session_outlives_the_view_it_began_in_and_is_installed_in_the_next():
     cluster.drop = lambda source, target, header: isinstance(header, RequestStateTransfer)
     cluster.elect()
     cluster.tick(100)
-    assert live.transfer is None
     assert same_state(cluster, sleeper)
 
 

@@ -85,13 +85,10 @@ UNREACHABLE: dict[str, dict[str, str]] = {
         " or checksum(raw[16:]) != header.checksum:": LIES,
     },
     "client_table": {
-        "session: return self._sessions.get(client)": ASKED,
         "restore: if end > len(data):": LIES,
         "restore: if position > len(data):": LIES,
     },
     "data_plane": {
-        "apply: if command is None:": OURS,
-        "_append: if decoded is None:": OURS,
         "_execute: if log.offsets.pop(key, None) is None:": COMPILED,
     },
     "following": {
@@ -101,8 +98,10 @@ UNREACHABLE: dict[str, dict[str, str]] = {
     },
     "frames": {"unpack_header: if layout is None:": OURS},
     "heartbeat": {
-        "on_ping: if r.is_empty:": "an empty replica is handed nothing but handshakes",
         "compare_checkpoint: if ours is not None and op and ours != identity:": DIVERGED,
+    },
+    "invariants": {
+        "present: if value is None:": OURS,
     },
     "journal": {
         "recover: if header.op > superblock.checkpoint_op:": "the scan leaves those out",
@@ -126,8 +125,6 @@ UNREACHABLE: dict[str, dict[str, str]] = {
     "replica": {
         "ticks_until_deadline: return max(1, self.timers.next_deadline - self.timers.now)": ASKED,
         "clock_error_us: return heartbeat.clock_error_us(self)": ASKED,
-        "on_superblock_written: if write is None or write.token != token:": OURS,
-        "on_checkpoint_written: if write is None or write.token != token:": OURS,
     },
     "state": {
         "check: if self.checkpoint_op > commit_min or commit_min > self.commit_max:": OURS,
@@ -140,8 +137,6 @@ UNREACHABLE: dict[str, dict[str, str]] = {
     },
     "superblock": {"_decode_slot: if not suffix:": LIES},
     "timeouts": {
-        "reset: if self._deadlines[timer] == NEVER:": "nobody calls it",
-        "reset: self.start(timer)": "nobody calls it",
         "back_off: if deadline < self.next_deadline:": "only a timer that fired backs off, and"
         " then the next deadline is looked for anew",
     },

@@ -48,6 +48,16 @@ REGRESSIONS = {
         " deletes=0 purges=0 offsets=0 truncates=0 payload_max=400 segment_bytes=256"
         " chunk_bytes=4096"
     ),
+    "a leader whose log ends with a checkpoint it was given, and whose clock is behind": (
+        "seed=3946 checkpoint_ops=16 checkpoint_ticks=300 client_table_max=4 safety_ticks=4500"
+        " core_all=0 delay_min=3 fifo=0 loss=0.05 duplication=0.228 duplicate_delay=10"
+        " datagrams=1 partition_every=400 partition_stable=150 crash_every=1000"
+        " crash_inside_input=1 restart_max=1500 slow_replica=1 slow_factor=30 slow_cpu=1"
+        " upgrade_every=2000 sync_max=2 rot_every=100 stale_reads=0.01 clock_skew_us=30000000"
+        " clock_drift=20 clients=6 think_ticks=5 client_timeout=50 resend_duplicates=0.03"
+        " reused_requests=0.05 idle_every=3000 control_share=0.2 offsets=0 truncates=0"
+        " payload_max=16 segment_bytes=1024 chunk_bytes=4096"
+    ),
     "a leader that cannot read an op its peers keep no more": (
         "seed=500183 checkpoint_ops=16 client_table_max=16 genesis=1 core_all=0 delay_min=1"
         " duplication=0.103 duplicate_delay=1000 corruption=0.0006 crash_every=2500"

@@ -70,9 +70,6 @@ class ClientTable:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def session(self, client: U128) -> Session | None:
-        return self._sessions.get(client)
-
     def preflight(
         self, client: U128, request: int, request_checksum: U128, epoch: int
     ) -> tuple[Verdict, CachedReply | None]:

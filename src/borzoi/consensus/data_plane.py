@@ -13,7 +13,7 @@ import msgspec
 
 from borzoi.consensus.checkpoint import Artifact, ArtifactKind
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.invariants import InvariantError, invariant
+from borzoi.consensus.invariants import invariant, present
 from borzoi.consensus.machine import Outcome, Proposal, Stamped
 from borzoi.consensus.messages import Operation, Prepare
 from borzoi.consensus.partition_log import ConsumerKey, NewIds, PartitionLog, Segment
@@ -124,9 +124,7 @@ class DataPlane:
     def apply(self, header: Prepare, body: bytes) -> Outcome | None:
         if header.operation == _SEND_MESSAGES:
             return self._append(body)
-        command = decode_command(body)
-        if command is None:
-            return _INVALID
+        command = present(decode_command(body), "a committed command decodes")
         if self._must_wait(command.incarnation):
             return None
         return self._execute(header.operation, command)
@@ -145,10 +143,7 @@ class DataPlane:
         return log
 
     def _append(self, body: bytes) -> Outcome | None:
-        decoded = decode_batch(body)
-        if decoded is None:
-            raise InvariantError("a committed batch decodes")
-        descriptor, run = decoded
+        descriptor, run = present(decode_batch(body), "a committed batch decodes")
         if self._must_wait(descriptor.incarnation):
             return None
         invariant(run_is_whole(descriptor, run), "a committed run is what the primary stamped")

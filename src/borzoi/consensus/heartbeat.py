@@ -56,8 +56,6 @@ def _checksums(r: ReplicaState) -> bytes:
 
 
 def on_ping(r: ReplicaState, header: Ping, body: bytes) -> None:
-    if r.is_empty:
-        return
     compare_checkpoints(r, body)
     learn_release(r, header.replica, header.release)
     r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)

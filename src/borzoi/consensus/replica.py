@@ -22,7 +22,7 @@ from borzoi.consensus import (
 from borzoi.consensus.config import Config, Randomness
 from borzoi.consensus.effects import Effect, GroupCommits, Leadership
 from borzoi.consensus.frames import checksum
-from borzoi.consensus.invariants import InvariantError
+from borzoi.consensus.invariants import invariant, present
 from borzoi.consensus.machine import StateMachine
 from borzoi.consensus.messages import (
     U128,
@@ -140,9 +140,8 @@ class Replica(ReplicaState):
 
     def on_superblock_written(self, token: int) -> None:
         """S2: what becomes durable is what was written, not what memory holds now."""
-        write = self.superblock_write
-        if write is None or write.token != token:
-            raise InvariantError("one superblock write at a time")
+        write = present(self.superblock_write, "a superblock was being written")
+        invariant(write.token == token, "one superblock write at a time")
         self.superblock_write = None
         previous_checkpoint_op = self.durable_checkpoint_op
         self.durable_view = write.view
@@ -169,9 +168,8 @@ class Replica(ReplicaState):
         self.check()
 
     def on_checkpoint_written(self, token: int) -> None:
-        write = self.checkpoint_write
-        if write is None or write.token != token:
-            raise InvariantError("one checkpoint write at a time")
+        write = present(self.checkpoint_write, "a checkpoint was being written")
+        invariant(write.token == token, "one checkpoint write at a time")
         self.checkpoint_write = None
         if write.is_transfer:
             state_transfer.install(self, write.checkpoint)

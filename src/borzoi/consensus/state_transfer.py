@@ -176,6 +176,8 @@ def install(r: ReplicaState, checkpoint: Checkpoint) -> None:
     r.commit_min = r.checkpoint_op = r.installed_op = op
     r.commit_max = max(r.commit_max, op)
     r.manifest = manifest
+    # It may lead from here, with a clock that is behind (4.11).
+    r.last_timestamp = max(r.last_timestamp, manifest.header.timestamp)
     checkpointing.remember_checksum(r)
     r.op = max(r.op, op)
     _forget_history(r, op)

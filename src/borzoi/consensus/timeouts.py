@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from borzoi.consensus.config import Randomness, Timeouts
-from borzoi.consensus.invariants import InvariantError
 
 NEVER: Final = 1 << 62
 BACKOFF_EXPONENT_MAX: Final = 4
@@ -31,8 +30,7 @@ class Timer:
     CHECKPOINT: Final = 11
 
 
-_NAMES: Final = tuple(name for name in vars(Timer) if name.isupper())
-TIMERS: Final = len(_NAMES)
+TIMERS: Final = sum(name.isupper() for name in vars(Timer))
 
 
 class Timers:
@@ -94,12 +92,6 @@ class Timers:
         """Arm unless it is running."""
         if self._deadlines[timer] == NEVER:
             self.start(timer)
-
-    def reset(self, timer: int) -> None:
-        """Push a running timer's deadline back; resetting a stopped one is our own mistake."""
-        if self._deadlines[timer] == NEVER:
-            raise InvariantError(f"{_NAMES[timer]} reset while stopped")
-        self.start(timer)
 
     def back_off(self, timer: int) -> None:
         """Arm for attempt k = 1..4: after * 2^k plus as much again at random, at most 16 times."""
