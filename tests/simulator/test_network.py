@@ -1,5 +1,6 @@
 """What the links do to packets."""
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -14,11 +15,10 @@ class Wire:
     def __init__(self, faults: NetworkFaults = QUIET, seed: int = 1) -> None:
         self.events = EventQueue()
         self.got: list[tuple[int, int, int, object]] = []
-        self.network = Network(
-            self.events, Random(seed), faults, 3, self._deliver, lambda frame: frame % 10
-        )
+        self.network = Network(self.events, Random(seed), faults, 3, lambda frame: frame % 10)
+        self.network.receivers = [partial(self._take, target) for target in range(3)]
 
-    def _deliver(self, source, target, frame):
+    def _take(self, target, source, frame):
         self.got.append((self.events.now, source, target, frame))
 
     def run(self, ticks=20_000):
@@ -127,3 +127,17 @@ def test_what_a_lost_disk_promised_is_still_on_its_way():
     wire.network.restarted(2, wiped=True)
     wire.network.send(2, 0, 2)
     assert wire.run() == [1, 2]
+
+
+def test_the_digest_tells_what_arrived_where_and_when():
+    digests = set()
+    for sent in ((0, 1, 7), (0, 1, 8), (0, 2, 7), (2, 1, 7)):
+        wire = Wire(NetworkFaults(delay_mean=0.0))
+        wire.network.send(*sent)
+        wire.run()
+        assert wire.network.arrived[sent[2]] == 1
+        digests.add(wire.network.digest)
+    late = Wire(NetworkFaults(delay_min=3, delay_mean=0.0))
+    late.network.send(0, 1, 7)
+    late.run()
+    assert len(digests | {late.network.digest}) == 5

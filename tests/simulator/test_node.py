@@ -87,7 +87,7 @@ def test_a_disk_error_ends_the_process_and_it_is_started_again():
 
 def test_full_fidelity_carries_bytes():
     values, encoded = running(full=0), running(full=1)
-    assert encoded.digest == values.digest
+    assert encoded.network.digest == values.network.digest
     record = encoded.nodes[0].disk.volumes[0].records[0]
     assert record.image is not None
     assert record.image[:16] == record.header.checksum

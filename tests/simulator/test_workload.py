@@ -81,7 +81,7 @@ def test_a_short_queue_turns_clients_away():
             told.append(getattr(frame, "status", None))
             take(source, frame)
 
-        simulation._receivers[client.endpoint] = listen
+        simulation.network.receivers[client.endpoint] = listen
     simulation.start()
     simulation.advance(500)
     assert Refusal.BUSY in told

@@ -490,17 +490,18 @@ class Node:
 
     def _tell_position(self, group: int, replica: Replica) -> None:
         """The control group's Commit carries where every data group stands."""
-        position = (replica.view, replica.commit_max, replica.checkpoint_op)
+        view, commit, checkpoint_op = replica.view, replica.commit_max, replica.checkpoint_op
+        position = (view, commit, checkpoint_op)
         if position == self._positions[group]:
             return
         self._positions[group] = position
-        control = self.replicas[0]
+        on_position, identity = self.replicas[0].on_position, replica.checkpoint_checksum
         if self._inputs:
-            told = (group, *position, replica.checkpoint_checksum)
-            self._inputs.append((0, control.on_position, told))
+            told = (group, view, commit, checkpoint_op, identity)
+            self._inputs.append((0, on_position, told))
         else:
             # It would be the next input, and it has no effects.
-            control.on_position(group, *position, replica.checkpoint_checksum)
+            on_position(group, view, commit, checkpoint_op, identity)
 
     def _broken(self, group: int, error: Exception) -> Violation:
         return Violation(

@@ -108,22 +108,14 @@ class Service:
         if source not in waiters:
             waiters.append(source)
         replica = host.replicas[call.group]
-        leader = replica.primary_of(replica.view)
-        known = call.operation in OPERATIONS
-        if call.forward and known and not replica.is_primary and leader != host.number:
-            self._forward(replica, leader, call)
-        else:
-            host.input(call.group, self._submit, (replica, call))
-
-    def _submit(self, replica: Replica, call: Call) -> None:
-        replica.on_request(
-            call.client,
-            call.request,
-            call.operation,
-            call.payload,
-            user_id=user_of(call.client),
-            epoch=call.epoch,
-        )
+        if call.forward and call.operation in OPERATIONS and not replica.is_primary:
+            leader = replica.primary_of(replica.view)
+            if leader != host.number:
+                self._forward(replica, leader, call)
+                return
+        user = user_of(call.client)
+        asked = (call.client, call.request, call.operation, call.payload, user, call.epoch)
+        host.input(call.group, replica.on_request, asked)
 
     def _forward(self, replica: Replica, leader: int, call: Call) -> None:
         self._auditor.counters["requests forwarded"] += 1
@@ -146,7 +138,7 @@ class Service:
             applied = host.replicas[group].commit_min
             sessions_max = host.configs[group].client_table_max
             self._auditor.forgotten(group, effect.client, sessions_max, applied)
-        answer = Answer(*key, effect.status, effect.payload)
+        answer = Answer(group, effect.client, effect.request, effect.status, effect.payload)
         for endpoint in self._waiters.pop(key, ()):
             self._network.send(host.number, endpoint, answer)
 

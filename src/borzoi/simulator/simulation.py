@@ -53,8 +53,6 @@ GENESIS_LATE_TICKS: Final = 300
 GENESIS_TICKS_MAX: Final = 6000
 # Acknowledged requests that show a healed core alive, and how often convergence is looked for.
 PROGRESS_REPLIES: Final = 5
-MIX: Final = 0x9E3779B97F4A7C15
-MASK: Final = (1 << 64) - 1
 
 
 def command_of(frame: Any) -> int:
@@ -106,17 +104,14 @@ class Simulation:
         self.auditor = Auditor(
             draw.replicas, draw.data_groups + 1, self.quorums, draw.segment_bytes
         )
-        self.delivered = [0] * 256
-        self.digest = draw.seed & MASK
-        self.inputs = 0
         self.core = list(range(draw.replicas))
         self.network = Network(
             self.events,
             stream(draw.seed, "network"),
             draw.network(),
             draw.replicas + draw.clients,
-            self._deliver,
             command_of,
+            digest=draw.seed,
         )
         around = Surroundings(
             self.events,
@@ -132,11 +127,8 @@ class Simulation:
         planted = PlantedBugs(**dict.fromkeys(bugs, True))
         self.nodes = [self._node(number, planted, around) for number in range(draw.replicas)]
         self.workload = Workload(draw, self.events, self.network, self.auditor)
-        # By endpoint, as the network numbers them: replicas first, then clients.
-        self._receivers: list[Callable[[int, Any], None]] = [
-            *(node.receive for node in self.nodes),
-            *(client.receive for client in self.workload.clients),
-        ]
+        self.network.receivers += [node.receive for node in self.nodes]
+        self.network.receivers += [client.receive for client in self.workload.clients]
         self.nemesis = Nemesis(
             draw,
             self.events,
@@ -173,14 +165,6 @@ class Simulation:
         return node
 
     # -- plumbing ----------------------------------------------------------------------------------
-
-    def _deliver(self, source: int, target: int, frame: Any) -> None:
-        command = frame[0].command if type(frame) is tuple else command_of(frame)
-        self.delivered[command] += 1
-        # Sums and products of small numbers, because shifts of them take twice as long.
-        arrival = ((self.events.now * 256 + source) * 256 + target) * 256 + command
-        self.digest = ((self.digest ^ arrival) * MIX) & MASK
-        self._receivers[target](source, frame)
 
     def _log(self, text: str) -> None:
         if self.trace.enabled:
@@ -384,6 +368,7 @@ def simulate(
 
 def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) -> Outcome:
     auditor, network = simulation.auditor, simulation.network.counters
+    arrived = simulation.network.arrived
     for node in simulation.nodes:
         node.count_transfers()
     counters = dict(auditor.counters)
@@ -391,10 +376,10 @@ def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) 
     for (operation, done), count in auditor.committed.items():
         verdict = "" if done else " refused"
         counters[f"ops: {Operation(operation).name}{verdict}"] = count
-    counters["repairs"] = sum(simulation.delivered[command] for command in REPAIRS)
+    counters["repairs"] = sum(arrived[command] for command in REPAIRS)
     for command in Command:
-        if simulation.delivered[command]:
-            counters[f"frames: {command.name}"] = simulation.delivered[command]
+        if arrived[command]:
+            counters[f"frames: {command.name}"] = arrived[command]
     faults = dict(simulation.nemesis.counts)
     for node in simulation.nodes:
         for name, count in node.disk.counts.items():
@@ -405,7 +390,7 @@ def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) 
     return Outcome(
         seed=simulation.draw.seed,
         draw=simulation.draw.line(),
-        digest=f"{simulation.digest:016x}",
+        digest=f"{simulation.network.digest:016x}",
         state_digest=convergence.state_digest(auditor),
         ticks=simulation.events.now,
         events=simulation.events.executed + sum(node.ticks for node in simulation.nodes),

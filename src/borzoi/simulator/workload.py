@@ -176,11 +176,7 @@ class Client:
             return
         answer: Answer = frame
         pending = self.pending
-        if pending is None or (answer.group, answer.client, answer.request) != (
-            pending.call.group,
-            pending.call.client,
-            pending.call.request,
-        ):
+        if pending is None or not is_answer_to(answer, pending.call):
             self._late(answer)
             return
         world = self.world
@@ -243,6 +239,14 @@ def other_content(call: Call) -> Call:
     sent = decoded[0]
     body = ops.send_body(sent.namespace, sent.incarnation, [b"under a used number"])
     return call._replace(payload=body, forward=False)
+
+
+def is_answer_to(answer: Answer, call: Call) -> bool:
+    return (
+        answer.request == call.request
+        and answer.client == call.client
+        and answer.group == call.group
+    )
 
 
 class Workload:
