@@ -48,6 +48,15 @@ REGRESSIONS = {
         " deletes=0 purges=0 offsets=0 truncates=0 payload_max=400 segment_bytes=256"
         " chunk_bytes=4096"
     ),
+    "a disk so slow that hundreds of ops pass between two of its checkpoints": (
+        "seed=8693 replicas=5 pipeline_max=32 checkpoint_ops=16 retained_ops=64"
+        " safety_ticks=3000 core_all=0 delay_mean=0 fifo=0 loss=0.02 duplication=0.415"
+        " duplicate_delay=100 datagrams=1 command_filters=1 crash_every=1000 restart_max=100"
+        " slow_replica=1 slow_factor=300 sync_max=2 sync_error_every=1000 rot_every=400"
+        " lost_writes=0.02 clock_jump_every=500 clients=16 think_ticks=1 client_timeout=500"
+        " resend_duplicates=0.028 invalid=0.05 control_share=0.5 purges=0 truncates=0"
+        " payload_max=16 segment_bytes=256"
+    ),
     "a leader whose log ends with a checkpoint it was given, and whose clock is behind": (
         "seed=3946 checkpoint_ops=16 checkpoint_ticks=300 client_table_max=4 safety_ticks=4500"
         " core_all=0 delay_min=3 fifo=0 loss=0.05 duplication=0.228 duplicate_delay=10"

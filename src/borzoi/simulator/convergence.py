@@ -13,7 +13,7 @@ from borzoi.consensus.effects import Leadership
 from borzoi.consensus.merge import Undecided, merge
 from borzoi.consensus.partition_log import PartitionLog
 from borzoi.consensus.replica import Replica
-from borzoi.consensus.state import Status
+from borzoi.consensus.state import JOURNAL_WRITES_MAX, Status
 from borzoi.consensus.timeouts import Timer
 from borzoi.metadata import snapshot
 from borzoi.model.limits import HEADER_BYTES
@@ -29,7 +29,9 @@ from borzoi.simulator.workload import Workload
 
 # A replica takes no new prepares while 256 of its writes wait; repair and view changes add a few.
 UNSYNCED_MAX: Final = 640
-WRITES_SLACK: Final = 320
+# From one durable checkpoint to the next a disk makes three writes (the superblock under way, the
+# files, the superblock that names them), and so many ops come in during each.
+WRITES_SLACK: Final = 3 * JOURNAL_WRITES_MAX + 64
 TIMER_NAMES: Final = {
     number: name for name, number in vars(Timer).items() if isinstance(number, int)
 }
