@@ -14,8 +14,9 @@ from typing import Final
 from borzoi.model.errors import CannotSync, InvalidOffset, StorageFailure
 from borzoi.model.limits import SEGMENT_BYTES_MAX, U32_MAX
 from borzoi.records.batch import Batch, index_entries
-from borzoi.storage import layout, truncation
+from borzoi.storage import truncation
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, answer, running_loop
+from borzoi.storage.cutting import Cutting
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import Durability, SyncJob
 from borzoi.storage.index import INDEX_ENTRY, WINDOW_ENTRIES, entries_of
@@ -93,6 +94,7 @@ class SegmentedLog:
         "_alone",
         "_closed",
         "_commits",
+        "_cutting",
         "_damage",
         "_descriptors",
         "_durability",
@@ -101,13 +103,11 @@ class SegmentedLog:
         "_journal",
         "_lagging",
         "_level",
-        "_must_load",
         "_open_twin",
         "_segment_settings",
         "_segments",
         "_settings",
         "_turn_is_open",
-        "_unfinished",
         "_visible",
         "_waiter",
         "directory",
@@ -144,8 +144,13 @@ class SegmentedLog:
         self._durability = Durability(medium, directory, proven_by_index=self._level is SYNCED)
         self._fence: StorageFailure | None = None
         self._damage: StorageFailure | None = None
-        self._unfinished: truncation.Intent | None = None
-        self._must_load = False
+        self._cutting = Cutting(
+            medium,
+            directory,
+            self._durability.keeper,
+            forget=self._forget_what_was_cut,
+            load=self._reload,
+        )
         self._closed = False
         self._reset()
         try:
@@ -319,7 +324,7 @@ class SegmentedLog:
         self._refuse_if_fenced()
         if self._closed:
             self._ensure_readable()
-        self._cut(truncation.PURGE)
+        self._cutting.cut(truncation.PURGE)
 
     def truncate(self, offset: int) -> None:
         """Forget the messages from `offset` on; the next one gets this offset."""
@@ -338,7 +343,7 @@ class SegmentedLog:
             self._sync_inline()
         segment.index.save()
         position = segment.index.end_position(kept - 1)
-        self._cut(truncation.Intent(segment.start_offset, position, kept))
+        self._cutting.cut(truncation.Intent(segment.start_offset, position, kept))
 
     def adopt_twin(self, start_offset: int, body: Body) -> None:
         """Read a sealed segment from its compressed twin from now on; the plain log is removed."""
@@ -351,7 +356,7 @@ class SegmentedLog:
         self._closed = True
         failure: StorageFailure | None = self._damage or self._fence
         try:
-            if failure is None and self._unfinished is None:
+            if failure is None and not self._cutting.is_unfinished:
                 self._save_journal()
                 self._sync_inline()
                 # With the name of the recovery point on the disk the next start reads no messages.
@@ -360,8 +365,7 @@ class SegmentedLog:
             failure = error
             raise
         finally:
-            if self._unfinished is not None and failure is None:
-                # Neither the messages nor the cut are certain to be on the disk.
+            if self._cutting.is_unfinished and failure is None:
                 failure = StorageFailure(f"the log of {self.directory} was closed during a cut")
             self._answer_journal(failure)
             self._commits.abandon(failure)
@@ -454,16 +458,14 @@ class SegmentedLog:
     def _ensure_readable(self) -> None:
         if self._damage is not None:
             raise StorageFailure(str(self._damage))
-        if self._unfinished is not None:
-            self._finish_cut(self._unfinished)
-        elif self._must_load:
-            self._reload()
+        if self._cutting.due:
+            self._cutting.go_on()
 
     def ensure_writable(self) -> None:
         """Raise what an append would raise; call it before numbering a batch."""
         if self._fence is not None:
             self._refuse_if_fenced()
-        if self._damage is not None or self._unfinished is not None or self._must_load:
+        if self._damage is not None or self._cutting.due:
             self._ensure_readable()
 
     def _refuse_if_fenced(self) -> None:
@@ -572,7 +574,7 @@ class SegmentedLog:
             except StorageFailure:
                 return  # told to everyone who waits
         self._segments.tail.index.gather()
-        if self._fence is None and self._unfinished is None:
+        if self._fence is None and not self._cutting.due:
             self._save_index_if_lagging()
 
     def _write_with_journal(self, pending: Pending) -> None:
@@ -735,34 +737,17 @@ class SegmentedLog:
 
     # Inside: cutting. ----------------------------------------------------------------------------
 
-    def _cut(self, intent: truncation.Intent) -> None:
-        try:
-            truncation.declare(self.medium, self.directory, intent)
-        except StorageFailure:
-            if self.medium.exists(self.directory / layout.INTENT):
-                # Declared, perhaps not for good. What may happen must happen: the next call that
-                # needs the log finishes it.
-                self._unfinished = intent
-            raise
-        self._finish_cut(intent)
-
-    def _finish_cut(self, intent: truncation.Intent) -> None:
-        self._unfinished = intent
-        with self._durability.keeper.cutting():
-            truncation.carry_out(self.medium, self.directory, intent)
-        self._unfinished = None
+    def _forget_what_was_cut(self) -> None:
+        """The cut has happened: let go of the files, and tell those who wait."""
         self._damage = None
         self._segments.forget_descriptors()
         self._answer_journal(None)  # appended, then forgotten: both succeeded
         self._commits.abandon(None)
-        self._must_load = True
-        self._reload()
 
     def _reload(self) -> None:
-        """Load what a cut has left; when that fails, the next call tries again."""
+        """Load what a cut has left; when that fails, nothing is held."""
         try:
             self._load()
         except StorageFailure:
             self._reset()
             raise
-        self._must_load = False
