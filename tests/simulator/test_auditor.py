@@ -1,6 +1,7 @@
 """The auditor objects to what must not happen, and to nothing else."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -167,7 +168,8 @@ def test_only_a_lost_disk_may_acknowledge_in_the_view_before_the_one_it_had_ente
 ):
     """With nothing durable here, whatever passes the views is refused for that."""
     audit = auditor()
-    replica, volume = SimpleNamespace(group=1), SimpleNamespace(newest=lambda: None)
+    replica: Any = SimpleNamespace(group=1)
+    volume: Any = SimpleNamespace(newest=lambda: None)
     entered = StartViewChange(*FIRST[:4], 5, 0, 11, 2, 1)
     ack = PrepareOk(*FIRST[:4], 5 - back, 1, 7, 2, *FIRST[9:11], 1, 0, 0, 0, 0, 1)
     with pytest.raises(Violation, match="durable"):

@@ -3,11 +3,14 @@
 import pytest
 
 from borzoi.consensus.effects import Leadership
+from borzoi.consensus.messages import ZERO
+from borzoi.consensus.pipeline import LOCAL, InFlight, Queued
 from borzoi.consensus.timeouts import Timer
 from borzoi.simulator import convergence
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.machines import ControlMachine, DataMachine
+from borzoi.simulator.node import Node
 from borzoi.simulator.simulation import Simulation
 
 
@@ -17,6 +20,12 @@ def finished() -> Simulation:
     )
     assert simulation.run() is None
     return simulation
+
+
+def leader_of(simulation: Simulation) -> Node:
+    number = simulation.primary()
+    assert number is not None
+    return simulation.nodes[number]
 
 
 def test_a_finished_run_has_converged():
@@ -64,12 +73,13 @@ def test_growth_without_bound_is_noticed():
 @pytest.mark.parametrize("limit", ["client_table_max", "pipeline_max", "request_queue_max"])
 def test_what_a_primary_keeps_for_its_clients_is_bounded(limit):
     simulation = finished()
-    leader = simulation.nodes[simulation.primary()]
+    leader = leader_of(simulation)
     if limit != "client_table_max":
         # In the end nothing is on its way any more.
-        pipeline = leader.replicas[0].pipeline
-        pipeline.entries.append(None)
-        pipeline.queue.append(None)
+        replica = leader.replicas[0]
+        pipeline = replica.pipeline
+        pipeline.entries.append(InFlight(replica.canon[replica.op], 0, None, 0, 0))
+        pipeline.queue.append(Queued(ZERO, 0, 0, b"", ZERO, 0, 0, LOCAL))
     convergence.check_bounds(leader, leader.replicas[0], simulation.draw)
     draw = simulation.draw.changed(**{limit: 0})
     with pytest.raises(Violation, match="at most 0"):
@@ -78,7 +88,7 @@ def test_what_a_primary_keeps_for_its_clients_is_bounded(limit):
 
 def test_a_leader_that_its_node_does_not_know_of_is_noticed():
     simulation = finished()
-    leader = simulation.nodes[simulation.primary()]
+    leader = leader_of(simulation)
     leader.leadership[0] = Leadership.FOLLOWER
     with pytest.raises(Violation, match="was not told"):
         convergence.check_resources(simulation.nodes, simulation.draw)

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from borzoi.consensus import journal as journals
 from borzoi.simulator import restoring
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.disk import Record, Volume, spoil_header
@@ -146,6 +147,6 @@ def test_a_ring_that_would_be_written_differently_is_an_objection(monkeypatch):
     simulation, volume = used_disk()
     config = simulation.nodes[1].configs[0]
     restoring.restored(volume, config, bytes(16), full=True)
-    monkeypatch.setattr(restoring.journals, "ring_after", lambda scan: b"")
+    monkeypatch.setattr(journals, "ring_after", lambda scan: b"")
     with pytest.raises(Violation, match="ring"):
         restoring.restored(volume, config, bytes(16), full=True)

@@ -98,8 +98,9 @@ def test_an_empty_disk_beside_a_founded_cluster_rejoins_as_a_lost_one():
     late.unfounded = True
     late.start()
     simulation.advance(300)
-    assert not late.is_formatted
+    formatted = [late.is_formatted]
     simulation._replace_latecomers()
     simulation.advance(1500)
-    assert late.is_formatted
+    formatted.append(late.is_formatted)
+    assert formatted == [False, True]
     assert not late.is_rejoining
