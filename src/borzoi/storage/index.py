@@ -11,7 +11,6 @@ making them can wait until somebody wants to see them, or until there is time (`
 """
 
 import struct
-from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -114,7 +113,7 @@ class SegmentIndex:
         """
         start = self._window_start
         if start < count and (start == 0 or self._stored(start - 1)[2] < timestamp):
-            return bisect_left(range(count), timestamp, start, count, key=self.timestamp)
+            return self._first_in_window(timestamp, count)
         low, high = 0, min(start, count)
         while high - low > BLOCK_ENTRIES:
             middle = (low + high) // 2
@@ -124,6 +123,21 @@ class SegmentIndex:
                 high = middle
         block = self._block(low, high - low)
         return low + int(np.searchsorted(block["timestamp"], timestamp))
+
+    def _first_in_window(self, timestamp: int, count: int) -> int:
+        """The same where it can only be in memory; a search by `bisect` would call `timestamp`."""
+        if self._coming:
+            self.gather()
+        window, start = self._window, self._window_start
+        low, high = start, count
+        while low < high:
+            middle = (low + high) // 2
+            at = (middle - start) * INDEX_ENTRY_BYTES
+            if _unpack_entry(window, at)[2] < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def last_ending_by(self, position: int, *, first: int, last: int) -> int:
         """The last message of first..last that ends at or before `position`; first - 1 if none."""
