@@ -274,6 +274,30 @@ def test_d2_a_data_group_acknowledges_nothing_in_a_view_its_node_had_left():
     assert (again.view, again.resigned, again.promise_until) == (4, False, again.timers.now + 7)
 
 
+def test_g2_a_replica_that_has_its_barrier_costs_the_log_nothing_more():
+    """Found by a seed: an op for each of its questions, and it never caught up with the log."""
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.request(b"x")
+    wiped = backups(cluster)[0]
+    cluster.crash(wiped)
+    cluster.wipe(wiped)
+    # It hears that the view has begun, and of its barrier, but is given nothing else.
+    cluster.drop = lambda source, target, header: (
+        target == wiped and isinstance(header, Prepare) and header.op <= 2
+    )
+    live = cluster.start(wiped, wiped=True)
+    cluster.tick(40)
+    assert live.barrier is not None
+    head = primary.op
+    cluster.tick(400)
+    assert live.wiped
+    assert primary.op == head
+    cluster.heal()
+    cluster.tick(60)
+    assert not live.wiped
+
+
 def test_g2_the_flag_is_durable_until_done():
     cluster = ScriptedCluster()
     cluster.elect()

@@ -57,6 +57,15 @@ REGRESSIONS = {
         " resend_duplicates=0.028 invalid=0.05 control_share=0.5 purges=0 truncates=0"
         " payload_max=16 segment_bytes=256"
     ),
+    "a rejoin that made the log longer than it could fetch": (
+        "seed=13760 checkpoint_ops=16 client_table_max=16 safety_ticks=9000 delay_min=1 fifo=0"
+        " loss=0.034 duplication=0.359 duplicate_delay=3000 crash_every=2500 restart_max=3000"
+        " handover_anyone=1 sync_max=2 disk_full_every=4000 wipe_every=800"
+        " clock_skew_us=30000000 clients=8 think_ticks=5 client_timeout=50"
+        " resend_duplicates=0.082 zombies=0.02 invalid=0.05 reused_requests=0.05"
+        " control_share=0.2 deletes=0 purges=0 offsets=0 payload_max=400 segment_bytes=1024"
+        " chunk_bytes=512"
+    ),
     "a leader whose log ends with a checkpoint it was given, and whose clock is behind": (
         "seed=3946 checkpoint_ops=16 checkpoint_ticks=300 client_table_max=4 safety_ticks=4500"
         " core_all=0 delay_min=3 fifo=0 loss=0.05 duplication=0.228 duplicate_delay=10"

@@ -21,6 +21,8 @@ from borzoi.consensus.timeouts import Timer
 
 _PREPARE_OK: Final = Command.PREPARE_OK.value
 FLAG_WIPED: Final = 1
+# A wiped replica that has its barrier: it asks for news of the view it names, not for another op.
+FLAG_HAS_BARRIER: Final = 2
 _new: Final = tuple.__new__
 
 
@@ -163,11 +165,15 @@ def probe(r: ReplicaState, view: int) -> None:
 def request_start_view(r: ReplicaState) -> None:
     """Ask the primary of the newest view heard of; a wiped replica asks everyone (G2)."""
     target = r.primary_of(max(r.view, r.probe_view))
+    flags = 0
+    if r.wiped:
+        flags = FLAG_WIPED
+        if r.barrier is not None and r.view_is_durable():
+            flags |= FLAG_HAS_BARRIER
     # fmt: off
     asked = RequestStartView(
         UNSEALED, EMPTY_BODY, r.cluster, HEADER_BYTES, r.durable_view, r.release,
-        Command.REQUEST_START_VIEW.value, r.replica_id, r.group, FLAG_WIPED if r.wiped else 0,
-        r.incarnation,
+        Command.REQUEST_START_VIEW.value, r.replica_id, r.group, flags, r.incarnation,
     )
     # fmt: on
     if r.wiped:
