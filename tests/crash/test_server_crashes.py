@@ -170,12 +170,26 @@ def work_a_while(client: Client, random: Random) -> None:
     before = progress(client.promised)
     for _ in range(random.randint(LINES_MIN, LINES_MAX)):
         client.hear()
-    while any(now <= then for now, then in zip(progress(client.promised), before, strict=True)):
+    patience = time.monotonic() + SILENCE_SECONDS_MAX
+    while waiting := stuck(before, progress(client.promised)):
+        # The others go on talking, so silence alone would not show it.
+        assert time.monotonic() < patience, f"nothing more was heard of {', '.join(waiting)}"
         client.hear()
 
 
-def progress(promised: Promised) -> tuple[int, ...]:
-    return (*map(len, promised.batches.values()), len(promised.read), promised.made)
+def progress(promised: Promised) -> dict[str, int]:
+    return {
+        **{
+            f"the sender to partition {number}": len(sent)
+            for number, sent in promised.batches.items()
+        },
+        "the reader": len(promised.read),
+        "the maker of streams": promised.made,
+    }
+
+
+def stuck(before: dict[str, int], now: dict[str, int]) -> list[str]:
+    return [name for name, count in now.items() if count <= before[name]]
 
 
 def check(server: RunningServer, promised: Promised) -> int:
