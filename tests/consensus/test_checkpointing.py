@@ -127,10 +127,7 @@ def data_group(ticks: int) -> ScriptedCluster:
     cluster = configured(
         ScriptedCluster(group=1, checkpoint_interval=10_000), checkpoint_ticks=ticks
     )
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     return cluster
 
 

@@ -79,10 +79,7 @@ def test_a_single_replica_reads_at_once():
 
 def test_a_data_group_leaves_reads_to_its_node():
     cluster = ScriptedCluster(group=1)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     primary = cluster.primary()
     assert not primary.may_read(cluster.now_us)
     assert not primary.on_linearizable_read(1)

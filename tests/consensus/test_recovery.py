@@ -214,10 +214,7 @@ def test_n10_a_primary_that_needs_the_forgetful_one_leaves_the_view():
 
 def test_a_data_group_that_needs_the_forgetful_one_asks_its_node_once():
     cluster = ScriptedCluster(group=1)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     cluster.crash(1)
     cluster.wipe(1)
     cluster.start(1, wiped=True)
@@ -247,10 +244,7 @@ def test_a_wiped_start_keeps_what_its_former_life_may_have_promised():
 
 def test_d2_a_data_group_acknowledges_nothing_in_a_view_its_node_had_left():
     cluster = ScriptedCluster(group=1)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     cluster.request(b"x")
     acks: list[int] = []
 
@@ -487,17 +481,11 @@ def test_faulty_bodies_found_at_restart_are_repaired():
 
 def test_a_data_group_restarting_as_primary_waits_for_its_node():
     cluster = ScriptedCluster(group=1)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     cluster.crash(0)
     again = cluster.start(0)
     assert (again.status, again.view) == (Status.VIEW_CHANGE, 3)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(4, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(4)
     assert cluster.primary().replica_id == 1
 
 
@@ -550,10 +538,7 @@ def test_an_answer_meant_for_an_earlier_life_does_not_start_genesis():
 
 def test_a_data_group_that_rejoins_follows_a_view_its_node_entered_meanwhile():
     cluster = ScriptedCluster(group=1)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     cluster.crash(2)
     cluster.wipe(2)
     cluster.drop = lambda source, target, header: target == 2 and isinstance(header, Prepare)
@@ -575,10 +560,7 @@ def test_a_data_group_that_rejoins_follows_a_view_its_node_entered_meanwhile():
 def test_a_restarted_primary_of_a_data_group_never_leads_that_view_again():
     """Found by a seed: it looked like a candidate that had decided, and prepared an op anew."""
     cluster = ScriptedCluster(group=1)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     assert cluster.primary().replica_id == 0
     cluster.crash(0)
     again = cluster.start(0)

@@ -444,10 +444,7 @@ def test_commit_broadcasts_carry_every_group():
 
 def test_a_data_group_without_acks_makes_its_node_step_down():
     cluster = ScriptedCluster(group=1)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     primary = cluster.primary()
     cluster.outputs.clear()
     cluster.isolate(primary.replica_id)
@@ -497,10 +494,7 @@ def test_a_candidate_too_far_behind_gives_up_at_once():
 
 def test_a_data_group_too_far_behind_asks_its_node_to_leave_at_once():
     cluster = ScriptedCluster(group=1, checkpoint_interval=8, retain_ops=4, pipeline_max=4)
-    for replica in range(3):
-        cluster.replicas[replica].on_enter_view(3, 0)
-        cluster.execute(replica)
-    cluster.settle()
+    cluster.enter_view(3)
     cluster.isolate(1)
     for number in range(40):
         cluster.request(b"x", number=number)

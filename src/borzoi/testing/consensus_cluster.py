@@ -306,6 +306,13 @@ class ScriptedCluster:
             self.tick(1)
         raise AssertionError("no primary was elected")
 
+    def enter_view(self, view: int) -> None:
+        """Data groups: the control groups of all nodes have entered a view."""
+        for replica in sorted(self.replicas):
+            self.replicas[replica].on_enter_view(view, 0)
+            self.execute(replica)
+        self.settle()
+
     def request(
         self,
         payload: bytes,
