@@ -66,7 +66,7 @@ SWITCHED = {
 }  # fmt: skip
 SWITCHED_SEEDS = "1..5"
 # Lines and branches together, as `coverage` counts them, with nothing set aside.
-REACHED_MIN = 97.5
+REACHED_MIN = 98.0
 # Branches alone, those named below set aside.
 BRANCHES_MIN = 98.0
 
