@@ -65,7 +65,9 @@ def prepared(server: RunningServer) -> None:
         )
 
 
-def change_streams(server: RunningServer, run: int, answers: Answers) -> None:
+def change_streams(
+    server: RunningServer, run: int, answers: Answers, began: threading.Event
+) -> None:
     draws = random.Random(run)
     try:
         with WireClient(server.tcp_address) as client:
@@ -75,6 +77,7 @@ def change_streams(server: RunningServer, run: int, answers: Answers) -> None:
                 answers.asked_streams.add(name)
                 client.call(CreateStream(name))
                 answers.streams.add(name)
+                began.set()
                 if draws.random() < 0.7:
                     answers.streams.discard(name)
                     client.call(DeleteStream(name))
@@ -83,7 +86,9 @@ def change_streams(server: RunningServer, run: int, answers: Answers) -> None:
         return
 
 
-def commit_offsets(server: RunningServer, run: int, answers: Answers) -> None:
+def commit_offsets(
+    server: RunningServer, run: int, answers: Answers, began: threading.Event
+) -> None:
     try:
         with WireClient(server.tcp_address) as client:
             client.login()
@@ -94,6 +99,8 @@ def commit_offsets(server: RunningServer, run: int, answers: Answers) -> None:
                 consumer = Consumer(ConsumerKind.CONSUMER, consumer_id)
                 client.call(StoreConsumerOffset(consumer, "orders", "incoming", 0, offset))
                 answers.offsets[consumer_id] = offset
+                if consumer_id == CONSUMERS - 1:
+                    began.set()
     except GONE:
         return
 
@@ -120,14 +127,17 @@ def test_nothing_that_was_answered_is_lost_when_the_server_is_killed(settings):
     with running_server(settings) as server:
         prepared(server)
         for run in range(3):
+            began = threading.Event(), threading.Event()
             work = [
-                threading.Thread(target=change, args=(server, run, answers))
-                for change in (change_streams, commit_offsets)
+                threading.Thread(target=change, args=(server, run, answers, event))
+                for change, event in zip((change_streams, commit_offsets), began, strict=True)
             ]
             for thread in work:
                 thread.start()
-            # Until it is killed the server works at full speed; how long does not matter.
-            work[0].join(0.4 + 0.1 * run)
+            for event in began:
+                assert event.wait(60)
+            # From here until it is killed the server works at full speed; how long is no matter.
+            work[0].join(0.1 + 0.1 * run)
             server.kill()
             for thread in work:
                 thread.join()
