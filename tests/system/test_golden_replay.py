@@ -21,7 +21,7 @@ from typing import TypeAlias
 import pytest
 
 from borzoi.protocol.buffers import Reader
-from borzoi.protocol.commands.system import Clients, Ping
+from borzoi.protocol.commands.system import Clients, GetClients, Ping
 from borzoi.protocol.commands.tokens import Tokens
 from borzoi.protocol.framing import encode_request
 from borzoi.records.checksum import checksum
@@ -36,7 +36,7 @@ from borzoi.testing.golden import (
     read_exchanges,
 )
 from borzoi.testing.server import running_server
-from borzoi.testing.wire_client import ConnectionEnded, WireClient
+from borzoi.testing.wire_client import PATIENCE_SECONDS, ConnectionEnded, WireClient
 
 pytestmark = pytest.mark.system
 
@@ -48,10 +48,11 @@ Volatile: TypeAlias = str | tuple[tuple[int, int], ...]
 #: Servers at work at the same time; most of the time of a scenario is waiting.
 AT_ONCE = 3
 
-#: How long a server may take to close what it said it closes; it does so at once.
-CLOSING_SECONDS_MAX = 10.0
+#: How often is looked for what happens by itself.
+LOOK_AGAIN_SECONDS = 0.05
 
 PING = encode_request(Ping())
+GET_CLIENTS = encode_request(GetClients())
 POLLED_PREFIX_BYTES = 16
 CLOSED = (ConnectionEnded, ConnectionResetError, BrokenPipeError)
 
@@ -72,10 +73,20 @@ SAMPLE_NODE = {
 #: replay binds a free port and only that one, so these bytes are not compared.
 DEFAULT_PORTS = struct.pack("<4H", 8090, 8080, 3000, 8092)
 
-#: Scenarios that depend on how fast requests follow each other get this much more of everything:
-#: the recording was made on an idle machine.
-SLOWER: Mapping[str, int] = {"heartbeat": 4}
-HEARTBEAT_INTERVAL = "HEARTBEAT_INTERVAL"
+#: Scenarios in which a step must come before something happens by itself: the recording was made on
+#: an idle machine, so here that happens later.
+LATER: Mapping[str, Mapping[str, str]] = {
+    "heartbeat": {"HEARTBEAT_INTERVAL": "8 s"},
+    "group_timeout": {"CONSUMER_GROUP_REBALANCING_TIMEOUT": "10 s"},
+}
+
+#: The same for a token, whose time is in the request that creates it: where that is, its time as
+#: recorded and its time here, in seconds.
+SHORT_TOKEN = ("pats", "one second")
+TOKEN_SECONDS_RECORDED, TOKEN_SECONDS = 1, 10
+
+#: A question that was asked after a pause, because the answer changes by itself.
+QUESTION = "get_consumer_group"
 
 
 class Replay:
@@ -86,6 +97,8 @@ class Replay:
         self._differences = differences
         self._connections: dict[str, WireClient] = {}
         self._answers: dict[int, bytes] = {}
+        #: Who alone keeps its session alive; None while all do.
+        self._pinging: str | None = None
         self.faults: list[str] = []
         self.compared = 0
 
@@ -101,13 +114,13 @@ class Replay:
         )
         if answer is not None and answer.not_sent:
             return
-        time.sleep(exchange.sleep_before_ms * SLOWER.get(exchange.scenario, 1) / 1000)
+        self._wait(exchange)
         client = self._connections.get(exchange.connection)
         if client is None:
             client = self._connections[exchange.connection] = WireClient(self._address)
         self.compared += 1
         try:
-            status, payload = client.exchange(self._request(exchange))
+            status, payload = self._ask(exchange, answer, client)
         except CLOSED:
             if silent is None:
                 self._fault(exchange, "the connection is closed")
@@ -137,6 +150,45 @@ class Replay:
             finally:
                 client.close()
 
+    def _wait(self, exchange: Exchange) -> None:
+        """Let pass, or happen, what the recording paused for."""
+        if exchange.scenario == "heartbeat":
+            self._keep_alive(exchange)
+        elif exchange.scenario == SHORT_TOKEN[0] and exchange.sleep_before_ms:
+            longer = TOKEN_SECONDS - TOKEN_SECONDS_RECORDED
+            time.sleep(exchange.sleep_before_ms / 1000 + longer)
+        elif exchange.command != QUESTION:
+            time.sleep(exchange.sleep_before_ms / 1000)
+
+    def _keep_alive(self, exchange: Exchange) -> None:
+        """Everyone pings until the recording pauses, then only who pings there, until the server
+        has dropped the others: nobody is dropped because this process had no turn."""
+        for name, client in self._connections.items():
+            if self._pinging in (None, name):
+                client.exchange(PING)
+        if not exchange.sleep_before_ms:
+            return
+        self._pinging = exchange.connection
+        lively = self._connections[self._pinging]
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
+            lively.exchange(PING)
+            if len(Clients.decode(Reader(lively.exchange(GET_CLIENTS)[1])).clients) == 1:
+                return
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def _ask(
+        self, exchange: Exchange, difference: Difference | None, client: WireClient
+    ) -> tuple[int, bytes]:
+        """Status and payload; asked again while what the recording paused for has not happened."""
+        status, payload = client.exchange(self._request(exchange))
+        if exchange.sleep_before_ms and exchange.command == QUESTION:
+            until = time.monotonic() + PATIENCE_SECONDS
+            while time.monotonic() < until and not is_wanted(exchange, difference, status, payload):
+                time.sleep(LOOK_AGAIN_SECONDS)
+                status, payload = client.exchange(self._request(exchange))
+        return status, payload
+
     def _settle(self) -> None:
         """Wait until the server has noticed a close: three turns of its loop have passed."""
         watcher = WireClient(self._address)
@@ -148,29 +200,32 @@ class Replay:
         frame = bytearray(exchange.frame)
         for (start, end), from_n, (from_start, from_end) in exchange.substitutions:
             frame[start:end] = self._answers[from_n][from_start:from_end]
+        if (exchange.scenario, exchange.step) == SHORT_TOKEN:
+            recorded, ours = (
+                struct.pack("<Q", seconds * 1_000_000)
+                for seconds in (TOKEN_SECONDS_RECORDED, TOKEN_SECONDS)
+            )
+            assert frame.endswith(recorded)
+            frame[-len(ours) :] = ours
         return bytes(frame)
 
     def _expect_close(self, exchange: Exchange, client: WireClient) -> None:
-        extra, closed = client.leftovers(CLOSING_SECONDS_MAX)
+        extra, closed = client.leftovers(PATIENCE_SECONDS)
         if extra or not closed:
             self._fault(exchange, f"closed: {closed}, and sent {extra.hex()!r} before that")
 
     def _compare(
         self, exchange: Exchange, difference: Difference | None, status: int, payload: bytes
     ) -> None:
-        as_recorded = status == exchange.status and same_payload(
-            exchange, exchange.payload, payload, exchange.volatile
-        )
+        as_recorded = is_wanted(exchange, None, status, payload)
         if difference is None:
             if not as_recorded:
                 self._fault(exchange, _unlike(status, payload, exchange.status, exchange.payload))
             return
         if as_recorded and exchange.volatile != "defect":
             self._fault(exchange, "answered as recorded although listed as different")
-        wanted, volatile = difference.payload or b"", exchange.volatile
-        if difference.volatile is not None:
-            volatile = difference.volatile
-        if status != difference.status or not same_payload(exchange, wanted, payload, volatile):
+        if not is_wanted(exchange, difference, status, payload):
+            wanted = difference.payload or b""
             self._fault(exchange, _unlike(status, payload, difference.status, wanted))
 
     def _fault(self, exchange: Exchange, text: str) -> None:
@@ -182,6 +237,18 @@ def _unlike(status: int, payload: bytes, wanted_status: int | None, wanted: byte
     if status != wanted_status:
         return f"status {status}, not {wanted_status}; payload {payload.hex()[:200]!r}"
     return f"payload\n      {payload.hex()[:600]}\n      {wanted.hex()[:600]}"
+
+
+def is_wanted(
+    exchange: Exchange, difference: Difference | None, status: int, payload: bytes
+) -> bool:
+    """Whether it is the answer that was recorded, or the one that differs from it on purpose."""
+    wanted_status, wanted, volatile = exchange.status, exchange.payload, exchange.volatile
+    if difference is not None:
+        wanted_status, wanted = difference.status, difference.payload or b""
+        if difference.volatile is not None:
+            volatile = difference.volatile
+    return status == wanted_status and same_payload(exchange, wanted, payload, volatile)
 
 
 def same_payload(exchange: Exchange, wanted: bytes, payload: bytes, volatile: Volatile) -> bool:
@@ -266,8 +333,7 @@ def replay(lines: list[Exchange], differences: Differences) -> Replay:
     settings = {name.removeprefix("IGGY_"): value for name, value in lines[0].environment.items()}
     if lines[0].scenario == "cluster":
         settings |= SAMPLE_NODE
-    if lines[0].scenario in SLOWER:
-        settings[HEARTBEAT_INTERVAL] = f"{SLOWER[lines[0].scenario]} s"
+    settings |= LATER.get(lines[0].scenario, {})
     with running_server(settings) as server:
         played = Replay(server.tcp_address, differences)
         for exchange in lines:
