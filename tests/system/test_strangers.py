@@ -1,6 +1,11 @@
-"""Connections without a login keep their places for a while, and not for ever."""
+"""Connections without a login keep their places for a while, and not for ever.
+
+A busy machine may let that while pass before a client has asked for anything, so nobody here
+depends on being in time but the guest, who comes again until it is.
+"""
 
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -15,35 +20,41 @@ TIMEOUT_SECONDS = 1.0
 SETTINGS = {"TCP_LOGIN_TIMEOUT": "1 s", "TCP_MAX_CONNECTIONS_PER_ADDRESS": "3"}
 
 
+def logged_in(address: tuple[str, int]) -> WireClient:
+    """A guest; comes again when there was no place for it, or when it was too slow."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        client = WireClient(address)
+        try:
+            client.call(Ping())
+            client.login()
+        except ConnectionError:
+            client.close()
+            assert time.monotonic() < until, "there was never a place for a guest"
+        else:
+            return client
+
+
 def test_who_does_not_log_in_makes_room_and_who_did_stays() -> None:
     with running_server(SETTINGS) as server:
-        with (
-            WireClient(server.tcp_address) as guest,
-            WireClient(server.tcp_address) as silent,
-            WireClient(server.tcp_address) as pinging,
-        ):
+        with logged_in(server.tcp_address) as guest:
             began = time.monotonic()
-            guest.call(Ping())
-            guest.login()
-            pinging.call(Ping())
-            with WireClient(server.tcp_address) as refused:
-                assert refused.leftovers(PATIENCE_SECONDS) == (b"", True)
-            for stranger in (silent, pinging):
-                assert stranger.leftovers(PATIENCE_SECONDS) == (b"", True)
-            assert time.monotonic() - began >= TIMEOUT_SECONDS * 0.9
-            silent.close()
-            pinging.close()
-            while True:
-                # Their places are free when the server has seen them go.
-                with WireClient(server.tcp_address) as late:
-                    try:
-                        late.call(Ping())
-                        late.login()
-                        break
-                    except ConnectionError:
-                        continue
+            with (
+                WireClient(server.tcp_address) as silent,
+                WireClient(server.tcp_address) as pinging,
+            ):
+                with suppress(ConnectionError):
+                    pinging.call(Ping())
+                with WireClient(server.tcp_address) as refused:
+                    assert refused.leftovers(PATIENCE_SECONDS) == (b"", True)
+                for stranger in (silent, pinging):
+                    assert stranger.leftovers(PATIENCE_SECONDS) == (b"", True)
+                assert time.monotonic() - began >= TIMEOUT_SECONDS
+            # Their places are free when the server has seen them go.
+            logged_in(server.tcp_address).close()
             guest.call(GetMe())
             guest.call(LogoutUser())
-            guest.call(Ping())
+            with suppress(ConnectionError):
+                guest.call(Ping())
             assert guest.leftovers(PATIENCE_SECONDS) == (b"", True)
         assert server.stop() == 0

@@ -224,9 +224,9 @@ def test_a_poll_that_ends_a_handover_does_not_stop_everything(
     other.call(send(b"three", partition=1))
     other.call(CreateStream("s2"))
     assert len(stored(other, 1)) == 3
-    begun = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - begun < 9
+    # What hung would have been waited for, and told.
+    assert "did not end in time" not in server.output
 
 
 def test_a_keyed_send_to_a_topic_without_partitions_does_not_stop_the_server(
