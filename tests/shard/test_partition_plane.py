@@ -37,6 +37,7 @@ from borzoi.storage.log import SegmentedLog
 from borzoi.testing.embedded import EmbeddedServer, embedded_server
 from borzoi.testing.listening import turns
 
+HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)
 GROUP = ConsumerKind.GROUP
 
@@ -105,13 +106,13 @@ async def test_a_deleted_partition_is_not_found(tmp_path: Path) -> None:
 
 async def test_the_cleaner_deletes_what_is_too_old_and_what_is_too_much(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
-        await with_topic(server, message_expiry=1_000_000)
+        await with_topic(server, message_expiry=HOUR)
         plane, state = server.services.partitions, server.services.metadata.state
         for _ in range(5):
             await sent(server, size=1000)
         await plane.clean(state, now=server.services.clock())
         assert plane.totals().segments_count == 6
-        await plane.clean(state, now=server.services.clock() + 2_000_000)
+        await plane.clean(state, now=server.services.clock() + 2 * HOUR)
         assert plane.totals().segments_count == 2
         await server.root().call(CreateTopic("s", "bounded", 1, max_topic_size=2048))
         indexes, body = encode_messages([Message(b"x" * 1000)])
@@ -261,7 +262,7 @@ async def test_sends_that_wait_for_the_disk_end_with_their_partition(tmp_path: P
         waiting = [asyncio.create_task(sent(server)) for _ in range(3)]
         await asyncio.sleep(0)
         await server.root().call(DeleteTopic("s", "t"))
-        done, _ = await asyncio.wait(waiting, timeout=30)
+        done, _ = await asyncio.wait(waiting, timeout=60)
         assert len(done) == 3
         for one in done:
             assert one.exception() is None or isinstance(one.exception(), BorzoiError)
@@ -276,10 +277,10 @@ async def test_a_deletion_does_not_wait_for_its_files_to_be_removed(
     remove = shutil.rmtree
 
     def slow(path: Path, **options: Any) -> None:
-        go_on.wait(30)
+        go_on.wait(120)
         remove(path, **options)
 
-    async with embedded_server(tmp_path) as server, asyncio.timeout(20):
+    async with embedded_server(tmp_path) as server, asyncio.timeout(60):
         monkeypatch.setattr(shutil, "rmtree", slow)
         await with_topic(server)
         await sent(server, 3)
@@ -454,7 +455,7 @@ async def test_many_partitions_are_closed_side_by_side(
     close = SegmentedLog.close
 
     def met(self: SegmentedLog) -> None:
-        together.wait(30)
+        together.wait(60)
         close(self)
 
     async with embedded_server(tmp_path) as server:
@@ -490,9 +491,8 @@ async def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(
 
 async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
-        await with_topic(server, message_expiry=1_000_000)
-        plane = server.services.partitions
-        later = server.services.clock() + 10_000_000
+        await with_topic(server, message_expiry=HOUR)
+        plane, clock = server.services.partitions, server.services.clock
 
         async def counted(work: Coroutine[Any, Any, None]) -> int:
             task, others = asyncio.create_task(work), 0
@@ -504,7 +504,7 @@ async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: 
 
         for work in (
             lambda: server.root().call(DeleteSegments("s", "t", 0, 2**32 - 1)),
-            lambda: plane.clean(server.services.metadata.state, now=later),
+            lambda: plane.clean(server.services.metadata.state, now=clock() + 2 * HOUR),
         ):
             for _ in range(30):
                 await sent(server, size=1000)
