@@ -5,10 +5,11 @@ from collections.abc import Callable
 from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.tcp import listening_socket, peer_text
+from borzoi.testing.listening import PATIENCE_SECONDS
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -33,7 +33,7 @@ from borzoi.records.batch import verify, walk
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.storage.memory_pool import MemoryPool, PooledBuffer
 from borzoi.testing.embedded import EmbeddedServer, embedded_server, whole
-from borzoi.testing.listening import turns
+from borzoi.testing.listening import PATIENCE_SECONDS, turns
 
 PING = encode_request(Ping())
 
@@ -86,7 +86,7 @@ def frame(code: int, payload: bytes) -> bytes:
 
 
 async def answered(sink: Sink, count: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(sink.sent) < count:
             await asyncio.sleep(0)
 

@@ -36,7 +36,7 @@ from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.testing.embedded import EmbeddedServer, embedded_server
-from borzoi.testing.listening import FrameClient, tcp_listener, turns
+from borzoi.testing.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, turns
 
 PING = encode_request(Ping())
 READER = Consumer(ConsumerKind.CONSUMER, 1)
@@ -70,7 +70,7 @@ def batch(*payloads: bytes) -> SendMessages:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for the condition, looking at it between turns of the loop."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -174,6 +174,8 @@ async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
             slow.writer.write(encode_request(EVERYTHING) * 10)
             for _ in range(20):
                 await other.call(Ping())
+            # Answering others does not tell how far it came with the slow one.
+            await until(lambda: any(one.conversation.blocked for one in listener.connections))
             (blocked,) = (one for one in listener.connections if one.conversation.blocked)
             # Ranges of files and one head, not the bytes; and only for the first of the requests.
             assert sum(len(p) for p in blocked._outgoing if isinstance(p, bytes)) < 1000

@@ -1,5 +1,5 @@
 import re
-from time import process_time
+from time import thread_time
 
 import pytest
 from argon2 import PasswordHasher
@@ -67,16 +67,18 @@ def test_nobody_has_no_password():
 
 
 def test_a_login_as_nobody_costs_as_much_as_a_wrong_password():
-    """Processor time of this process, so that a busy machine does not matter."""
+    """Processor time of this thread, and the least of several, in turns: what a busy machine adds
+    to one of them it does not add to all."""
 
     def cost(hashed):
-        started = process_time()
-        for _ in range(5):
-            verify_password(hashed, "wrong!")
-        return process_time() - started
+        started = thread_time()
+        verify_password(hashed, "wrong!")
+        return thread_time() - started
 
     hashed = hash_password("secret")
-    assert 0.3 < cost(None) / cost(hashed) < 3
+    costs = [(cost(None), cost(hashed)) for _ in range(10)]
+    nobodys, somebodys = (min(each) for each in zip(*costs, strict=True))
+    assert 0.3 < nobodys / somebodys < 3
 
 
 @pytest.mark.parametrize("text", ["abc", "p" * 100, "é" * 50])

@@ -54,7 +54,7 @@ def test_a_job_whose_loop_is_gone_is_finished_quietly() -> None:
     may_end = threading.Event()
 
     def job() -> None:
-        may_end.wait(10)
+        may_end.wait(60)
 
     def done(failure: StorageFailure | None) -> None:
         raise AssertionError("nobody waits any more")
