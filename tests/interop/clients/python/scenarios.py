@@ -27,7 +27,7 @@ from apache_iggy import (
     SendMessage,
 )
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 #: The client's own defaults wait seconds before a second try. It does not ping here: two calls that
 #: reconnect at once take the connection from each other, and a ping is a call.
