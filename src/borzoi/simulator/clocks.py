@@ -15,14 +15,14 @@ RATE_UNIT: Final = 1000
 
 
 class NodeClock:
-    __slots__ = ("_origin_us", "_owed", "_since", "offset_us", "rate")
+    __slots__ = ("_owed", "_since", "offset_us", "rate")
 
     def __init__(self, rate: int = RATE_UNIT, offset_us: int = 0) -> None:
         self.rate = rate
         self.offset_us = offset_us
         self._owed = 0
+        # When it last showed the right time: drift adds up from there.
         self._since = 0
-        self._origin_us = EPOCH_US
 
     def ticks_due(self, ticks: int = 1) -> int:
         """How many ticks of this node fall into so many of virtual time, give or take 5 %."""
@@ -38,10 +38,11 @@ class NodeClock:
         return -((self._owed - due * RATE_UNIT) // self.rate)
 
     def wall_us(self, now: int) -> int:
-        passed_us = (now - self._since) * TICK_US
+        shown_us = now * TICK_US
         if self.rate != RATE_UNIT:
-            passed_us = passed_us * self.rate // RATE_UNIT
-        return self._origin_us + passed_us + self.offset_us
+            since_us = self._since * TICK_US
+            shown_us = since_us + (shown_us - since_us) * self.rate // RATE_UNIT
+        return EPOCH_US + shown_us + self.offset_us
 
     def jump(self, by_us: int) -> None:
         self.offset_us += by_us
@@ -52,4 +53,3 @@ class NodeClock:
         self.offset_us = 0
         self._owed = 0
         self._since = now
-        self._origin_us = EPOCH_US + now * TICK_US

@@ -19,7 +19,7 @@ from borzoi.consensus.messages import Header, Reply
 from borzoi.consensus.replica import Replica
 from borzoi.simulator import restoring
 from borzoi.simulator.auditor import Violation
-from borzoi.simulator.clocks import RATE_UNIT, NodeClock
+from borzoi.simulator.clocks import EPOCH_US, RATE_UNIT, NodeClock
 from borzoi.simulator.disk import Disk
 from borzoi.simulator.events import TICK_US
 from borzoi.simulator.machines import ControlMachine, DataMachine, Machine
@@ -44,10 +44,10 @@ class Node:
     """Implements what the nemesis may do to a machine, and carries out what replicas decide."""
 
     __slots__ = (
-        "_backlog", "_busy", "_deadline", "_events", "_handlers", "_inbox", "_inputs", "_owed",
-        "_paced", "_positions", "_seen", "_trace", "around", "clock", "configs", "disk", "fuse",
-        "leadership", "life", "machines", "number", "pace", "paused_until", "rejoining", "replicas",
-        "service", "ticks", "undecided", "unfounded", "wake_at",
+        "_backlog", "_busy", "_deadline", "_events", "_former_ticks", "_handlers", "_inbox",
+        "_inputs", "_owed", "_paced", "_positions", "_seen", "_trace", "around", "clock", "configs",
+        "disk", "fuse", "leadership", "life", "machines", "number", "pace", "paused_until",
+        "rejoining", "replicas", "service", "undecided", "unfounded", "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -65,7 +65,7 @@ class Node:
         # The cluster has no genesis yet: an empty disk is a new one, not a lost one.
         self.unfounded = False
         self.fuse = -1
-        self.ticks = 0
+        self._former_ticks = 0
         self.leadership = [fx.Leadership.NONE for _ in configs]
         # Ops that a merge could not decide since the node was healed, by group.
         self.undecided: list[set[int]] = [set() for _ in configs]
@@ -97,6 +97,12 @@ class Node:
     @property
     def is_up(self) -> bool:
         return bool(self.replicas)
+
+    @property
+    def ticks(self) -> int:
+        """Ticks handed to replicas in all lives of this node; each replica counts."""
+        present = self.replicas[0].timers.now * len(self.replicas) if self.replicas else 0
+        return self._former_ticks + present
 
     @property
     def is_rejoining(self) -> bool:
@@ -176,6 +182,7 @@ class Node:
         if self.is_up:
             self.say(0, "crashes")
         self.count_transfers()
+        self._former_ticks = self.ticks
         self.replicas = []
         self.machines = []
         self.service.clear()
@@ -287,20 +294,25 @@ class Node:
 
     def _catch_up(self) -> None:
         """Brings the replicas' clocks to now; timers that are due fire."""
-        self._account()
-        owed = self._owed
-        if not owed:
+        now, clock, replicas = self._events.now, self.clock, self.replicas
+        monotonic = now * TICK_US
+        if clock.rate == RATE_UNIT:
+            # As below, without the calls: this comes before nearly every input.
+            owed = self._owed + now - self._seen
+            wall = EPOCH_US + monotonic + clock.offset_us
+        else:
+            owed = self._owed + clock.ticks_due(now - self._seen)
+            wall = clock.wall_us(now)
+        self._seen = now
+        if not owed or not replicas:
             return
         self._owed = 0
-        replicas, has_fired = self.replicas, False
-        self.ticks += owed * len(replicas)
-        now = self._seen
-        monotonic, wall = now * TICK_US, self.clock.wall_us(now)
+        ticks, has_fired = replicas[0].timers.now + owed, False
         for replica in replicas:
             replica.monotonic_us = monotonic
             replica.wall_us = wall
             timers = replica.timers
-            timers.now = ticks = timers.now + owed
+            timers.now = ticks
             if ticks >= timers.next_deadline:
                 try:
                     replica.tick(0)
@@ -418,18 +430,30 @@ class Node:
 
     def input(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Runs one input to completion, its effects, and every input that follows from those."""
+        inputs = self._inputs
         if self._busy:
-            self._inputs.append((group, method, arguments))
+            inputs.append((group, method, arguments))
             return
         self._busy = True
         try:
             if self._events.now != self._seen or self._owed:
                 self._catch_up()
-            # A timer that was due may have ended this process.
-            if self.replicas:
-                self._run(group, method, arguments)
-                if self._inputs:
-                    self._work()
+            # A timer that was due may have ended this process, and so may an effect.
+            while self.replicas:
+                try:
+                    method(*arguments)
+                except InvariantError as error:
+                    raise self._broken(group, error) from error
+                replica = self.replicas[group]
+                if replica.timers.next_deadline < self._deadline:
+                    self._rest()
+                if replica.effects:
+                    self._drain(replica)
+                if group and self.replicas:
+                    self._tell_position(group, replica)
+                if not inputs:
+                    break
+                group, method, arguments = inputs.popleft()
         finally:
             self._busy = False
 
@@ -446,40 +470,23 @@ class Node:
         self._busy = True
         try:
             self._catch_up()
-            self._work()
         finally:
             self._busy = False
+        if self._inputs:
+            self.input(*self._inputs.popleft())
         self._rest()
-
-    def _work(self) -> None:
-        inputs = self._inputs
-        while inputs:
-            self._run(*inputs.popleft())
-
-    def _run(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """One input and what it leaves behind: effects, and a new position of the group."""
-        try:
-            method(*arguments)
-        except InvariantError as error:
-            raise self._broken(group, error) from error
-        replica = self.replicas[group]
-        if replica.timers.next_deadline < self._deadline:
-            self._rest()
-        if replica.effects:
-            self._drain(replica)
-        if group and self.replicas:
-            self._tell_position(group, replica)
 
     def _drain(self, replica: Replica) -> None:
         """Carries out the effects of one input; handlers queue what follows from them."""
         if not self.replicas:
             return
         group, handlers = replica.group, self._handlers
+        effects = replica.take_effects()
         if self.fuse < 0:
-            for effect in replica.take_effects():
+            for effect in effects:
                 handlers[type(effect)](group, effect)
             return
-        for effect in replica.take_effects():
+        for effect in effects:
             if self.fuse == 0:
                 self.say(group, f"dies before {type(effect).__name__}")
                 self.crash()
@@ -491,14 +498,14 @@ class Node:
     def _tell_position(self, group: int, replica: Replica) -> None:
         """The control group's Commit carries where every data group stands."""
         view, commit, checkpoint_op = replica.view, replica.commit_max, replica.checkpoint_op
-        position = (view, commit, checkpoint_op)
-        if position == self._positions[group]:
+        told = self._positions[group]
+        if commit == told[1] and view == told[0] and checkpoint_op == told[2]:
             return
-        self._positions[group] = position
+        self._positions[group] = (view, commit, checkpoint_op)
         on_position, identity = self.replicas[0].on_position, replica.checkpoint_checksum
         if self._inputs:
-            told = (group, view, commit, checkpoint_op, identity)
-            self._inputs.append((0, on_position, told))
+            arguments = (group, view, commit, checkpoint_op, identity)
+            self._inputs.append((0, on_position, arguments))
         else:
             # It would be the next input, and it has no effects.
             on_position(group, view, commit, checkpoint_op, identity)
