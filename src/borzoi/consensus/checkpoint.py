@@ -21,6 +21,8 @@ from borzoi.consensus.messages import HEADER_BYTES, U128, Command, Prepare
 _COUNT: Final = Struct("<I")
 _ENTRY: Final = Struct("<BQQ16s")
 ARTIFACTS_MAX: Final = 65536
+# What a named tuple's own constructor ends with.
+_new: Final = tuple.__new__
 
 
 class ArtifactKind(IntEnum):
@@ -60,13 +62,11 @@ class Checkpoint(NamedTuple):
 
 
 def manifest_of(header: Prepare, artifacts: tuple[Artifact, ...]) -> Manifest:
-    return Manifest(
-        header,
-        tuple(
-            ManifestEntry(kind, frontier, len(content), checksum(content))
-            for kind, frontier, content in artifacts
-        ),
-    )
+    entries = [
+        _new(ManifestEntry, (kind, frontier, len(content), checksum(content)))
+        for kind, frontier, content in artifacts
+    ]
+    return Manifest(header, tuple(entries))
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -44,6 +44,8 @@ _SEGMENT_LOG: Final = ArtifactKind.SEGMENT_LOG.value
 _DONE: Final = Outcome(OK, b"")
 _GONE: Final = Outcome(PARTITION_NOT_FOUND, b"")
 _INVALID: Final = Outcome(INVALID_COMMAND, b"")
+# What a named tuple's own constructor ends with.
+_new: Final = tuple.__new__
 
 
 class DataPlane:
@@ -85,7 +87,7 @@ class DataPlane:
             command = decode_command(proposal.payload)
             if command is None:
                 return INVALID_COMMAND
-            return Stamped(proposal.payload, command.namespace)
+            return _new(Stamped, (proposal.payload, command.namespace))
         decoded = decode_batch(proposal.payload)
         if decoded is None:
             return INVALID_COMMAND
@@ -98,7 +100,9 @@ class DataPlane:
         if len(batch) != descriptor.messages_count:
             return INVALID_COMMAND
         key = (descriptor.namespace, descriptor.incarnation)
-        base_offset = self._prepared.get(key, self.next_offset(*key))
+        base_offset = self._prepared.get(key)
+        if base_offset is None:
+            base_offset = self.next_offset(*key)
         stamp(batch, base_offset=base_offset, timestamp=timestamp, new_ids=self._new_ids)
         self._prepared[key] = base_offset + descriptor.messages_count
         stamped = BatchDescriptor(
@@ -110,7 +114,7 @@ class DataPlane:
             checksum(run),
             descriptor.flags,
         )
-        return Stamped(encode_batch(stamped, run), descriptor.namespace)
+        return _new(Stamped, (encode_batch(stamped, run), descriptor.namespace))
 
     def forget_prepared(self) -> None:
         self._prepared.clear()
@@ -161,7 +165,7 @@ class DataPlane:
         log = self._log_of(namespace, incarnation)
         if log is None:
             return _GONE
-        key = ConsumerKey(kind, consumer)
+        key = _new(ConsumerKey, (kind, consumer))
         match operation:
             case Operation.STORE_CONSUMER_OFFSET:
                 if argument >= log.next_offset:
@@ -191,14 +195,16 @@ class DataPlane:
     def checkpoint(self, op: int) -> tuple[Artifact, ...]:
         table: list[Any] = []
         segments: list[Artifact] = []
-        for (namespace, incarnation), log in sorted(self.partitions.items()):
-            sizes = [(s.base_offset, s.end_offset, len(s.log)) for s in log.segments]
-            offsets = sorted((key.kind, key.consumer, at) for key, at in log.offsets.items())
+        for namespace, incarnation in sorted(self.partitions):
+            log = self.partitions[namespace, incarnation]
+            sizes: list[tuple[int, int, int]] = []
+            for segment in log.segments:
+                end, content = segment.end_offset, b"".join((segment.log, segment.index))
+                sizes.append((segment.base_offset, end, len(segment.log)))
+                segments.append(_new(Artifact, (_SEGMENT_LOG, end, content)))
+            offsets = sorted([(*key, at) for key, at in log.offsets.items()])
             facts = (namespace, incarnation, log.first_offset, log.next_offset, log.generation)
             table.append((*facts, sizes, offsets))
-            segments += [
-                Artifact(_SEGMENT_LOG, s.end_offset, bytes(s.log + s.index)) for s in log.segments
-            ]
         snapshot = msgspec.msgpack.encode((sorted(self._forgotten.items()), table))
         return (Artifact(ArtifactKind.SNAPSHOT.value, op, snapshot), *segments)
 

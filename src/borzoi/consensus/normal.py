@@ -126,7 +126,7 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
             return False
     body, partition = queued.payload, 0
     if operation not in _UNSTAMPED:
-        proposal = Proposal(client, queued.request, operation, body, queued.user_id)
+        proposal = _new(Proposal, (client, queued.request, operation, body, queued.user_id))
         if r.bugs.stamped_from_applied_end:
             r.machine.forget_prepared()
         stamped = r.machine.stamp(proposal, next_timestamp(r))
@@ -147,7 +147,8 @@ def next_timestamp(r: ReplicaState) -> int:
     """Monotonic over the whole log, whatever the wall clock does (4.11)."""
     if r.bugs.timestamp_from_local_clock:
         return r.wall_us
-    return max(r.wall_us, r.last_timestamp + 1)
+    wall, following = r.wall_us, r.last_timestamp + 1
+    return wall if wall > following else following
 
 
 def prepare(
@@ -290,8 +291,9 @@ def on_prepare_timer(r: ReplicaState) -> None:
 
 def monotonic_stamp(r: ReplicaState) -> int:
     """Strictly increasing within a process, so that a replayed heartbeat is recognised (N8)."""
-    r.ping_monotonic = max(r.monotonic_us, r.ping_monotonic + 1)
-    return r.ping_monotonic
+    stamp, following = r.monotonic_us, r.ping_monotonic + 1
+    r.ping_monotonic = stamp = stamp if stamp > following else following
+    return stamp
 
 
 def broadcast_commit(r: ReplicaState) -> None:
@@ -310,10 +312,10 @@ def broadcast_commit(r: ReplicaState) -> None:
         )
     committed = r.canon.get(r.commit_max)
     # fmt: off
-    r.broadcast(Commit(
+    r.broadcast(_new(Commit, (
         UNSEALED, checksum(body) if body else EMPTY_BODY, r.cluster, HEADER_BYTES + len(body),
         r.view, r.release, _COMMIT, r.replica_id,
         committed.checksum if committed is not None else ZERO, monotonic_stamp(r), r.commit_max,
         r.checkpoint_op, r.group,
-    ), body)
+    )), body)
     # fmt: on

@@ -59,6 +59,8 @@ from borzoi.consensus.state import (
 )
 from borzoi.consensus.timeouts import Timer
 
+_new: Final = tuple.__new__
+
 
 class Replica(ReplicaState):
     """One replica of one group. Constructing it is a (re)start; drain ``effects`` right after."""
@@ -286,7 +288,7 @@ def _on_commit(r: Replica, header: Commit, body: bytes) -> None:
         view_change.send_start_view(r, header.replica, bytes(16))
     elif following.on_commit(r, header, body) and body:
         positions = checkpointing.decode_positions(body)
-        r.effects.append(GroupCommits(header.view, positions))
+        r.effects.append(_new(GroupCommits, (header.view, positions)))
     if r.wiped:
         r._progress()
 

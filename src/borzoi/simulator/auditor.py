@@ -200,7 +200,8 @@ class Auditor:
                 f"replica {number} group {group} sends {type(header).__name__} in view {view}"
                 f" after view {sent_views[group]}",
             )
-        sent_views[group] = max(view, sent_views[group])
+        if view > sent_views[group]:
+            sent_views[group] = view
         durable = volume.newest()
         if durable is None or durable.view < view:
             raise Violation(
@@ -293,7 +294,8 @@ class Auditor:
                 f" {history.answers[op - 1]!r}",
             )
         self.counters["replies"] += 1
-        history.replied_op = max(history.replied_op, op)
+        if op > history.replied_op:
+            history.replied_op = op
         return op
 
     def forgotten(self, group: int, client: bytes, sessions_max: int, applied: int) -> None:

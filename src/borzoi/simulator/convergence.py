@@ -13,7 +13,7 @@ from borzoi.consensus.effects import Leadership
 from borzoi.consensus.merge import Undecided, merge
 from borzoi.consensus.partition_log import PartitionLog
 from borzoi.consensus.replica import Replica
-from borzoi.consensus.state import JOURNAL_WRITES_MAX, Status
+from borzoi.consensus.state import JOURNAL_WRITES_MAX, NORMAL, RECOVERING, VIEW_CHANGE
 from borzoi.consensus.timeouts import Timer
 from borzoi.metadata import snapshot
 from borzoi.model.limits import HEADER_BYTES
@@ -32,6 +32,8 @@ UNSYNCED_MAX: Final = 640
 # From one durable checkpoint to the next a disk makes three writes (the superblock under way, the
 # files, the superblock that names them), and so many ops come in during each.
 WRITES_SLACK: Final = 3 * JOURNAL_WRITES_MAX + 64
+# Under a name of its own: looking up a member of an enum costs as much as a call.
+LEADER: Final = Leadership.LEADER
 TIMER_NAMES: Final = {
     number: name for name, number in vars(Timer).items() if isinstance(number, int)
 }
@@ -51,7 +53,7 @@ def converged(nodes: Sequence[Node], core: Sequence[int], auditor: Auditor) -> b
         view = max(replica.view for replica in replicas)
         for replica in replicas:
             if (
-                replica.status is not Status.NORMAL
+                replica.status is not NORMAL
                 or replica.view != view
                 or replica.wiped
                 or not replica.commit_min == replica.commit_max == replica.op == end
@@ -162,20 +164,27 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
 
 def check_bounds(node: Node, replica: Replica, draw: Draw) -> None:
     """Sessions, ops in flight and requests that wait; and a node knows whether it leads."""
-    for what, count, limit in (
-        ("sessions", len(replica.client_table), draw.client_table_max),
-        ("ops in its pipeline", len(replica.pipeline), draw.pipeline_max),
-        ("requests in its queue", len(replica.pipeline.queue), draw.request_queue_max),
-    ):
-        if count > limit:
-            raise Violation(
-                "resources", f"replica {node.number} has {count} {what}, at most {limit}"
-            )
-    told = node.leadership[replica.group] is Leadership.LEADER
-    if replica.is_leader != told and not node.paused_until:
+    pipeline = replica.pipeline
+    sessions, in_flight, queued = (
+        len(replica.client_table),
+        len(pipeline.entries),
+        len(pipeline.queue),
+    )
+    if sessions > draw.client_table_max:
+        raise _excess(node, sessions, "sessions", draw.client_table_max)
+    if in_flight > draw.pipeline_max:
+        raise _excess(node, in_flight, "ops in its pipeline", draw.pipeline_max)
+    if queued > draw.request_queue_max:
+        raise _excess(node, queued, "requests in its queue", draw.request_queue_max)
+    told = node.leadership[replica.group] is LEADER
+    if (replica.leadership is LEADER) != told and not node.paused_until:
         raise Violation(
             "view discipline", f"replica {node.number} leads, or does not, and was not told"
         )
+
+
+def _excess(node: Node, count: int, what: str, limit: int) -> Violation:
+    return Violation("resources", f"replica {node.number} has {count} {what}, at most {limit}")
 
 
 def check_timers(number: int, replica: Replica) -> None:
@@ -191,9 +200,9 @@ def check_timers(number: int, replica: Replica) -> None:
         # View 0 begins when the superblock of the genesis is written; that wait ends by itself.
         return
     wanted = [Timer.PING] if replica.elects else []
-    if replica.status is Status.RECOVERING:
+    if replica.status is RECOVERING:
         wanted.append(Timer.REQUEST_START_VIEW)
-    elif replica.status is Status.VIEW_CHANGE:
+    elif replica.status is VIEW_CHANGE:
         # Who waited long enough votes against this view too, and repeats its vote.
         wanted.append(Timer.START_VIEW_CHANGE if replica.voting else Timer.VIEW_CHANGE_STATUS)
     elif replica.is_primary:

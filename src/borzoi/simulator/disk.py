@@ -103,13 +103,12 @@ class Volume:
 
     def newest(self) -> Superblock | None:
         """The superblock that a start would find; asked for with every frame that names a view."""
-        newest = None
-        for pair in self.generations:
-            if pair is not None and pair.copies:
-                found = pair.superblock
-                if newest is None or found.generation > newest.generation:
-                    newest = found
-        return newest
+        even, odd = self.generations
+        if even is None or not even.copies:
+            return odd.superblock if odd is not None and odd.copies else None
+        if odd is None or not odd.copies or odd.superblock.generation < even.superblock.generation:
+            return even.superblock
+        return odd.superblock
 
     def is_damaged(self) -> bool:
         """Whether a record is spoiled and not written again, a gap without a name is left, or a
@@ -141,9 +140,10 @@ class Volume:
     def _apply_superblock(self, superblock: Superblock, copies: int) -> None:
         self.generations[superblock.generation % 2] = Generation(superblock, copies)
 
-    def synced_journal(self, count: int) -> int:
-        """The first `count` queued records are on the disk now; returns the last token."""
-        batch, self.unsynced = self.unsynced[:count], self.unsynced[count:]
+    def synced_journal(self, count: int) -> list[tuple[Record, int]]:
+        """The first `count` queued records, which are on the disk now, with their tokens."""
+        batch, self.unsynced = self.unsynced, self.unsynced[count:]
+        del batch[count:]
         records, found, ring = self.records, self.found, self.ring
         for record, _ in batch:
             header = record.header
@@ -153,7 +153,7 @@ class Volume:
         if len(ring) > RING_SLOTS:
             del ring[:-RING_SLOTS]
         self.syncing = 0
-        return batch[-1][1]
+        return batch
 
     def synced_superblock(self) -> None:
         if self.pending_superblock is not None:
@@ -358,7 +358,7 @@ class Disk:
         self._completed = completed
         self._failed = failed
         # Told about every record that reaches the disk, for the auditor.
-        self.synced: Callable[[int, bytes], None] = lambda group, digest: None
+        self.synced: Callable[[int, int, bytes], None] = lambda number, group, digest: None
         self._life = 0
         self._failure: str | None = None
 
@@ -394,15 +394,14 @@ class Disk:
         if life != self._life or self._fails():
             return
         volume = self.volumes[group]
-        stored = len(volume.records)
-        token = volume.synced_journal(count)
-        for record in volume.records[stored:]:
-            self.synced(group, record.header.checksum)
+        batch = volume.synced_journal(count)
+        for record, _ in batch:
+            self.synced(self.number, group, record.header.checksum)
         if self.lost_writes:
-            self._betray(volume, stored)
+            self._betray(volume, len(volume.records) - count)
         if volume.unsynced:
             self._start_sync(group, volume)
-        self._completed(group, "journal", token)
+        self._completed(group, "journal", batch[-1][1])
 
     def _betray(self, volume: Volume, first: int) -> None:
         """A device that lies about some of the records from `first` on; by the atlas of rot."""
@@ -505,7 +504,7 @@ class Disk:
         self._failure = None
         for group, volume in enumerate(self.volumes):
             for record in volume.power_cut(self._random):
-                self.synced(group, record.header.checksum)
+                self.synced(self.number, group, record.header.checksum)
 
     def wipe(self) -> None:
         self._life += 1

@@ -17,7 +17,6 @@ from borzoi.consensus.machine import Outcome, Proposal, Stamped
 from borzoi.consensus.messages import Prepare
 from borzoi.consensus.partition_log import NewIds
 from borzoi.metadata import snapshot
-from borzoi.metadata.commands import decode_command
 from borzoi.metadata.effects import (
     CreatedPartitions,
     DeletedPartitions,
@@ -32,7 +31,14 @@ from borzoi.metadata.state import Metadata
 from borzoi.model.errors import BorzoiError, StateCorrupted
 from borzoi.model.namespace import Namespace, pack
 from borzoi.protocol.errors import code_of
-from borzoi.simulator.operations import CODES, INVALID_COMMAND, OK, Row, control_answer
+from borzoi.simulator.operations import (
+    CODES,
+    INVALID_COMMAND,
+    OK,
+    Row,
+    control_answer,
+    read_control,
+)
 
 SNAPSHOT: Final = ArtifactKind.SNAPSHOT.value
 
@@ -47,11 +53,10 @@ class ControlMachine:
         self.restores = 0
 
     def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
-        code = CODES.get(proposal.operation)
-        if code is None:
+        if proposal.operation not in CODES:
             return INVALID_COMMAND
         try:
-            decode_command(code, proposal.payload)
+            read_control(proposal.operation, proposal.payload)
         except StateCorrupted:
             return INVALID_COMMAND
         return Stamped(proposal.payload, 0)
@@ -60,7 +65,7 @@ class ControlMachine:
         """Nothing is kept between stamping and applying."""
 
     def apply(self, header: Prepare, body: bytes) -> Outcome:
-        command = decode_command(CODES[header.operation], body)
+        command = read_control(header.operation, body)
         try:
             result = apply(self.state, Entry(header.timestamp, header.user_id, command))
         except BorzoiError as error:

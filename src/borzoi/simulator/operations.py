@@ -9,6 +9,7 @@ nothing else; those of the control plane are::
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ from borzoi.consensus.partition_ops import (
     propose_batch,
 )
 from borzoi.metadata.commands import Command
+from borzoi.metadata.commands import decode_command as decode_control
 from borzoi.metadata.commands import encode_command as encode_control
 from borzoi.protocol.codes import Code
 from borzoi.records.message import Message, decode_messages, encode_messages
@@ -68,6 +70,12 @@ def control(command: Command) -> tuple[int, bytes]:
     """Operation and body."""
     code, body = encode_control(command)
     return OPERATIONS[code], body
+
+
+@lru_cache(maxsize=256)
+def read_control(operation: int, body: bytes) -> Command:
+    """A value that nobody changes: the primary, every replica and the auditor ask for the same."""
+    return decode_control(CODES[operation], body)
 
 
 def control_answer(created: int | None, rows: Sequence[Row]) -> bytes:

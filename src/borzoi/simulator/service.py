@@ -21,6 +21,10 @@ from borzoi.simulator.network import Network
 USERS: Final = 3
 POLLED: Final = 3
 OPERATIONS: Final = frozenset(int(operation) for operation in Operation)
+# Under a name of its own: looking up a member of an enum costs as much as a call.
+UNKNOWN_SESSION: Final = fx.Refusal.UNKNOWN_SESSION
+# What a named tuple's own constructor ends with.
+_new: Final = tuple.__new__
 
 
 class Call(NamedTuple):
@@ -134,11 +138,11 @@ class Service:
     def reply(self, group: int, effect: fx.Reply) -> None:
         key = (group, effect.client, effect.request)
         host = self._host
-        if effect.status == fx.Refusal.UNKNOWN_SESSION and not self.relaying:
+        if effect.status == UNKNOWN_SESSION and not self.relaying:
             applied = host.replicas[group].commit_min
             sessions_max = host.configs[group].client_table_max
             self._auditor.forgotten(group, effect.client, sessions_max, applied)
-        answer = Answer(group, effect.client, effect.request, effect.status, effect.payload)
+        answer = _new(Answer, (group, *effect))
         for endpoint in self._waiters.pop(key, ()):
             self._network.send(host.number, endpoint, answer)
 

@@ -13,7 +13,6 @@ from typing import Final
 from borzoi.consensus import partition_ops
 from borzoi.consensus.messages import Operation, Prepare
 from borzoi.metadata import queries
-from borzoi.metadata.commands import decode_command
 from borzoi.metadata.machine import Entry, apply
 from borzoi.metadata.state import Metadata, Topic
 from borzoi.model.errors import BorzoiError
@@ -21,7 +20,14 @@ from borzoi.model.limits import HEADER_BYTES
 from borzoi.protocol.commands.streams import PurgeStream
 from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.errors import code_of
-from borzoi.simulator.operations import CODES, INVALID_COMMAND, OK, Row, control_answer, read_send
+from borzoi.simulator.operations import (
+    INVALID_COMMAND,
+    OK,
+    Row,
+    control_answer,
+    read_control,
+    read_send,
+)
 
 # Under names of their own: looking up a member of an enum costs as much as a call.
 SEND_MESSAGES: Final = Operation.SEND_MESSAGES
@@ -50,7 +56,7 @@ class ControlShadow:
 
     def predict(self, header: Prepare, body: bytes) -> Answer:
         self.op_at[header.timestamp] = header.op
-        command = decode_command(CODES[header.operation], body)
+        command = read_control(header.operation, body)
         before = self._all_rows() if header.operation in DELETIONS else []
         try:
             created = apply(self.state, Entry(header.timestamp, header.user_id, command)).created_id
@@ -83,7 +89,7 @@ class ControlShadow:
         return [
             row
             for place in self._topics()
-            if timestamp in {one.created_at for one in place[1].partitions.values()}
+            if timestamp in [one.created_at for one in place[1].partitions.values()]
             for row in self._rows(*place)
             if row.incarnation == self.op_at[timestamp]
         ]

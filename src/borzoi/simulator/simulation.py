@@ -8,7 +8,6 @@ a minute of virtual time requests must commit and the core must converge.
 import gc
 import traceback
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from time import process_time
 from typing import Any, Final
@@ -152,7 +151,7 @@ class Simulation:
             lambda group, what, token: self.nodes[number].completed(group, what, token),
             lambda reason: self.nodes[number].stop(reason),
         )
-        disk.synced = partial(self.auditor.synced, number)
+        disk.synced = self.auditor.synced
         disk.sync_min, disk.sync_max = draw.sync_min, max(draw.sync_min, draw.sync_max)
         disk.sync_slow = draw.sync_slow
         disk.stale_reads = draw.stale_reads

@@ -30,6 +30,8 @@ REGISTER: Final = Operation.REGISTER
 TRY_AGAIN: Final = (Refusal.NOT_PRIMARY, Refusal.BUSY)
 SESSION_GONE: Final = (Refusal.UNKNOWN_SESSION, Refusal.FENCED)
 CREATIONS: Final = frozenset({Operation.CREATE_TOPIC, Operation.CREATE_PARTITIONS})
+# What a named tuple's own constructor ends with.
+_new: Final = tuple.__new__
 PURGES: Final = frozenset({Operation.PURGE_STREAM, Operation.PURGE_TOPIC})
 
 
@@ -124,7 +126,7 @@ class Client:
     def _issue(self, group: int, operation: int, payload: bytes, request: int) -> None:
         epoch = self.epochs.get(group, 0)
         forward = happens(self.world.random, self.world.draw.forwarding)
-        call = Call(group, self.identity, epoch, request, operation, payload, forward)
+        call = _new(Call, (group, self.identity, epoch, request, operation, payload, forward))
         self.pending = Pending(call, self.world.events.now)
         self._transmit(call)
 
