@@ -14,6 +14,7 @@ from borzoi.storage.index import (
     entries_of,
     valid_prefix,
 )
+from borzoi.storage.media import File
 from borzoi.testing.disk import SimulatedDisk
 from borzoi.testing.logs import numbered
 
@@ -102,6 +103,39 @@ def test_entries_are_found_in_memory_and_in_the_file(keep: int, save_every: int)
     assert [index.timestamp(number) for number in range(50)] == [n * 10 for n in range(50)]
     index.save(keep=keep)
     assert index.cached <= max(2 * keep, 1) or keep >= 50
+
+
+def test_the_end_of_one_range_is_the_start_of_the_next_without_another_read() -> None:
+    index, reads = new_index(), 0
+    index.extend(entries(0, [1] * 30))
+    index.save()
+    file = index.file()
+
+    def counted() -> File:
+        nonlocal reads
+        reads += 1
+        return file
+
+    index.use(counted)
+    assert [index.end_position(number) for number in (9, 9, 19, 19, 29)] == [
+        1000,
+        1000,
+        2000,
+        2000,
+        3000,
+    ]
+    assert reads == 3
+
+
+def test_the_end_that_was_read_last_is_not_remembered_over_a_truncation() -> None:
+    index = new_index()
+    index.extend(entries(0, [1] * 30))
+    index.save()
+    assert index.end_position(19) == 2000
+    index.truncate(10)
+    index.extend(INDEX_ENTRY.pack(10, 1111, 2) * 10)
+    index.save()
+    assert index.end_position(19) == 1111
 
 
 def test_saving_up_to_an_entry_leaves_the_others_in_memory() -> None:

@@ -11,8 +11,9 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from borzoi.handlers.call import Call, Services
+from borzoi.handlers.messages import poll_alone
 from borzoi.handlers.replies import DONE, RangesReply, Reply, failed, ok
-from borzoi.handlers.routes import Route, Routes
+from borzoi.handlers.routes import PollRoutes, Route, SendRoutes
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
@@ -27,9 +28,11 @@ from borzoi.model.errors import (
 )
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import POLL_MOVING
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
+from borzoi.protocol.values import strategy_of
 from borzoi.records.batch import Batch
 from borzoi.security.permissions import FREE, Rule, allows
 from borzoi.storage.memory_pool import NOWHERE
@@ -39,6 +42,9 @@ log = logging.getLogger(__name__)
 #: The status of a fault of ours; the log has the story.
 INTERNAL_ERROR = 1
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
+POLL_MESSAGES = int(Code.POLL_MESSAGES)
+#: What clients do again and again.
+OFTEN = frozenset({SEND_MESSAGES, POLL_MESSAGES})
 EMPTY = DONE
 
 
@@ -51,7 +57,8 @@ class Dispatcher:
         #: What was promised and is not answered yet; logins apart, because they may be given up.
         self._begun: set[Future[Reply]] = set()
         self._logins: set[Future[Reply]] = set()
-        self._routes = Routes()
+        self._send_routes = SendRoutes()
+        self._poll_routes = PollRoutes()
 
     def is_public(self, code: int) -> bool:
         """Whether the command is one that needs no login."""
@@ -67,11 +74,10 @@ class Dispatcher:
         """
         row = self._rows.get(code)
         try:
-            if code == SEND_MESSAGES and session.user_id is not None and not session.stale:
-                revision = self._services.metadata.revision
-                again = self._routes.find(session, payload, revision, buffer)
+            if code in OFTEN and session.user_id is not None and not session.stale:
+                again = self._again(session, code, payload, buffer)
                 if again is not None:
-                    return self._send_again(*again, session)
+                    return again
             if row is None:
                 raise InvalidCommand(f"no command has the code {code}")
             request = row.request.decode(Reader(payload))
@@ -82,7 +88,9 @@ class Dispatcher:
                 _authorise(row, request, call)
             answer = row.run(request, call)
             if code == SEND_MESSAGES:
-                self._routes.remember(session, payload, call)
+                self._send_routes.remember(session, payload, call)
+            elif code == POLL_MESSAGES:
+                self._poll_routes.remember(session, payload, request, call)
             if answer is None:
                 return DONE
             if isinstance(answer, Coroutine):
@@ -92,6 +100,33 @@ class Dispatcher:
             return _encoded(answer)
         except Exception as fault:
             return _refusal(row, session, fault)
+
+    def _again(
+        self, session: Session, code: int, payload: memoryview, buffer: int
+    ) -> "Reply | Future[Reply] | None":
+        """The reply to a request that, but for its messages or its offset, was allowed before."""
+        services = self._services
+        revision = services.metadata.revision
+        if code == SEND_MESSAGES:
+            known = self._send_routes.find(session, payload, revision, buffer)
+            return None if known is None else self._send_again(*known, session)
+        route = self._poll_routes.find(session, payload, revision)
+        if route is None:
+            return None
+        kind, value, count, auto_commit = POLL_MOVING.unpack_from(
+            payload, len(payload) - POLL_MOVING.size
+        )
+        answer = poll_alone(
+            services.partitions,
+            route.namespace,
+            route.consumer_id,
+            strategy_of(kind, value),
+            count,
+            auto_commit != 0,
+        )
+        if isinstance(answer, bytes | RangesReply):
+            return answer
+        return self._started(self._rows[POLL_MESSAGES], session, answer)
 
     def _send_again(self, route: Route, batch: Batch, session: Session) -> "Reply | Future[Reply]":
         """A send like one that was allowed before, since when nothing changed."""

@@ -1,5 +1,6 @@
 """Messages: sent, polled, flushed. The hot path: nothing here waits unless the disk must."""
 
+import struct
 from asyncio import Future
 from collections.abc import Awaitable, Coroutine
 from typing import Any
@@ -11,7 +12,7 @@ from borzoi.handlers.replies import RangesReply, Reply, ok
 from borzoi.metadata import queries
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.metadata.state import Group, Topic
-from borzoi.model.consuming import ConsumerKind
+from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import InvalidKeyLength, NoPartitions, PartitionNotFound, TopicNotFound
 from borzoi.model.identifiers import Identifier, consumer_key
 from borzoi.model.namespace import Namespace
@@ -25,9 +26,14 @@ from borzoi.protocol.commands.messages import (
 )
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.records.batch import Batch, receive
+from borzoi.shard.partition_plane import PartitionPlane
 
 #: A member without a partition gets this: clients of 0.8 cannot read an empty payload here.
 NOTHING_POLLED = ok(bytes(POLLED_PREFIX.size))
+
+#: What stands before polled messages: status and length, then the prefix.
+POLLED_HEAD = struct.Struct(RESPONSE_PREFIX.format + POLLED_PREFIX.format.removeprefix("<"))
+assert POLLED_HEAD.size == RESPONSE_PREFIX.size + POLLED_PREFIX.size
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -76,36 +82,64 @@ def chosen_partition(partitioning: Partitioning, stream_id: int, topic: Topic, c
 def poll(request: PollMessages, call: Call) -> Reply | Coroutine[Any, Any, Reply]:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
-    group: Group | None = None
-    partition_id: int | None
     if request.consumer.kind is ConsumerKind.GROUP:
         group = queries.group_of(topic, request.consumer.id)
-        partition_id = _polled_partition(group, request.partition_id, call)
-        if partition_id is None:
-            return NOTHING_POLLED
-        consumer_id = group.id
-    else:
-        partition_id = request.partition_id or 0
-        consumer_id = consumer_key(request.consumer.id)
+        return _poll_as_member(request, stream.id, topic, group, call)
+    partition_id = request.partition_id or 0
     queries.partition_of(topic, partition_id)
-    namespace = Namespace(stream.id, topic.id, partition_id)
+    return poll_alone(
+        call.partitions,
+        Namespace(stream.id, topic.id, partition_id),
+        consumer_key(request.consumer.id),
+        request.strategy,
+        request.count,
+        request.auto_commit,
+    )
+
+
+def poll_alone(
+    partitions: PartitionPlane,
+    namespace: Namespace,
+    consumer_id: int,
+    strategy: PollingStrategy,
+    count: int,
+    auto_commit: bool,
+) -> Reply | Coroutine[Any, Any, Reply]:
+    """The answer to a consumer that shares its partition with nobody."""
+    polled = partitions.poll(
+        namespace,
+        strategy,
+        count,
+        kind=ConsumerKind.CONSUMER,
+        consumer_id=consumer_id,
+        auto_commit=auto_commit,
+    )
+    reply = _polled_reply(namespace.partition_id, polled)
+    return reply if polled.committed is None else _committed(reply, polled.committed)
+
+
+def _poll_as_member(
+    request: PollMessages, stream_id: int, topic: Topic, group: Group, call: Call
+) -> Reply | Coroutine[Any, Any, Reply]:
+    partition_id = _polled_partition(group, request.partition_id, call)
+    if partition_id is None:
+        return NOTHING_POLLED
+    queries.partition_of(topic, partition_id)
+    namespace = Namespace(stream_id, topic.id, partition_id)
     polled = call.partitions.poll(
         namespace,
         request.strategy,
         request.count,
-        kind=request.consumer.kind,
-        consumer_id=consumer_id,
+        kind=ConsumerKind.GROUP,
+        consumer_id=group.id,
         auto_commit=request.auto_commit,
     )
     reply = _polled_reply(partition_id, polled)
-    reading = polled.reading
-    if group is not None and reading.count:
-        call.partitions.mark_polled(namespace, group.id, reading.last_offset)
+    if polled.reading.count:
+        call.partitions.mark_polled(namespace, group.id, polled.reading.last_offset)
         if request.auto_commit and queries.is_pending(group, partition_id):
-            return _committed(reply, polled.committed, namespace, group, call)
-    if polled.committed is not None:
-        return _committed(reply, polled.committed, namespace, None, call)
-    return reply
+            return _handed_over(reply, polled.committed, namespace, group, call)
+    return reply if polled.committed is None else _committed(reply, polled.committed)
 
 
 def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None:
@@ -117,28 +151,27 @@ def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None
 
 
 def _polled_reply(partition_id: int, polled: Polled) -> Reply:
-    reading = polled.reading
+    reading, current_offset, _ = polled
     size = POLLED_PREFIX.size + reading.size
-    head = RESPONSE_PREFIX.pack(0, size) + POLLED_PREFIX.pack(
-        partition_id, polled.current_offset, reading.count
-    )
+    head = POLLED_HEAD.pack(0, size, partition_id, current_offset, reading.count)
     if not reading.ranges:
         return b"".join((head, *reading.tail)) if reading.tail else head
     return RangesReply(head, reading.ranges, reading.tail)
 
 
-async def _committed(
-    reply: Reply,
-    stored: Awaitable[None] | None,
-    namespace: Namespace,
-    group: Group | None,
-    call: Call,
-) -> Reply:
+async def _committed(reply: Reply, stored: Awaitable[None]) -> Reply:
     """The commit comes before the delivery: a poll that cannot commit is not answered."""
+    await stored
+    return reply
+
+
+async def _handed_over(
+    reply: Reply, stored: Awaitable[None] | None, namespace: Namespace, group: Group, call: Call
+) -> Reply:
+    """The same for a partition that is about to move to another member."""
     if stored is not None:
         await stored
-    if group is not None:
-        await hand_over_settled(namespace, group, call)
+    await hand_over_settled(namespace, group, call)
     return reply
 
 

@@ -11,7 +11,8 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.replies import RangesReply, Reply
@@ -37,8 +38,7 @@ SENDFILE_BYTES_MAX = 8 * 1024 * 1024
 PARTING_BYTES_MAX = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SocketOptions:
+class SocketOptions(msgspec.Struct, frozen=True):
     """What each accepted socket is told; None leaves the kernel's choice."""
 
     recv_buffer_bytes: int | None = None
@@ -86,8 +86,7 @@ def peer_text(peer: Peer) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@dataclass(slots=True)
-class _Rest:
+class _Rest(msgspec.Struct):
     """What is left to send of a range. Holding it keeps the file open."""
 
     file: File

@@ -1,8 +1,9 @@
 """Who reads, and from where."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
+
+import msgspec
 
 from borzoi.model.identifiers import Identifier
 
@@ -12,8 +13,7 @@ class ConsumerKind(IntEnum):
     GROUP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Consumer:
+class Consumer(msgspec.Struct, frozen=True):
     """A single reader, or a group whose members share the partitions of a topic."""
 
     kind: ConsumerKind
@@ -28,8 +28,7 @@ class PollingKind(IntEnum):
     NEXT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class PollingStrategy:
+class PollingStrategy(msgspec.Struct, frozen=True):
     """Where a poll starts; `value` is an offset or a timestamp, and 0 for the other kinds."""
 
     kind: PollingKind

@@ -40,7 +40,16 @@ class SegmentIndex:
     The last of those in memory may still have to be made; whoever looks at the window gathers them.
     """
 
-    __slots__ = ("_coming", "_open", "_window", "_window_start", "count", "path", "saved")
+    __slots__ = (
+        "_coming",
+        "_last_end",
+        "_open",
+        "_window",
+        "_window_start",
+        "count",
+        "path",
+        "saved",
+    )
 
     def __init__(self, path: Path, open_file: Callable[[], File], *, saved: int = 0) -> None:
         self.path = path
@@ -50,6 +59,9 @@ class SegmentIndex:
         self._window = bytearray()
         self._window_start = saved
         self._coming: list[Callable[[], bytes]] = []
+        #: The message whose end was read from the file last, and that end: who reads a log from
+        #: end to end asks for it again at once, as the start of the next messages.
+        self._last_end = (-1, 0)
 
     @property
     def unsaved(self) -> int:
@@ -97,9 +109,14 @@ class SegmentIndex:
 
     def end_position(self, number: int) -> int:
         """Where message `number` ends in the log; 0 for -1, the start of the first."""
+        if number >= self._window_start:
+            return self._entry(number)[1]
         if number < 0:
             return 0
-        position: int = self._entry(number)[1]
+        known, position = self._last_end
+        if number != known:
+            position = self._stored(number)[1]
+            self._last_end = (number, position)
         return position
 
     def timestamp(self, number: int) -> int:
@@ -161,6 +178,7 @@ class SegmentIndex:
         kept = max(count - self._window_start, 0)
         del self._window[kept * INDEX_ENTRY_BYTES :]
         self._window_start = min(self._window_start, count)
+        self._last_end = (-1, 0)
 
     def file(self) -> File:
         return self._open()

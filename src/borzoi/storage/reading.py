@@ -38,7 +38,12 @@ class Reading:
     @property
     def size(self) -> int:
         """Bytes of all messages together."""
-        return sum(part.length for part in self.ranges) + sum(map(len, self.tail))
+        size = 0
+        for part in self.ranges:
+            size += part.length
+        for chunk in self.tail:
+            size += len(chunk)
+        return size
 
     def chunks(self) -> Iterator[bytes | memoryview]:
         """The bytes themselves, read from the files: for encryption, HTTP and tests."""

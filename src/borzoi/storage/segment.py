@@ -98,10 +98,8 @@ class Segment:
         """Whether there is a file at `log_path`: not for a compressed segment."""
         return self.body is None or isinstance(self.body, PlainBody)
 
-    def part(self, first: int, count: int) -> FileRange | memoryview:
-        """The bytes of `count` messages from number `first` on."""
-        position = self.index.end_position(first - 1)
-        length = self.index.end_position(first + count - 1) - position
+    def part(self, position: int, length: int) -> FileRange | memoryview:
+        """Bytes of the log, wherever they are by now."""
         if self.file is not None:
             return FileRange(self.file, position, length)
         assert self.body is not None

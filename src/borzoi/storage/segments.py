@@ -81,17 +81,11 @@ class Segments:
             segment = self._segments[number]
             first = offset - segment.start_offset
             wanted = min(end, segment.next_offset) - offset
-            taken = wanted
             if wanted > 0:
-                if size_max is not None:
-                    taken = _fitting(segment, first, wanted, size_max - reading.size)
-                    taken = taken or (0 if reading.count else 1)
-                if taken:
-                    _add_part(reading, segment.part(first, taken))
-                    reading.count += taken
-                    offset += taken
+                taken = _add(reading, segment, first, wanted, size_max)
                 if taken < wanted:
                     return False
+                offset += taken
             number += 1
         return True
 
@@ -249,13 +243,21 @@ def _no_segment(directory: Path) -> Segment:
     return Segment(0, directory, SegmentIndex(directory, no_file))
 
 
-def _fitting(segment: Segment, first: int, count: int, size_max: int) -> int:
-    """How many of `count` messages from number `first` on have at most `size_max` bytes."""
-    start = segment.index.end_position(first - 1)
-    if segment.index.end_position(first + count - 1) - start <= size_max:
-        return count
-    last = segment.index.last_ending_by(start + size_max, first=first, last=first + count - 1)
-    return last - first + 1
+def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: int | None) -> int:
+    """Add up to `count` messages of the segment from number `first` on; how many there was room
+    for. The first one of a reading is given whatever its size."""
+    index = segment.index
+    start, end = index.end_position(first - 1), index.end_position(first + count - 1)
+    if size_max is not None and end - start > size_max - reading.size:
+        end_max = start + size_max - reading.size
+        last = index.last_ending_by(end_max, first=first, last=first + count - 1)
+        count = last - first + 1 or (0 if reading.count else 1)
+        if not count:
+            return 0
+        end = index.end_position(first + count - 1)
+    _add_part(reading, segment.part(start, end - start))
+    reading.count += count
+    return count
 
 
 def _add_part(reading: Reading, part: FileRange | memoryview) -> None:

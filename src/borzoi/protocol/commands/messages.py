@@ -57,6 +57,8 @@ assert POLLED_PREFIX.size == 16
 
 #: What follows the identifiers of a poll: optional partition, strategy, count, auto_commit.
 _POLL_END: Final = struct.Struct("<BIBQIB")
+#: The end of it that differs from poll to poll of one consumer: strategy, count, auto_commit.
+POLL_MOVING: Final = struct.Struct("<BQIB")
 
 _U32: Final = struct.Struct("<I")
 _unpack_u32 = _U32.unpack_from
