@@ -44,7 +44,7 @@ from borzoi.server.process import (
     Start,
     run,
 )
-from borzoi.testing.server import ServerDied, running_server
+from borzoi.testing.server import ServerDied, directory_in_memory, running_server
 from borzoi.testing.wire_client import PATIENCE_SECONDS, WireClient
 
 pytestmark = pytest.mark.system
@@ -239,8 +239,11 @@ def test_a_fresh_start_forgets_what_was_there() -> None:
 @pytest.mark.parametrize("acknowledge", ["written", "synced"])
 def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge: str) -> None:
     """Clients that never pause: some send, some store offsets, each a request after the other."""
-    settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge}
-    with running_server(settings) as server:
+    settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge, "SYSTEM_SEGMENT_SIZE": "16 MiB"}
+    with (
+        directory_in_memory() as directory,
+        running_server(settings, directory=directory) as server,
+    ):
         with WireClient(server.tcp_address) as root:
             root.login()
             root.call(CreateStream("s"))
