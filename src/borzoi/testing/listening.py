@@ -88,6 +88,7 @@ class FrameClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.patience_seconds = PATIENCE_SECONDS
 
     @classmethod
     async def connect(
@@ -117,12 +118,12 @@ class FrameClient:
 
     async def send(self, data: bytes | memoryview) -> None:
         self.writer.write(data)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(self.patience_seconds):
             await self.writer.drain()
 
     async def receive(self) -> tuple[int, bytes]:
         """Status and payload of the next answer."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(self.patience_seconds):
             prefix = await self.reader.readexactly(RESPONSE_PREFIX.size)
             status, length = RESPONSE_PREFIX.unpack(prefix)
             return status, await self.reader.readexactly(length)
@@ -145,7 +146,7 @@ class FrameClient:
 
     async def rest(self) -> bytes:
         """Everything until the server closes."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(self.patience_seconds):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
