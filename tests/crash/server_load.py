@@ -73,8 +73,7 @@ class Load:
                 self.repeated += 1
                 await asyncio.sleep(0.01)
 
-    async def produce(self, partition: int) -> None:
-        client = await self.connected()
+    async def produce(self, client: IggyClient, partition: int) -> None:
         random = Random(f"{self.seed} {partition}")
         for batch in count():
             if self.stopping:
@@ -92,8 +91,7 @@ class Load:
             )
             say("sent", partition, batch, size)
 
-    async def read(self) -> None:
-        client = await self.connected()
+    async def read(self, client: IggyClient) -> None:
         offset = 0
         while not self.stopping:
             polled = await self.insist(
@@ -110,8 +108,7 @@ class Load:
             say("read", offset, *(message.payload().split(b" ")[0].decode() for message in polled))
             offset += len(polled)
 
-    async def read_on(self) -> None:
-        client = await self.connected()
+    async def read_on(self, client: IggyClient) -> None:
         while not self.stopping:
             polled = await self.insist(
                 lambda: client.poll_messages(*WHERE, 1, PollingStrategy.Next(), 50, True)
@@ -120,8 +117,7 @@ class Load:
                 say("next", polled[0].offset(), polled[-1].offset())
             await asyncio.sleep(0.005)
 
-    async def make(self) -> None:
-        client = await self.connected()
+    async def make(self, client: IggyClient) -> None:
         for number in count():
             if self.stopping:
                 return
@@ -142,12 +138,16 @@ class Load:
         client = await self.connected()
         await client.create_stream("load")
         await client.create_topic(*WHERE, PARTITIONS)
+        # All of them before anything is said: then the server may be killed, and a client repeats
+        # its calls, but not its first connection.
+        producers = [await self.connected() for _ in range(PARTITIONS)]
+        reader, other_reader, maker = [await self.connected() for _ in range(3)]
         async with asyncio.TaskGroup() as tasks:
-            for partition in range(PARTITIONS):
-                tasks.create_task(self.produce(partition))
-            tasks.create_task(self.read())
-            tasks.create_task(self.read_on())
-            tasks.create_task(self.make())
+            for partition, producer in enumerate(producers):
+                tasks.create_task(self.produce(producer, partition))
+            tasks.create_task(self.read(reader))
+            tasks.create_task(self.read_on(other_reader))
+            tasks.create_task(self.make(maker))
             await asyncio.to_thread(sys.stdin.readline)
             self.stopping = True
         say("done", self.repeated)

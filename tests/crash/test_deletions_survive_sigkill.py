@@ -27,7 +27,7 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
+from borzoi.testing.wire_client import PATIENCE_SECONDS, WireClient
 
 pytestmark = pytest.mark.crash
 
@@ -54,7 +54,7 @@ class Told:
     done: int = 0
 
 
-def live(client: WireClient, told: Told, random: Random) -> None:
+def live(client: WireClient, told: Told, random: Random, began: threading.Event) -> None:
     """One topic after another, each with the number of the one before, until the server dies."""
     while True:
         life = Life(next(told.numbers))
@@ -75,6 +75,7 @@ def live(client: WireClient, told: Told, random: Random) -> None:
         client.call(DeleteTopic("s", name))
         life.deleted = True
         told.done += 1
+        began.set()
 
 
 def message(topic: str, text: str) -> SendMessages:
@@ -130,16 +131,18 @@ def work_until_killed(server: RunningServer, told: Told, lives: Random, moments:
     def work() -> None:
         with WireClient(server.tcp_address) as client:
             client.login()
-            began.set()
+            if told.done:
+                # However slow the disk is, something was deleted before the first kill.
+                began.set()
             try:
-                live(client, told, lives)
+                live(client, told, lives, began)
             except ConnectionError:
                 return
 
     began = threading.Event()
     worker = threading.Thread(target=work)
     worker.start()
-    began.wait(60)
+    assert began.wait(PATIENCE_SECONDS)
     worker.join(moments.uniform(0, 0.5))
     server.kill()
     worker.join()
