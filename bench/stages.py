@@ -32,7 +32,7 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import encode_request
 from borzoi.records import batch
-from borzoi.storage import log
+from borzoi.storage import index_lag, log
 from borzoi.testing.embedded import embedded_server
 from borzoi.testing.listening import tcp_listener
 
@@ -142,7 +142,7 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
                     (batch, "stamp_checksums", "checksums"),
                     (batch, "checksum", "checksums"),
                     (log.SegmentedLog, "append", "log append"),
-                    (log.SegmentedLog, "_save_lagging_index", "save index"),
+                    (index_lag.IndexLag, "_save", "save index"),
                     (log, "index_entries", "index entries"),
                     (log, "write_all", "write"),
                 )

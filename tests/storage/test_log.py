@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.model.errors import InvalidOffset, StorageFailure
+from borzoi.storage import index_lag
 from borzoi.storage import log as log_module
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import ALONE_MAX, SegmentedLog, open_log
@@ -13,7 +14,7 @@ from borzoi.storage.reading import FileRange
 from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import ThreadSyncer
 from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
+from borzoi.testing.faults import FaultyMedium
 from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
 
 DIRECTORY = Path("/d")
@@ -92,7 +93,7 @@ async def test_a_large_batch_is_read_at_once_and_indexed_when_its_turn_ends() ->
 async def test_the_index_of_large_batches_is_saved_after_they_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_module, "LAG_BYTES", 2 * log_module.LARGE_BYTES)
+    monkeypatch.setattr(index_lag, "LAG_BYTES", 2 * log_module.LARGE_BYTES)
     log, medium = new_log()
     for _ in range(3):
         assert append(log, bytes(log_module.LARGE_BYTES)) is None
@@ -104,7 +105,7 @@ async def test_the_index_of_large_batches_is_saved_after_they_are_answered(
 def test_without_a_loop_the_index_of_a_large_batch_is_saved_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_module, "LAG_BYTES", log_module.LARGE_BYTES)
+    monkeypatch.setattr(index_lag, "LAG_BYTES", log_module.LARGE_BYTES)
     log, medium = new_log()
     append(log, bytes(log_module.LARGE_BYTES))
     assert index_writes(medium) == 1
@@ -120,7 +121,7 @@ async def test_a_large_batch_that_is_forgotten_before_its_turn_ends_leaves_no_in
 
 
 async def test_the_index_of_a_fenced_log_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "LAG_BYTES", log_module.LARGE_BYTES)
+    monkeypatch.setattr(index_lag, "LAG_BYTES", log_module.LARGE_BYTES)
     log, medium = new_log()
     append(log, bytes(log_module.LARGE_BYTES))
     log._fence_writes(StorageFailure("the disk is gone"))
@@ -252,7 +253,7 @@ async def test_a_buffer_belongs_to_the_log_until_it_is_written_whoever_gives_up(
 async def test_under_synced_the_index_follows_the_commits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_module, "LAG_ENTRIES", 10)
+    monkeypatch.setattr(index_lag, "LAG_ENTRIES", 10)
     syncer = ManualSyncer()
     log, medium = new_log(Acknowledge.SYNCED, syncer=syncer)
     index = medium.open(DIRECTORY / f"{0:020}.index")
@@ -354,41 +355,6 @@ async def test_a_sealed_segment_that_is_not_acknowledged_cannot_be_deleted() -> 
     syncer.run_all()
     assert log.offset_at(1) == 1
     assert log.delete_segments(9).segments == 2
-
-
-def test_the_index_lags_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, medium = new_log()
-    monkeypatch.setattr(log_module, "LAG_ENTRIES", 10)
-    for _ in range(35):
-        append(log, b"x")
-    saved = [path for name, path in medium.operations if name == "write"]
-    assert sum(path.suffix == ".index" for path in saved) == 3
-    monkeypatch.setattr(log_module, "LAG_BYTES", 1000)
-    append(log, bytes(2000))
-    assert medium.operations[-1][1].suffix == ".index"
-
-
-def test_an_index_that_cannot_be_saved_lags_and_is_saved_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(log_module, "LAG_ENTRIES", 1)
-    full = True
-    disk = SimulatedDisk()
-    medium = FaultyMedium(
-        disk,
-        lambda name, path: (
-            Fault.NO_SPACE if full and name == "write" and path.suffix == ".index" else None
-        ),
-    )
-    log = open_log(DIRECTORY, medium)
-    for number in range(5):
-        append(log, b"%d" % number)
-    index = disk.open(DIRECTORY / f"{0:020}.index")
-    assert index.size() == 0
-    assert payloads(log) == [b"0", b"1", b"2", b"3", b"4"]
-    full = False
-    append(log, b"5")
-    assert index.size() == 6 * 16
 
 
 # Ends. -------------------------------------------------------------------------------------------

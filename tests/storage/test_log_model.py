@@ -74,7 +74,7 @@ class LogMatchesAList(RuleBasedStateMachine):
             validate_checksum=validate,
         )
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("borzoi.storage.log.LAG_ENTRIES", lag)
+        self.patch.setattr("borzoi.storage.index_lag.LAG_ENTRIES", lag)
         self.patch.setattr("borzoi.storage.log.LARGE_BYTES", large)
         self.open()
 

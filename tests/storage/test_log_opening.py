@@ -12,8 +12,9 @@ import pytest
 
 from borzoi.records.batch import stamp, verify, walk
 from borzoi.storage import index
+from borzoi.storage.index_lag import LAG_BYTES
 from borzoi.storage.local import LocalFile, LocalMedium
-from borzoi.storage.log import LAG_BYTES, SegmentedLog, open_log
+from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.scanning import CHUNK_BYTES
 from borzoi.storage.segment import SegmentFacts
 from borzoi.testing.logs import batch_of

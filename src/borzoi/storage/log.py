@@ -19,7 +19,8 @@ from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, answer, runnin
 from borzoi.storage.cutting import Cutting
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import Durability, SyncJob
-from borzoi.storage.index import INDEX_ENTRY, WINDOW_ENTRIES, entries_of
+from borzoi.storage.index import INDEX_ENTRY, entries_of
+from borzoi.storage.index_lag import IndexLag
 from borzoi.storage.journal import Journal, Pending
 from borzoi.storage.media import File, Medium, write_all
 from borzoi.storage.reading import Reading
@@ -31,7 +32,6 @@ from borzoi.storage.settings import (
     DEFAULT_PARTITION,
     DEFAULT_SEGMENT,
     Acknowledge,
-    CacheIndexes,
     PartitionSettings,
     SegmentSettings,
 )
@@ -52,9 +52,6 @@ LARGE_BYTES: Final = 64 << 10
 #: theirs, only one in so many looks again whether others come along; a prime, so that of those who
 #: take turns regularly it is not always the last.
 ALONE_MAX: Final = 17
-#: How far the index may lag: what recovery reads after a crash, and what it costs in memory.
-LAG_ENTRIES: Final = 4096
-LAG_BYTES: Final = 16 << 20
 
 
 def open_log(
@@ -99,9 +96,8 @@ class SegmentedLog:
         "_descriptors",
         "_durability",
         "_fence",
-        "_indexed_size",
         "_journal",
-        "_lagging",
+        "_lag",
         "_level",
         "_open_twin",
         "_segment_settings",
@@ -134,6 +130,7 @@ class SegmentedLog:
         self._descriptors = descriptors
         self._open_twin = open_twin
         self._journal = Journal()
+        self._lag = IndexLag(segment.cache_indexes, follows_syncs=self._level is SYNCED)
         self._commits = GroupCommit(syncer, self._sync_plan, self._fence_writes)
         #: What all wait for whose batches are in the journal: they are written together, so they
         #: succeed or fail together.
@@ -263,13 +260,7 @@ class SegmentedLog:
         self._save_journal()
         self._refuse_if_fenced()
         tail = self._segments.tail
-        # Nothing new since the last flush: an idle partition keeps nothing in memory.
-        keep = self._window if tail.index.unsaved else 0
-        if self._level is not SYNCED:
-            tail.index.save(keep=keep)
-            self._indexed_size = tail.size
-        else:
-            tail.index.save(up_to=self._synced_entries(), keep=keep)
+        self._lag.flush(tail, max(self._durability.synced_offset - tail.start_offset, 0))
         if not sync or self._durability.synced_offset == tail.next_offset:
             return None
         loop = running_loop()
@@ -398,9 +389,8 @@ class SegmentedLog:
         """As if nothing had been loaded."""
         self._segments = Segments(self.directory, self.medium, self._descriptors)
         self._journal.clear()
-        self._indexed_size = 0
+        self._lag.reset()
         self._durability.reset()
-        self._lagging: list[Segment] = []
         self._visible = 0
         self.next_offset = 0
         self.last_timestamp = 0
@@ -430,14 +420,14 @@ class SegmentedLog:
             self._begin_segment()
         tail = self._segments.tail
         self._visible = self.next_offset = tail.next_offset
-        self._indexed_size = tail.size
+        self._lag.begin(tail.size)
         self.last_timestamp = self._segments.end_timestamp
         self._settle(point)
 
     def _begin_segment(self) -> None:
         """Append to a new segment from now on; the old one is sealed."""
         self._segments.begin(self._segments.tail.next_offset)
-        self._indexed_size = 0
+        self._lag.begin(0)
         self._durability.name_added()
 
     def _settle(self, point: RecoveryPoint | None) -> None:
@@ -487,12 +477,6 @@ class SegmentedLog:
         if self._level is not BUFFERED:
             self._journal.clear()
         self.next_offset = self._segments.tail.next_offset + self._journal.count
-
-    @property
-    def _window(self) -> int:
-        """How many saved index entries of the open segment stay in memory."""
-        cache = self._segment_settings.cache_indexes
-        return 0 if cache is CacheIndexes.NONE else WINDOW_ENTRIES
 
     def _pending(self, batch: Batch, timestamp: int | None) -> Pending:
         tail = self._segments.tail
@@ -544,7 +528,7 @@ class SegmentedLog:
             self.last_timestamp = timestamp
         loop = running_loop()
         if loop is None:
-            self._save_index_if_lagging()
+            self._lag.wrote(tail)
         else:
             self._open_turn(loop)
 
@@ -573,9 +557,10 @@ class SegmentedLog:
                 self._save_journal()
             except StorageFailure:
                 return  # told to everyone who waits
-        self._segments.tail.index.gather()
+        tail = self._segments.tail
+        tail.index.gather()
         if self._fence is None and not self._cutting.due:
-            self._save_index_if_lagging()
+            self._lag.wrote(tail)
 
     def _write_with_journal(self, pending: Pending) -> None:
         """Write what waits for the end of the turn, and this, in one call."""
@@ -623,7 +608,7 @@ class SegmentedLog:
         tail.extend(entries, size, pending[0].first_timestamp, pending[-1].last_timestamp)
         if self._level is WRITTEN:
             self._visible = tail.next_offset
-        self._save_index_if_lagging()
+        self._lag.wrote(tail)
 
     def _put(self, buffers: list[memoryview], size: int) -> Segment:
         """Write bytes behind the last message; the segment they are in."""
@@ -638,14 +623,6 @@ class SegmentedLog:
             raise
         return tail
 
-    def _save_index_if_lagging(self) -> None:
-        """Under `synced` it follows the syncs instead."""
-        tail = self._segments.tail
-        if self._level is not SYNCED and (
-            tail.index.unsaved >= LAG_ENTRIES or tail.size - self._indexed_size >= LAG_BYTES
-        ):
-            self._save_lagging_index(tail.index.count)
-
     def _undo_write(self, file: File, size: int) -> None:
         """Cut off what a failed write left behind, for good, or accept nothing any more."""
         try:
@@ -654,34 +631,12 @@ class SegmentedLog:
         except StorageFailure as failure:
             self._fence_writes(failure)
 
-    def _save_lagging_index(self, up_to: int) -> None:
-        """Save index entries; what fails here is tried again, the log alone could rebuild them."""
-        try:
-            self._segments.tail.index.save(up_to=up_to, keep=self._window)
-            self._indexed_size = self._segments.tail.size
-        except StorageFailure as failure:
-            logger.warning("the index of %s lags: %s", self.directory, failure)
-
-    def _save_sealed_indexes(self) -> None:
-        """Complete the indexes of segments that were sealed before their last sync."""
-        while self._lagging and self._lagging[0].next_offset <= self._durability.synced_offset:
-            segment = self._lagging[0]
-            keep = self._window if self._segment_settings.cache_indexes is CacheIndexes.ALL else 0
-            try:
-                segment.index.save(keep=keep)
-            except StorageFailure as failure:
-                logger.warning("the index of %s lags: %s", segment.log_path, failure)
-                return
-            self._segments.rest_index(segment)
-            del self._lagging[0]
-
     def _roll(self) -> None:
         """Seal the open segment and begin the next one; the disk catches up on another thread."""
         full = self._segments.tail
         assert full.file is not None
         file, index_file = full.file, full.index.file()
-        if self._level is not SYNCED:
-            full.index.save(keep=self._window)
+        self._lag.before_seal(full)
         try:
             self._durability.before_second_segment()
         except CannotSync as failure:
@@ -689,20 +644,12 @@ class SegmentedLog:
             raise
         self._begin_segment()
         self._durability.sealed(file)
-        if self._level is SYNCED:
-            # Its index is saved when the sync of the log has proven it.
-            self._lagging.append(full)
-            return
-        self._durability.sealed(index_file)
-        if self._segment_settings.cache_indexes is not CacheIndexes.ALL:
-            full.index.save(keep=0)
-        self._commits.request()
+        if self._level is not SYNCED:
+            self._durability.sealed(index_file)
+            self._commits.request()
+        self._lag.sealed(full)
 
     # Inside: syncing. ----------------------------------------------------------------------------
-
-    def _synced_entries(self) -> int:
-        """How many entries of the open segment name messages that are on the disk."""
-        return max(self._durability.synced_offset - self._segments.tail.start_offset, 0)
 
     def _sync_plan(self, with_tail: bool) -> SyncPlan:
         """What the next sync has to do; the job runs on another thread, the rest on the loop."""
@@ -713,10 +660,7 @@ class SegmentedLog:
         self._durability.done(job)
         if self._level is SYNCED:
             self._visible = max(self._visible, job.offset)
-            if self._synced_entries() - self._segments.tail.index.saved >= LAG_ENTRIES:
-                self._save_lagging_index(self._synced_entries())
-            if self._lagging:
-                self._save_sealed_indexes()
+            self._lag.synced(self._segments, self._durability.synced_offset)
 
     def _sync_inline(self) -> None:
         """Sync on the calling thread: at a roll, at the end, and for tools without a loop."""
@@ -732,7 +676,7 @@ class SegmentedLog:
                 raise
             self._sync_succeeded(job)
             self._commits.release(job.offset)
-        tail.index.save(keep=self._window)
+        tail.index.save(keep=self._lag.window)
         tail.index.sync()
 
     # Inside: cutting. ----------------------------------------------------------------------------
