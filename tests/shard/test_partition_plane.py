@@ -2,7 +2,7 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +20,23 @@ from borzoi.metadata.groups import CompleteRevocation
 from borzoi.metadata.topics import resolved
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError, PartitionNotFound, StorageFailure
-from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
-from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
-from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, GetTopic, PurgeTopic
+from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, encode_messages
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.trash import Trash
-from borzoi.storage.log import SegmentedLog
-from borzoi.testing.embedded import EmbeddedServer, embedded_server
+from borzoi.testing.embedded import EmbeddedServer, embedded_server, sent, with_topic
 from borzoi.testing.listening import turns
 
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)
 GROUP = ConsumerKind.GROUP
-
-
-async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None:
-    indexes, body = encode_messages([Message(b"x" * size)] * count)
-    await server.root().call(
-        SendMessages(
-            "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(body)
-        )
-    )
-
-
-async def with_topic(server: EmbeddedServer, *, message_expiry: int = NEVER) -> EmbeddedServer:
-    await server.root().call(CreateStream("s"))
-    await server.root().call(CreateTopic("s", "t", 2, message_expiry=message_expiry))
-    return server
 
 
 async def test_a_partition_is_settled_when_all_that_was_polled_is_committed(tmp_path: Path) -> None:
@@ -104,34 +86,6 @@ async def test_a_deleted_partition_is_not_found(tmp_path: Path) -> None:
         assert await plane.carry_out(DroppedUser(3)) == ()
 
 
-async def test_the_cleaner_deletes_what_is_too_old_and_what_is_too_much(tmp_path: Path) -> None:
-    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
-        await with_topic(server, message_expiry=HOUR)
-        plane, state = server.services.partitions, server.services.metadata.state
-        for _ in range(5):
-            await sent(server, size=1000)
-        await plane.clean(state, now=server.services.clock())
-        assert plane.totals().segments_count == 6
-        await plane.clean(state, now=server.services.clock() + 2 * HOUR)
-        assert plane.totals().segments_count == 2
-        await server.root().call(CreateTopic("s", "bounded", 1, max_topic_size=2048))
-        indexes, body = encode_messages([Message(b"x" * 1000)])
-        for _ in range(4):
-            await server.root().call(
-                SendMessages(
-                    "s",
-                    "bounded",
-                    Partitioning.balanced(),
-                    1,
-                    memoryview(indexes),
-                    memoryview(body),
-                )
-            )
-        await plane.clean(state, now=server.services.clock())
-        bounded = plane.topic_totals(0, state.streams[0].topics[1])
-        assert bounded.size_bytes < 2048 * 0.9
-
-
 async def test_everything_is_saved_and_found_again(tmp_path: Path) -> None:
     settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": "buffered"}
     async with embedded_server(tmp_path, settings) as server:
@@ -151,28 +105,6 @@ async def test_everything_is_saved_and_found_again(tmp_path: Path) -> None:
             auto_commit=False,
         )
         assert polled.reading.count == 5
-
-
-async def test_a_partition_without_room_is_opened_when_there_is_some(tmp_path: Path) -> None:
-    async with embedded_server(tmp_path) as server:
-        await server.root().call(CreateStream("s"))
-        # A file where the topic's folder belongs: nothing can be made below it.
-        in_the_way = tmp_path / "streams" / "0" / "topics"
-        in_the_way.parent.mkdir(parents=True, exist_ok=True)
-        in_the_way.write_bytes(b"")
-        created = await server.root().call(CreateTopic("s", "t", 2))
-        assert len(created.partitions) == 2
-        with pytest.raises(StorageFailure):
-            await sent(server)
-        described = await server.root().call(GetTopic("s", "t"))
-        assert [one.messages_count for one in described.partitions] == [0, 0]
-        plane = server.services.partitions
-        assert plane.is_settled(ZERO, 0)
-        plane.mark_polled(ZERO, 0, 1)
-        assert not plane.is_settled(ZERO, 0)
-        in_the_way.unlink()
-        await sent(server)
-        assert plane.statistics(ZERO).messages_count == 1
 
 
 async def test_a_new_topic_does_not_inherit_what_a_deletion_left_behind(tmp_path: Path) -> None:
@@ -222,7 +154,7 @@ async def test_one_partition_that_fails_does_not_protect_or_starve_the_others(
 
         monkeypatch.setattr(Trash, "put", put_aside)
         later = server.services.clock() + 2_000_000
-        await plane.clean(state, now=later)
+        await plane.upkeep.clean(state, now=later)
         counts = {sick: 3, Namespace(0, 0, 1): 1, Namespace(0, 1, 0): 1}
         assert {one: plane.statistics(one).segments_count for one in counts} == counts
         with pytest.raises(StorageFailure):
@@ -446,85 +378,6 @@ async def test_what_cannot_be_cleared_refuses_its_successor_and_is_not_logged(
         assert not server.services.metadata.state.streams[0].topics
         await server.root().call(CreateTopic("s", "new", 1))
         assert server.services.partitions.statistics(ZERO).messages_count == 0
-
-
-async def test_many_partitions_are_closed_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = threading.Barrier(4)
-    close = SegmentedLog.close
-
-    def met(self: SegmentedLog) -> None:
-        together.wait(60)
-        close(self)
-
-    async with embedded_server(tmp_path) as server:
-        await server.root().call(CreateStream("s"))
-        await server.root().call(CreateTopic("s", "t", 4))
-        await sent(server, 3)
-        server.services.partitions.store_offset(ZERO, GROUP, 1, 2)
-        # Each waits until all four are being closed: one after another they would never be.
-        monkeypatch.setattr(SegmentedLog, "close", met)
-    monkeypatch.undo()
-    async with embedded_server(tmp_path) as server:
-        plane = server.services.partitions
-        assert plane.statistics(ZERO).messages_count == 3
-        assert plane.stored_offset(ZERO, GROUP, 1) == 2
-
-
-async def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    close = SegmentedLog.close
-
-    def fail(self: SegmentedLog) -> None:
-        close(self)
-        raise StorageFailure("the disk is tired")
-
-    async with embedded_server(tmp_path) as server:
-        await with_topic(server)
-        await sent(server, 3)
-        monkeypatch.setattr(SegmentedLog, "close", fail)
-    assert "partition 0/0/0 was not closed" in caplog.text
-    assert "partition 0/0/1 was not closed" in caplog.text
-
-
-async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: Path) -> None:
-    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
-        await with_topic(server, message_expiry=HOUR)
-        plane, clock = server.services.partitions, server.services.clock
-
-        async def counted(work: Coroutine[Any, Any, None]) -> int:
-            task, others = asyncio.create_task(work), 0
-            while not task.done():
-                await asyncio.sleep(0)
-                others += 1
-            await task
-            return others
-
-        for work in (
-            lambda: server.root().call(DeleteSegments("s", "t", 0, 2**32 - 1)),
-            lambda: plane.clean(server.services.metadata.state, now=clock() + 2 * HOUR),
-        ):
-            for _ in range(30):
-                await sent(server, size=1000)
-            assert plane.statistics(ZERO).segments_count == 30
-            assert await counted(work()) > 25
-            assert plane.statistics(ZERO).segments_count == 1
-            await server.root().call(PurgeTopic("s", "t"))
-
-
-async def test_deleting_segments_ends_with_their_partition(tmp_path: Path) -> None:
-    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
-        await with_topic(server)
-        for _ in range(30):
-            await sent(server, size=1000)
-        deleting = asyncio.create_task(server.services.partitions.delete_segments(ZERO, 29))
-        await asyncio.sleep(0)
-        await server.root().call(PurgeTopic("s", "t"))
-        await sent(server, 2)
-        await deleting
-        assert server.services.partitions.statistics(ZERO).messages_count == 2
 
 
 async def test_sends_that_wait_for_the_disk_while_their_topic_is_purged_succeed(

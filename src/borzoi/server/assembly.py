@@ -32,8 +32,10 @@ from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
 from borzoi.shard.host import Host
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.shard.partition_plane import PartitionPlane
+from borzoi.shard.partition_table import PartitionTable
 from borzoi.shard.snapshots import Snapshots
 from borzoi.shard.trash import Trash
+from borzoi.shard.upkeep import Upkeep
 from borzoi.storage.info import open_info
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium
@@ -158,15 +160,16 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
     """The planes and everything else a handler may touch, wired together."""
     system = settings.system
     opener = opener_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge)
+    table = PartitionTable(opener.open_partition)
+    barrier = settings.data_maintenance.messages.consumer_barrier
     partitions = PartitionPlane(
-        opener.open_partition,
+        table,
+        Upkeep(table, opener.twins, keep_unread=barrier),
         opener.folders,
-        opener.twins,
         Trash(opened.medium, opener.folders.trash, durable=system.state.enforce_fsync),
-        keep_unread=settings.data_maintenance.messages.consumer_barrier,
     )
     partitions.finish_deletions(opened.effects, opened.state)
-    partitions.open_all(opened.state)
+    table.open_all(opened.state)
     metadata = MetadataPlane(
         opened.state,
         opened.state_log,

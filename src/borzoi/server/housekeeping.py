@@ -125,13 +125,13 @@ async def save(services: Services, *, sync: bool) -> None:
 
 
 async def clean(services: Services) -> None:
-    await services.partitions.clean(services.metadata.state, now=services.clock())
+    await services.partitions.upkeep.clean(services.metadata.state, now=services.clock())
 
 
 async def compress(services: Services, system: SystemSection) -> None:
     default = Compression[system.compression.default_algorithm.upper()]
     override = system.compression.allow_override
-    await services.partitions.compress(
+    await services.partitions.upkeep.compress(
         services.metadata.state,
         lambda topic: algorithm_of(topic, default, allow_override=override),
     )

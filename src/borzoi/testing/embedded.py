@@ -16,11 +16,17 @@ from borzoi.handlers.replies import RangesReply, Reply
 from borzoi.handlers.sessions import Session
 from borzoi.metadata.groups import ClientGone
 from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.limits import NEVER
+from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import Transport
 from borzoi.protocol.buffers import Reader
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX
+from borzoi.records.message import Message, encode_messages
 from borzoi.server.assembly import Opened, open_data, services_of
 from borzoi.server.config import Configuration, load
 from borzoi.storage.media import read_exactly
@@ -120,3 +126,20 @@ async def embedded_server(
         yield server
     finally:
         await server.close()
+
+
+async def with_topic(server: EmbeddedServer, *, message_expiry: int = NEVER) -> EmbeddedServer:
+    """The server with a topic `t` of two partitions in a stream `s`."""
+    await server.root().call(CreateStream("s"))
+    await server.root().call(CreateTopic("s", "t", 2, message_expiry=message_expiry))
+    return server
+
+
+async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None:
+    """Messages of `size` bytes in the first partition of that topic."""
+    indexes, body = encode_messages([Message(b"x" * size)] * count)
+    await server.root().call(
+        SendMessages(
+            "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(body)
+        )
+    )

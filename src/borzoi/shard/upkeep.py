@@ -1,0 +1,103 @@
+"""What is done to partitions without anybody asking: old segments go, sealed ones are compressed.
+
+All of it with pauses, so that requests have their turn; whatever was deleted in a pause, or got the
+place of something deleted, is left alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from borzoi.metadata.state import Metadata, Stream, Topic
+from borzoi.model.errors import BorzoiError, FeatureUnavailable
+from borzoi.model.limits import NEVER, UNLIMITED
+from borzoi.model.namespace import Namespace
+from borzoi.model.topics import Compression
+from borzoi.partitions.partition import Partition
+from borzoi.shard.partition_table import PartitionTable, logged_failure
+from borzoi.storage.compressed import TwinOpener, compress_sealed
+from borzoi.storage.retention import PartitionFacts, expired, oversized
+
+log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Retention and compression over the partitions of this shard."""
+
+    def __init__(self, table: PartitionTable, twins: TwinOpener, *, keep_unread: bool) -> None:
+        self._table = table
+        self._twins = twins
+        #: Whether retention waits for the slowest stored offset.
+        self._keep_unread = keep_unread
+        self._cannot_compress: set[Compression] = set()
+
+    async def delete_segments(self, namespace: Namespace, count: int) -> None:
+        """Remove up to `count` of the oldest sealed segments."""
+        await self._delete_oldest(namespace, self._table.find(namespace), count)
+
+    async def clean(self, state: Metadata, *, now: int) -> None:
+        """Delete what is older than its topic keeps, then what is more than its topic holds."""
+        for stream, topic in topics_of(state):
+            for namespace, partition in list(self._table.of_topic(stream.id, topic)):
+                if topic.message_expiry == NEVER:
+                    break
+                old = expired(partition.log.segments(), now=now, expiry=topic.message_expiry)
+                with logged_failure("cleaned", namespace):
+                    await self._delete_oldest(namespace, partition, old)
+            if topic.max_topic_size != UNLIMITED:
+                await self._shrink(stream.id, topic)
+            await asyncio.sleep(0)
+
+    async def compress(self, state: Metadata, algorithm_of: Callable[[Topic], Compression]) -> None:
+        """Rewrite sealed segments of compressed topics, one after another, off the loop."""
+        for stream, topic in topics_of(state):
+            algorithm = algorithm_of(topic)
+            if algorithm is Compression.NONE or algorithm in self._cannot_compress:
+                continue
+            for namespace, partition in list(self._table.of_topic(stream.id, topic)):
+                if self._table.get(namespace) is not partition:
+                    continue  # deleted while another one was compressed
+                try:
+                    await compress_sealed(partition.log, algorithm, self._twins)
+                except FeatureUnavailable as missing:
+                    self._cannot_compress.add(algorithm)
+                    log.warning("segments stay uncompressed: %s", missing)
+                    break
+                except BorzoiError as fault:
+                    log.warning("partition %s was not compressed: %s", namespace, fault)
+
+    async def _shrink(self, stream_id: int, topic: Topic) -> None:
+        found = list(self._table.of_topic(stream_id, topic))
+        partitions = [partition for _, partition in found]
+        surplus = oversized(
+            [
+                PartitionFacts(
+                    partition.log.segments(), partition.barrier(keep_unread=self._keep_unread)
+                )
+                for partition in partitions
+            ],
+            topic_size=sum(partition.statistics.size for partition in partitions),
+            topic_size_max=topic.max_topic_size,
+        )
+        for (namespace, partition), count in zip(found, surplus, strict=True):
+            if count:
+                with logged_failure("shrunk", namespace):
+                    await self._delete_oldest(namespace, partition, count)
+
+    async def _delete_oldest(self, namespace: Namespace, partition: Partition, count: int) -> None:
+        """Delete up to so many segments, one at a time: each waits for the disk, and the others
+        have their turn in between."""
+        for _ in range(count):
+            removed = partition.delete_segments(1, keep_unread=self._keep_unread)
+            await asyncio.sleep(0)
+            if not removed.segments or self._table.get(namespace) is not partition:
+                return
+
+
+def topics_of(state: Metadata) -> Iterator[tuple[Stream, Topic]]:
+    """Every topic, for who goes through them with pauses: what was deleted meanwhile, and what
+    got its number, is not among them."""
+    for stream in list(state.streams.values()):
+        for topic in list(stream.topics.values()):
+            if state.streams.get(stream.id) is stream and stream.topics.get(topic.id) is topic:
+                yield stream, topic

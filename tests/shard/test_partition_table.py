@@ -1,0 +1,104 @@
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from borzoi.model.consuming import ConsumerKind
+from borzoi.model.errors import PartitionNotFound, StorageFailure
+from borzoi.model.namespace import Namespace
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic, GetTopic
+from borzoi.shard.partition_table import PartitionTable
+from borzoi.storage.log import SegmentedLog
+from borzoi.testing.embedded import embedded_server, sent, with_topic
+
+HOUR = 3_600_000_000
+ZERO = Namespace(0, 0, 0)
+GROUP = ConsumerKind.GROUP
+
+
+async def test_a_partition_without_room_is_opened_when_there_is_some(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as server:
+        await server.root().call(CreateStream("s"))
+        # A file where the topic's folder belongs: nothing can be made below it.
+        in_the_way = tmp_path / "streams" / "0" / "topics"
+        in_the_way.parent.mkdir(parents=True, exist_ok=True)
+        in_the_way.write_bytes(b"")
+        created = await server.root().call(CreateTopic("s", "t", 2))
+        assert len(created.partitions) == 2
+        with pytest.raises(StorageFailure):
+            await sent(server)
+        described = await server.root().call(GetTopic("s", "t"))
+        assert [one.messages_count for one in described.partitions] == [0, 0]
+        plane = server.services.partitions
+        assert plane.is_settled(ZERO, 0)
+        plane.mark_polled(ZERO, 0, 1)
+        assert not plane.is_settled(ZERO, 0)
+        in_the_way.unlink()
+        await sent(server)
+        assert plane.statistics(ZERO).messages_count == 1
+
+
+async def test_many_partitions_are_closed_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(4)
+    close = SegmentedLog.close
+
+    def met(self: SegmentedLog) -> None:
+        together.wait(60)
+        close(self)
+
+    async with embedded_server(tmp_path) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 4))
+        await sent(server, 3)
+        server.services.partitions.store_offset(ZERO, GROUP, 1, 2)
+        # Each waits until all four are being closed: one after another they would never be.
+        monkeypatch.setattr(SegmentedLog, "close", met)
+    monkeypatch.undo()
+    async with embedded_server(tmp_path) as server:
+        plane = server.services.partitions
+        assert plane.statistics(ZERO).messages_count == 3
+        assert plane.stored_offset(ZERO, GROUP, 1) == 2
+
+
+async def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    close = SegmentedLog.close
+
+    def fail(self: SegmentedLog) -> None:
+        close(self)
+        raise StorageFailure("the disk is tired")
+
+    async with embedded_server(tmp_path) as server:
+        await with_topic(server)
+        await sent(server, 3)
+        monkeypatch.setattr(SegmentedLog, "close", fail)
+    assert "partition 0/0/0 was not closed" in caplog.text
+    assert "partition 0/0/1 was not closed" in caplog.text
+
+
+async def test_totals_are_sums_over_what_is_open(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as server:
+        await with_topic(server)
+        await sent(server, 3, size=36)
+        plane, stream = server.services.partitions, server.services.metadata.state.streams[0]
+        for totals in (
+            plane.totals(),
+            plane.stream_totals(stream),
+            plane.topic_totals(0, stream.topics[0]),
+        ):
+            assert (totals.messages_count, totals.size_bytes, totals.segments_count) == (3, 300, 2)
+
+
+def test_what_metadata_does_not_know_is_not_found() -> None:
+    def never(namespace: Namespace) -> Any:
+        raise AssertionError(namespace)
+
+    table = PartitionTable(never)
+    assert table.get(ZERO) is None
+    with pytest.raises(PartitionNotFound):
+        table.find(ZERO)
