@@ -1,8 +1,9 @@
 """What a read gives back: where the bytes lie, not the bytes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from borzoi.storage.media import File, read_exactly
 
@@ -15,8 +16,7 @@ class FileRange(NamedTuple):
     length: int
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(msgspec.Struct):
     """Whole messages, consecutive: first the ranges, then the tail.
 
     The tail holds what is not in a plain file: messages that are not saved yet, or that had to be
@@ -25,8 +25,8 @@ class Reading:
 
     first_offset: int = 0
     count: int = 0
-    ranges: list[FileRange] = field(default_factory=list)
-    tail: list[memoryview] = field(default_factory=list)
+    ranges: list[FileRange] = []
+    tail: list[memoryview] = []
     #: Messages of the range that are not among the bytes, because no key opens them.
     left_out: int = 0
 
