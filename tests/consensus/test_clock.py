@@ -81,6 +81,21 @@ def test_the_error_is_the_distance_to_the_agreement():
     assert outside_us(TOLERANCE_US + 1, [None, at(0), at(0)], 0, 100) == TOLERANCE_US + 1
 
 
+@given(
+    st.integers(-40, 40),
+    st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 30)), max_size=5),
+)
+def test_the_error_is_what_the_agreement_alone_says(own, peers):
+    """Also where everybody agrees, which is found without looking for the agreement."""
+    samples = [None, *(at(seconds, error=error) for seconds, error in peers)]
+    here, slack = own * SECOND, TOLERANCE_US // 2
+    intervals = [(one.low - slack, one.high + slack) for one in samples if one is not None]
+    shared = agreements([*intervals, (here - slack, here + slack)], (len(samples) + 1) // 2)
+    distances = [max(low - here, here - high, 0) for low, high in shared]
+    beyond = min(distances, default=0)
+    assert outside_us(here, samples, 0, 100) == (beyond + slack if beyond > slack else 0)
+
+
 def test_old_samples_say_nothing():
     samples = [None, at(0, tick=10), at(0, tick=10)]
     assert outside_us(30 * SECOND, samples, 110, 100)

@@ -1,10 +1,12 @@
 """Bodies and answers survive their encoding."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.consensus.messages import Operation
 from borzoi.consensus.partition_ops import decode_command
+from borzoi.model.errors import StateCorrupted
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.simulator import operations as ops
 
@@ -35,3 +37,10 @@ def test_answers_carry_rows():
 
 def test_planes_do_not_share_operations():
     assert not set(ops.CONTROL) & set(ops.DATA)
+
+
+def test_a_control_command_is_read_as_it_was_written():
+    operation, body = ops.control(CreateStream("s"))
+    assert ops.read_control(operation, body) == CreateStream("s")
+    with pytest.raises(StateCorrupted):
+        ops.read_control(operation, b"")

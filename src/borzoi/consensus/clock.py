@@ -52,6 +52,9 @@ def outside_us(own: int, samples: Sequence[Sample | None], now: int, window: int
     fresh = [sample for sample in samples if sample is not None and now - sample.tick <= window]
     intervals = [(sample.low - _SLACK_US, sample.high + _SLACK_US) for sample in fresh]
     intervals.append((own - _SLACK_US, own + _SLACK_US))
+    if max([low for low, _ in intervals]) <= min([high for _, high in intervals]):
+        # All of them have a moment in common, as nearly always: whatever is shared, ours is in it.
+        return 0
     shared = agreements(intervals, (len(samples) + 1) // 2)
     if not shared:
         return 0

@@ -202,7 +202,7 @@ class DataPlane:
                 end, content = segment.end_offset, b"".join((segment.log, segment.index))
                 sizes.append((segment.base_offset, end, len(segment.log)))
                 segments.append(_new(Artifact, (_SEGMENT_LOG, end, content)))
-            offsets = sorted([(*key, at) for key, at in log.offsets.items()])
+            offsets = sorted([(*key, at) for key, at in log.offsets.items()]) if log.offsets else []
             facts = (namespace, incarnation, log.first_offset, log.next_offset, log.generation)
             table.append((*facts, sizes, offsets))
         snapshot = msgspec.msgpack.encode((sorted(self._forgotten.items()), table))

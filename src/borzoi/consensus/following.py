@@ -196,7 +196,8 @@ def on_commit(r: ReplicaState, header: Commit, _: bytes) -> bool:
         return False
     r.heard_monotonic = header.timestamp_monotonic
     hear_primary(r)
-    r.peer_checkpoint_op = max(r.peer_checkpoint_op, header.checkpoint_op)
+    if header.checkpoint_op > r.peer_checkpoint_op:
+        r.peer_checkpoint_op = header.checkpoint_op
     ours = r.canon.get(header.commit)
     if ours is not None and header.commit_checksum not in (ZERO, ours.checksum):
         raise InvariantError(f"op {header.commit} is committed with another content than here")

@@ -15,6 +15,7 @@ from borzoi.consensus.state import MICROSECONDS_PER_TICK, NORMAL, ReplicaState, 
 from borzoi.consensus.timeouts import Timer
 
 _CLOCK_STEP_US: Final = 1_000_000
+_new: Final = tuple.__new__
 # Under names of their own: the value of an enum's member costs two calls.
 _PING: Final = Command.PING.value
 _PONG: Final = Command.PONG.value
@@ -69,10 +70,10 @@ def on_ping(r: ReplicaState, header: Ping, body: bytes) -> None:
             following.hear_primary(r)
         following.promise(r)
     # fmt: off
-    r.send(header.replica, Pong(
+    r.send(header.replica, _new(Pong, (
         UNSEALED, EMPTY_BODY, r.cluster, HEADER_BYTES, r.durable_view, r.release, _PONG,
         r.replica_id, header.ping_monotonic, r.wall_us, r.checkpoint_op, r.durable_view, _status(r),
-    ))
+    )))
     # fmt: on
 
 

@@ -26,6 +26,7 @@ from borzoi.consensus.invariants import invariant, present
 from borzoi.consensus.machine import StateMachine
 from borzoi.consensus.messages import (
     U128,
+    ZERO,
     Commit,
     DoViewChange,
     Handshake,
@@ -269,7 +270,7 @@ class Replica(ReplicaState):
 
     @property
     def checkpoint_checksum(self) -> U128:
-        return self.checkpoint_checksums.get(self.checkpoint_op, bytes(16))
+        return self.checkpoint_checksums.get(self.checkpoint_op, ZERO)
 
     @property
     def is_leader(self) -> bool:

@@ -148,7 +148,7 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
                 raise Violation(
                     "resources", f"replica {node.number} keeps {kept} headers, at most {limit}"
                 )
-            if replica.is_primary and replica.op - replica.commit_max > draw.pipeline_max:
+            if replica.op - replica.commit_max > draw.pipeline_max and replica.is_primary:
                 raise Violation(
                     "resources",
                     f"replica {node.number} has {replica.op - replica.commit_max} ops in flight",

@@ -292,8 +292,8 @@ class Node:
             self._paced += 1
             self._take(*self._backlog.popleft())
 
-    def _catch_up(self) -> None:
-        """Brings the replicas' clocks to now; timers that are due fire."""
+    def _catch_up(self) -> bool:
+        """Brings the replicas' clocks to now; true when timers were due, which have fired."""
         now, clock, replicas = self._events.now, self.clock, self.replicas
         monotonic = now * TICK_US
         if clock.rate == RATE_UNIT:
@@ -305,7 +305,7 @@ class Node:
             wall = clock.wall_us(now)
         self._seen = now
         if not owed or not replicas:
-            return
+            return False
         self._owed = 0
         ticks, has_fired = replicas[0].timers.now + owed, False
         for replica in replicas:
@@ -321,8 +321,7 @@ class Node:
                 if replica.effects:
                     self._drain(replica)
                 has_fired = True
-        if has_fired:
-            self._rest()
+        return has_fired
 
     def _rest(self) -> None:
         """Until the first timer of any group; their clocks all show the same."""
@@ -436,8 +435,8 @@ class Node:
             return
         self._busy = True
         try:
-            if self._events.now != self._seen or self._owed:
-                self._catch_up()
+            if (self._events.now != self._seen or self._owed) and self._catch_up():
+                self._rest()
             # A timer that was due may have ended this process, and so may an effect.
             while self.replicas:
                 try:

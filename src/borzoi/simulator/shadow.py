@@ -32,6 +32,8 @@ from borzoi.simulator.operations import (
 # Under names of their own: looking up a member of an enum costs as much as a call.
 SEND_MESSAGES: Final = Operation.SEND_MESSAGES
 FORGET_PARTITION: Final = Operation.FORGET_PARTITION
+# What a named tuple's own constructor ends with.
+_new: Final = tuple.__new__
 Key = tuple[int, int]
 Answer = tuple[int, bytes]
 
@@ -98,7 +100,7 @@ class ControlShadow:
         generation = self.purges.get((stream, topic.id, topic.created_at), 0)
         place = stream << 32 | topic.id << 20
         return [
-            Row(place | one.id, self.op_at[one.created_at], generation)
+            _new(Row, (place | one.id, self.op_at[one.created_at], generation))
             for one in topic.partitions.values()
         ]
 

@@ -239,8 +239,8 @@ class Simulation:
         events, nodes = self.events, self.nodes
         now = events.now
         end = now + ticks
+        check = now - now % CHECK_EVERY + CHECK_EVERY
         while now < end:
-            check = now - now % CHECK_EVERY + CHECK_EVERY
             upcoming = check if check < end else end
             due = events.next_tick()
             if due is not None and due < upcoming:
@@ -257,6 +257,7 @@ class Simulation:
             events.run_tick(now)
             if now == check:
                 convergence.check_resources(nodes, self.draw)
+                check += CHECK_EVERY
 
     def _wake(self, tick: int) -> None:
         """Every node whose own clock wants something."""
@@ -352,7 +353,8 @@ def simulate(
 ) -> Outcome:
     """Runs one draw. A failure is run again with the trace kept, since tracing costs time."""
     began = process_time()
-    # Nothing a run makes is cyclic garbage before its end, so nobody needs to look for it.
+    # Nothing a run makes is cyclic garbage before its end, so nobody needs to look for it. Nor
+    # while its outcome is taken: all of it would be walked, and found in use.
     gc.disable()
     try:
         simulation = Simulation(draw, bugs=bugs, trace=trace, keep_trace=trace is not None)
@@ -360,9 +362,9 @@ def simulate(
         if failure is not None and trace is None:
             simulation = Simulation(draw, bugs=bugs, keep_trace=True)
             failure = simulation.run() or failure
+        return outcome_of(simulation, failure, process_time() - began)
     finally:
         gc.enable()
-    return outcome_of(simulation, failure, process_time() - began)
 
 
 def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) -> Outcome:
