@@ -203,3 +203,10 @@ def test_garbage_is_read_or_refused_with_an_error_of_ours(garbage, fields):
         except BorzoiError:
             break
     assert 0 <= reader.remaining() <= len(garbage)
+
+
+def test_values_are_read_until_nothing_is_left() -> None:
+    assert Reader(bytes([1, 2, 3])).all_of(Reader.u8) == (1, 2, 3)
+    assert Reader(b"").all_of(Reader.u8) == ()
+    with pytest.raises(InvalidCommand):
+        Reader(bytes(3)).all_of(Reader.u16)

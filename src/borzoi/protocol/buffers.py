@@ -16,7 +16,8 @@ Nothing is allocated for a length before the bytes it speaks of are known to be 
 
 import builtins
 import struct
-from typing import Any, Final, Self, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from borzoi.model.errors import InvalidCommand, InvalidFormat, InvalidIdentifier, InvalidNumber
 from borzoi.model.identifiers import Identifier
@@ -24,6 +25,8 @@ from borzoi.model.limits import NAME_BYTES_MAX, U32_MAX, U128_MAX
 
 #: What a payload may arrive in; bytes are the fastest to read fields from.
 Buffer: TypeAlias = builtins.bytes | bytearray | memoryview
+
+T = TypeVar("T")
 
 NUMERIC: Final = 1
 NAMED: Final = 2
@@ -135,6 +138,13 @@ class Reader:
         """Everything that is left, as a view that copies nothing."""
         start, self._position = self._position, self._end
         return memoryview(self._buffer)[start:]
+
+    def all_of(self, decode: "Callable[[Reader], T]") -> tuple[T, ...]:
+        """One value after another until nothing is left."""
+        values: list[T] = []
+        while self.remaining():
+            values.append(decode(self))
+        return tuple(values)
 
     def text(self, size: int) -> str:
         """The next bytes as UTF-8."""

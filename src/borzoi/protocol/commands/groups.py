@@ -23,6 +23,7 @@ from borzoi.model.identifiers import Identifier
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Response
+from borzoi.protocol.naming import OfGroup, OfTopic
 
 _GROUP: Final = struct.Struct("<III")
 
@@ -82,14 +83,12 @@ class GroupDetails(msgspec.Struct, frozen=True):
     def decode(cls, reader: Reader) -> Self:
         group_id, partitions_count, members_count = reader.unpack(_GROUP)
         name = reader.name()
-        members: list[GroupMember] = []
-        while reader.remaining():
-            members.append(GroupMember.decode(reader))
+        members = reader.all_of(GroupMember.decode)
         if len(members) != members_count:
             raise InvalidFormat(
                 f"{len(members)} members follow a group that claims {members_count}"
             )
-        return cls(group_id, partitions_count, name, tuple(members))
+        return cls(group_id, partitions_count, name, members)
 
 
 def _write_group(out: Writer, group: GroupInfo | GroupDetails) -> None:
@@ -105,39 +104,17 @@ class Groups(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        groups: list[GroupInfo] = []
-        while reader.remaining():
-            groups.append(GroupInfo.decode(reader))
-        return cls(tuple(groups))
+        return cls(reader.all_of(GroupInfo.decode))
 
 
-class GetConsumerGroup(msgspec.Struct, frozen=True):
+class GetConsumerGroup(OfGroup, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = GroupDetails
-    stream_id: Identifier
-    topic_id: Identifier
-    group_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.identifier())
 
 
-class GetConsumerGroups(msgspec.Struct, frozen=True):
+class GetConsumerGroups(OfTopic, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUPS
     RESPONSE: ClassVar[type[Response] | None] = Groups
-    stream_id: Identifier
-    topic_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier())
 
 
 class CreateConsumerGroup(msgspec.Struct, frozen=True):
@@ -155,46 +132,16 @@ class CreateConsumerGroup(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.identifier(), reader.name())
 
 
-class DeleteConsumerGroup(msgspec.Struct, frozen=True):
+class DeleteConsumerGroup(OfGroup, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-    topic_id: Identifier
-    group_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.identifier())
 
 
-class JoinConsumerGroup(msgspec.Struct, frozen=True):
+class JoinConsumerGroup(OfGroup, frozen=True):
     CODE: ClassVar[Code] = Code.JOIN_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-    topic_id: Identifier
-    group_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.identifier())
 
 
-class LeaveConsumerGroup(msgspec.Struct, frozen=True):
+class LeaveConsumerGroup(OfGroup, frozen=True):
     CODE: ClassVar[Code] = Code.LEAVE_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-    topic_id: Identifier
-    group_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.identifier())

@@ -24,6 +24,7 @@ from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import TopicInfo, Topics
 from borzoi.protocol.contract import Response
+from borzoi.protocol.naming import OfStream
 
 _STREAM: Final = struct.Struct("<IQIQQ")
 
@@ -92,23 +93,12 @@ class Streams(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        streams: list[StreamInfo] = []
-        while reader.remaining():
-            streams.append(StreamInfo.decode(reader))
-        return cls(tuple(streams))
+        return cls(reader.all_of(StreamInfo.decode))
 
 
-class GetStream(msgspec.Struct, frozen=True):
+class GetStream(OfStream, frozen=True):
     CODE: ClassVar[Code] = Code.GET_STREAM
     RESPONSE: ClassVar[type[Response] | None] = StreamDetails
-    stream_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())
 
 
 class GetStreams(msgspec.Struct, frozen=True):
@@ -136,17 +126,9 @@ class CreateStream(msgspec.Struct, frozen=True):
         return cls(reader.name())
 
 
-class DeleteStream(msgspec.Struct, frozen=True):
+class DeleteStream(OfStream, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())
 
 
 class UpdateStream(msgspec.Struct, frozen=True):
@@ -163,14 +145,6 @@ class UpdateStream(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.name())
 
 
-class PurgeStream(msgspec.Struct, frozen=True):
+class PurgeStream(OfStream, frozen=True):
     CODE: ClassVar[Code] = Code.PURGE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())

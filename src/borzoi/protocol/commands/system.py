@@ -286,10 +286,7 @@ class Clients(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        clients: list[ClientInfo] = []
-        while reader.remaining():
-            clients.append(ClientInfo.decode(reader))
-        return cls(tuple(clients))
+        return cls(reader.all_of(ClientInfo.decode))
 
 
 class Ping(msgspec.Struct, frozen=True):

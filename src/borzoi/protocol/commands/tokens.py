@@ -44,10 +44,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        tokens: list[TokenInfo] = []
-        while reader.remaining():
-            tokens.append(TokenInfo.decode(reader))
-        return cls(tuple(tokens))
+        return cls(reader.all_of(TokenInfo.decode))
 
 
 class RawToken(msgspec.Struct, frozen=True):

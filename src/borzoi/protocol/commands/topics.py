@@ -38,6 +38,7 @@ from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.contract import Response
+from borzoi.protocol.naming import OfStream, OfTopic
 from borzoi.protocol.values import COMPRESSIONS, answered_compression
 
 _TOPIC: Final = struct.Struct("<IQIQBQBQQ")
@@ -94,9 +95,7 @@ class TopicDetails(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         topic = TopicInfo.decode(reader)
-        partitions: list[PartitionInfo] = []
-        while reader.remaining():
-            partitions.append(PartitionInfo.decode(reader))
+        partitions = reader.all_of(PartitionInfo.decode)
         if len(partitions) != topic.partitions_count:
             raise InvalidFormat(
                 f"{len(partitions)} partitions follow a topic that claims {topic.partitions_count}"
@@ -111,7 +110,7 @@ class TopicDetails(msgspec.Struct, frozen=True):
             topic.size_bytes,
             topic.messages_count,
             topic.name,
-            tuple(partitions),
+            partitions,
         )
 
 
@@ -139,37 +138,17 @@ class Topics(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        topics: list[TopicInfo] = []
-        while reader.remaining():
-            topics.append(TopicInfo.decode(reader))
-        return cls(tuple(topics))
+        return cls(reader.all_of(TopicInfo.decode))
 
 
-class GetTopic(msgspec.Struct, frozen=True):
+class GetTopic(OfTopic, frozen=True):
     CODE: ClassVar[Code] = Code.GET_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = TopicDetails
-    stream_id: Identifier
-    topic_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier())
 
 
-class GetTopics(msgspec.Struct, frozen=True):
+class GetTopics(OfStream, frozen=True):
     CODE: ClassVar[Code] = Code.GET_TOPICS
     RESPONSE: ClassVar[type[Response] | None] = Topics
-    stream_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
@@ -200,18 +179,9 @@ class CreateTopic(msgspec.Struct, frozen=True):
         return cls(stream_id, name, partitions_count, compression, expiry, size, factor)
 
 
-class DeleteTopic(msgspec.Struct, frozen=True):
+class DeleteTopic(OfTopic, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-    topic_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier())
 
 
 class UpdateTopic(msgspec.Struct, frozen=True):
@@ -249,15 +219,6 @@ def _write_settings(out: Writer, request: CreateTopic | UpdateTopic) -> None:
     ).name(request.name)
 
 
-class PurgeTopic(msgspec.Struct, frozen=True):
+class PurgeTopic(OfTopic, frozen=True):
     CODE: ClassVar[Code] = Code.PURGE_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-    topic_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier())

@@ -31,6 +31,7 @@ from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Response
 from borzoi.protocol.hiding import hiding
+from borzoi.protocol.naming import OfUser
 from borzoi.protocol.values import (
     read_sized_permissions,
     read_status,
@@ -92,10 +93,7 @@ class Users(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        users: list[UserInfo] = []
-        while reader.remaining():
-            users.append(UserInfo.decode(reader))
-        return cls(tuple(users))
+        return cls(reader.all_of(UserInfo.decode))
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -111,17 +109,9 @@ class Identity(msgspec.Struct, frozen=True):
         return cls(reader.u32())
 
 
-class GetUser(msgspec.Struct, frozen=True):
+class GetUser(OfUser, frozen=True):
     CODE: ClassVar[Code] = Code.GET_USER
     RESPONSE: ClassVar[type[Response] | None] = UserDetails
-    user_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.user_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())
 
 
 class GetUsers(msgspec.Struct, frozen=True):
@@ -155,17 +145,9 @@ class CreateUser(msgspec.Struct, frozen=True):
         return cls(username, password, read_status(reader), read_sized_permissions(reader))
 
 
-class DeleteUser(msgspec.Struct, frozen=True):
+class DeleteUser(OfUser, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_USER
     RESPONSE: ClassVar[type[Response] | None] = None
-    user_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.user_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())
 
 
 class UpdateUser(msgspec.Struct, frozen=True):

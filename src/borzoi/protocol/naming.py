@@ -1,0 +1,63 @@
+"""Requests that say nothing but what they are about.
+
+::
+
+    OfStream    identifier stream_id
+    OfTopic     identifier stream_id, identifier topic_id
+    OfGroup     identifier stream_id, identifier topic_id, identifier group_id
+    OfUser      identifier user_id
+"""
+
+from typing import Self
+
+import msgspec
+
+from borzoi.model.identifiers import Identifier
+from borzoi.protocol.buffers import Reader, Writer
+
+
+class OfStream(msgspec.Struct, frozen=True):
+    stream_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())
+
+
+class OfTopic(msgspec.Struct, frozen=True):
+    stream_id: Identifier
+    topic_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier())
+
+
+class OfGroup(msgspec.Struct, frozen=True):
+    stream_id: Identifier
+    topic_id: Identifier
+    group_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier(), reader.identifier(), reader.identifier())
+
+
+class OfUser(msgspec.Struct, frozen=True):
+    user_id: Identifier
+
+    def encode(self, out: Writer) -> None:
+        out.identifier(self.user_id)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.identifier())
