@@ -10,7 +10,9 @@ from borzoi.model.errors import InvalidConfiguration
 
 PING = bytes.fromhex("0400000001000000")
 ANSWER = bytes(8)
-PATIENCE_SECONDS = 0.3
+#: A busy server answers late, and must not be overlooked. Only who listens and says nothing costs a
+#: start this long; where nobody listens there is nothing to wait for.
+PATIENCE_SECONDS = 2.0
 
 
 def answers_a_ping(address: tuple[str, int]) -> bool:
