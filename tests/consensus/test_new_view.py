@@ -2,10 +2,11 @@
 
 import pytest
 
-from borzoi.consensus import new_view
+from borzoi.consensus import new_view, state_transfer
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Abdicate
 from borzoi.consensus.frames import EMPTY_BODY, blank, encode_headers
+from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import (
     UNSEALED,
     ZERO,
@@ -13,8 +14,13 @@ from borzoi.consensus.messages import (
     Header,
     Prepare,
     RequestStartView,
+    RequestStateChunk,
+    RequestStateTransfer,
     StartView,
+    StateChunk,
+    StateTransferTarget,
 )
+from borzoi.consensus.replica import Replica
 from borzoi.consensus.state import Status
 from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
 
@@ -62,6 +68,56 @@ def test_a1_nobody_adopts_a_view_it_leads_itself():
     mine = next(v for v in range(primary.view + 1, 9) if v % 3 == backup.replica_id)
     backup.on_frame(start_view(mine, backup.replica_id, 1, 1), encode_headers([backup.canon[1]]))
     assert backup.view == primary.view
+
+
+TRANSFER = (RequestStateTransfer, StateTransferTarget, RequestStateChunk, StateChunk)
+
+
+def overtaken() -> tuple[ScriptedCluster, Replica, StartView, bytes]:
+    """One replica is still in an old view but has fetched a checkpoint of the new one, and the
+    beginning of that view is only now on its way to it."""
+    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=4)
+    leader = cluster.elect().replica_id
+    away = next(each for each in cluster.replicas if each not in (leader, (leader + 1) % 3))
+    cluster.isolate(away)
+    cluster.crash(leader)
+    cluster.start(leader)
+    primary = cluster.elect()
+    begun = start_view(primary.view, primary.replica_id, primary.op, primary.op)
+    body = encode_headers([primary.canon[primary.op]])
+    for number in range(20):
+        cluster.request(b"payload %d" % number)
+    live = cluster.replicas[away]
+    assert live.view < primary.view
+    live.peer_checkpoint_op = primary.checkpoint_op
+    cluster.drop = lambda source, target, header: (
+        away in (source, target) and not isinstance(header, TRANSFER)
+    )
+    state_transfer.consider(live, repair_is_stuck=False)
+    cluster.execute(away)
+    cluster.tick(20)
+    assert live.commit_min == primary.checkpoint_op > begun.op
+    assert live.view < primary.view
+    return cluster, live, begun, body
+
+
+def test_a1_the_beginning_of_a_view_that_was_overtaken_by_a_checkpoint_of_it_is_ignored():
+    """Found by a seed: the replica took the checkpoint for lost and stopped itself."""
+    cluster, live, begun, body = overtaken()
+    before = live.view
+    live.on_frame(begun, body)
+    assert live.view == before
+    cluster.heal()
+    cluster.tick(100)
+    assert (live.view, live.commit_min) == (begun.view, cluster.primary().commit_min)
+    assert cluster.applied(live.replica_id) == cluster.applied(cluster.primary().replica_id)
+
+
+def test_a_view_that_lacks_what_was_applied_in_an_older_one_is_not_adopted():
+    _, live, begun, body = overtaken()
+    live.canon[live.commit_min] = live.canon[live.commit_min]._replace(view=begun.view - 1)
+    with pytest.raises(InvariantError, match="a new view keeps every committed op"):
+        live.on_frame(begun, body)
 
 
 @pytest.mark.parametrize("bare", [False, True])

@@ -66,6 +66,13 @@ REGRESSIONS = {
         " control_share=0.2 deletes=0 purges=0 offsets=0 payload_max=400 segment_bytes=1024"
         " chunk_bytes=512"
     ),
+    "the beginning of a view that comes after a checkpoint of it": (
+        "seed=16708 replicas=5 data_groups=2 checkpoint_ops=16 client_table_max=4 delay_min=3"
+        " clogging=0.0173 clog_ticks_mean=490 crash_every=2500 restart_max=3000 pause_max=50"
+        " handover_anyone=1 upgrade_every=200 sync_max=2 sync_slow=0.0093 rot_every=100"
+        " clock_drift=5 clients=8 think_ticks=5 client_timeout=50 reused_requests=0.05"
+        " housekeeping=0.05 control_share=0.2 deletes=0 payload_max=16 chunk_bytes=512"
+    ),
     "a leader whose log ends with a checkpoint it was given, and whose clock is behind": (
         "seed=3946 checkpoint_ops=16 checkpoint_ticks=300 client_table_max=4 safety_ticks=4500"
         " core_all=0 delay_min=3 fifo=0 loss=0.05 duplication=0.228 duplicate_delay=10"

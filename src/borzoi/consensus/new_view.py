@@ -3,7 +3,7 @@
 from borzoi.consensus import applying, following, heartbeat, normal, repair
 from borzoi.consensus.effects import Abdicate, Leadership
 from borzoi.consensus.frames import decode_headers, is_blank
-from borzoi.consensus.invariants import invariant
+from borzoi.consensus.invariants import invariant, present
 from borzoi.consensus.messages import ZERO, Prepare, RequestStartView, StartView
 from borzoi.consensus.pipeline import InFlight
 from borzoi.consensus.state import NORMAL, RECOVERING, VIEW_CHANGE, ReplicaState
@@ -93,6 +93,8 @@ def on_start_view(r: ReplicaState, header: StartView, body: bytes) -> None:
 def _accepts_start_view(r: ReplicaState, header: StartView) -> bool:
     if r.is_empty or header.view < r.view or r.primary_of(header.view) == r.replica_id:
         return False
+    if header.op < r.commit_min and _was_overtaken(r, header):
+        return False
     solicited = header.incarnation == r.incarnation
     if r.status is RECOVERING and header.view > r.view:
         return solicited
@@ -102,6 +104,16 @@ def _accepts_start_view(r: ReplicaState, header: StartView) -> bool:
     if r.follows_log():
         return header.op > r.op
     return r.status is VIEW_CHANGE or solicited
+
+
+def _was_overtaken(r: ReplicaState, header: StartView) -> bool:
+    """Whether what was applied here behind the end of this message was prepared after it was sent.
+
+    A replica that fetched a checkpoint of a view before it entered it can meet the beginning of
+    that view later. An applied op of an older view would have to be in the message: `adopt` says so
+    and stops.
+    """
+    return present(r.canon.get(r.commit_min), "the applied op is known").view >= header.view
 
 
 def adopt(r: ReplicaState, header: StartView, headers: list[Prepare]) -> None:
