@@ -58,6 +58,7 @@ NARROWED: dict[str, tuple[str, dict[str, float]]] = {
         {**LAGGING, "slow_replica": 1, "slow_factor": 100, "sync_max": 5, "partition_every": 300,
          "partition_stable": 150, "loss": 0.05, "safety_ticks": 4500, "control_share": 0.5},
     ),
+    "the beginning of a view after a checkpoint of it": ("16708..16708", {}),
 }  # fmt: skip
 # For the switches that no search finds: long absences, and frames that come again much later.
 SWITCHED = {
