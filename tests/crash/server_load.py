@@ -9,7 +9,7 @@ until it is answered, and what was answered is said on standard output, a line e
     read OFFSET TEXT...           messages of partition 0, by offset; TEXT is what they begin with
     next FIRST LAST               messages of partition 1, by the committed offset
     made NUMBER                   the stream made-NUMBER and its topic were created
-    done REPEATED                 it was told to stop, by a line on standard input
+    done REPEATED REPLACED        it was told to stop, by a line on standard input
 
 Each message begins with ``partition/batch/index/count/size`` and is filled up to its size, so a
 reader can tell what was sent from what was not.
@@ -42,7 +42,65 @@ CONNECTION_LOST = {
     "Unauthenticated",  # two calls reconnected at once, and the login of the other is under way
 }
 
+#: How long a call may take before somebody looks whether its client has lost it, and then how long
+#: it may still take.
+CALL_SECONDS_MAX = 20.0
+GRACE_SECONDS = 2.0
+
 T = TypeVar("T")
+
+
+class LostCall(Exception):
+    """The client answers others and has forgotten this one."""
+
+
+class Connection:
+    """A client, replaced by another one when it loses a call."""
+
+    def __init__(self, load: "Load", client: IggyClient) -> None:
+        self._load = load
+        self._client = client
+
+    async def insist(
+        self, call: Callable[[IggyClient], Awaitable[T]], *, on_repeat: str = ""
+    ) -> T | None:
+        """Repeat until answered; the refusal `on_repeat` shows that an earlier try had worked."""
+        while True:
+            try:
+                return await self._answered(call)
+            except LostCall:
+                self._load.replaced += 1
+                self._client = await self._load.connected()
+            except RuntimeError as fault:
+                name = reason(fault)
+                if name == on_repeat:
+                    # The client repeats a call by itself as well, so any refusal may be a second.
+                    return None
+                if name not in CONNECTION_LOST:
+                    raise
+                self._load.repeated += 1
+                await asyncio.sleep(0.01)
+
+    async def _answered(self, call: Callable[[IggyClient], Awaitable[T]]) -> T:
+        task = asyncio.ensure_future(call(self._client))
+        while not (await asyncio.wait({task}, timeout=CALL_SECONDS_MAX))[0]:
+            if await self._is_lost(task):
+                task.cancel()
+                raise LostCall
+        return await task
+
+    async def _is_lost(self, task: "asyncio.Future[T]") -> bool:
+        """Whether the client has a connection that works and does nothing about the call.
+
+        A server answers in order, so with this ping it has answered everything that ever left the
+        client. After many kills it happens that a call is not among that; the server cannot be
+        asked about it, and the client does not repeat it.
+        """
+        try:
+            await asyncio.wait_for(self._client.ping(), CALL_SECONDS_MAX)
+        except (RuntimeError, TimeoutError):
+            return False
+        return not (await asyncio.wait({task}, timeout=GRACE_SECONDS))[0]
 
 
 class Load:
@@ -51,29 +109,23 @@ class Load:
         self.seed = seed
         self.stopping = False
         self.repeated = 0
+        self.replaced = 0
 
     async def connected(self) -> IggyClient:
+        """A client that is connected, as soon as there is a server."""
         address = f"iggy://iggy:iggy@{self.address}?{IMPATIENT}"
         client = IggyClient.from_connection_string(address)
-        await client.connect()
-        return client
-
-    async def insist(self, call: Callable[[], Awaitable[T]], *, on_repeat: str = "") -> T | None:
-        """Repeat until answered; the refusal `on_repeat` shows that an earlier try had worked."""
         while True:
             try:
-                return await call()
+                await client.connect()
             except RuntimeError as fault:
-                name = str(fault).partition("(")[0]
-                if name == on_repeat:
-                    # The client repeats a call by itself as well, so any refusal may be a second.
-                    return None
-                if name not in CONNECTION_LOST:
+                if reason(fault) not in CONNECTION_LOST:
                     raise
-                self.repeated += 1
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
+            else:
+                return client
 
-    async def produce(self, client: IggyClient, partition: int) -> None:
+    async def produce(self, connection: Connection, partition: int) -> None:
         random = Random(f"{self.seed} {partition}")
         for batch in count():
             if self.stopping:
@@ -84,18 +136,18 @@ class Load:
                 filled = random.choice((40, 40, 100, 1000, 9000))
                 text = f"{partition}/{batch}/{index}/{size}/{filled} "
                 messages.append(text.ljust(filled, "."))
-            await self.insist(
-                lambda now=messages: client.send_messages(  # type: ignore[misc]
+            await connection.insist(
+                lambda client, now=messages: client.send_messages(  # type: ignore[misc]
                     *WHERE, partition, [SendMessage(text) for text in now]
                 )
             )
             say("sent", partition, batch, size)
 
-    async def read(self, client: IggyClient) -> None:
+    async def read(self, connection: Connection) -> None:
         offset = 0
         while not self.stopping:
-            polled = await self.insist(
-                lambda now=offset: client.poll_messages(  # type: ignore[misc]
+            polled = await connection.insist(
+                lambda client, now=offset: client.poll_messages(  # type: ignore[misc]
                     *WHERE, 0, PollingStrategy.Offset(now), 50, False
                 )
             )
@@ -108,26 +160,26 @@ class Load:
             say("read", offset, *(message.payload().split(b" ")[0].decode() for message in polled))
             offset += len(polled)
 
-    async def read_on(self, client: IggyClient) -> None:
+    async def read_on(self, connection: Connection) -> None:
         while not self.stopping:
-            polled = await self.insist(
-                lambda: client.poll_messages(*WHERE, 1, PollingStrategy.Next(), 50, True)
+            polled = await connection.insist(
+                lambda client: client.poll_messages(*WHERE, 1, PollingStrategy.Next(), 50, True)
             )
             if polled:
                 say("next", polled[0].offset(), polled[-1].offset())
             await asyncio.sleep(0.005)
 
-    async def make(self, client: IggyClient) -> None:
+    async def make(self, connection: Connection) -> None:
         for number in count():
             if self.stopping:
                 return
             name = f"made-{number}"
-            await self.insist(
-                lambda now=name: client.create_stream(now),  # type: ignore[misc]
+            await connection.insist(
+                lambda client, now=name: client.create_stream(now),  # type: ignore[misc]
                 on_repeat="StreamNameAlreadyExists",
             )
-            await self.insist(
-                lambda now=name: client.create_topic(now, "inside", 1),  # type: ignore[misc]
+            await connection.insist(
+                lambda client, now=name: client.create_topic(now, "inside", 1),  # type: ignore[misc]
                 on_repeat="TopicNameAlreadyExists",
             )
             say("made", number)
@@ -140,8 +192,8 @@ class Load:
         await client.create_topic(*WHERE, PARTITIONS)
         # All of them before anything is said: then the server may be killed, and a client repeats
         # its calls, but not its first connection.
-        producers = [await self.connected() for _ in range(PARTITIONS)]
-        reader, other_reader, maker = [await self.connected() for _ in range(3)]
+        connections = [Connection(self, await self.connected()) for _ in range(PARTITIONS + 3)]
+        reader, other_reader, maker, *producers = connections
         async with asyncio.TaskGroup() as tasks:
             for partition, producer in enumerate(producers):
                 tasks.create_task(self.produce(producer, partition))
@@ -150,7 +202,12 @@ class Load:
             tasks.create_task(self.make(maker))
             await asyncio.to_thread(sys.stdin.readline)
             self.stopping = True
-        say("done", self.repeated)
+        say("done", self.repeated, self.replaced)
+
+
+def reason(fault: RuntimeError) -> str:
+    """The name of the error that the client gives back as a text."""
+    return str(fault).partition("(")[0]
 
 
 def say(*words: object) -> None:

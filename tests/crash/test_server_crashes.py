@@ -57,6 +57,7 @@ class Promised:
     committed: list[tuple[int, int]] = field(default_factory=list)
     made: int = 0
     repeated: int | None = None
+    replaced: int = 0
 
     def note(self, line: str) -> None:
         match line.split():
@@ -72,8 +73,8 @@ class Promised:
             case ["made", number]:
                 assert self.made == int(number)
                 self.made += 1
-            case ["done", repeated]:
-                self.repeated = int(repeated)
+            case ["done", repeated, replaced]:
+                self.repeated, self.replaced = int(repeated), int(replaced)
             case _:
                 raise AssertionError(f"the client said {line!r}")
 
@@ -165,8 +166,8 @@ def test_a_killed_server_keeps_what_it_acknowledged(capsys: pytest.CaptureFixtur
             f"\n{CYCLES + 1} kills, {promised.messages} messages in"
             f" {sum(map(len, promised.batches.values()))} batches acknowledged, {found} found,"
             f" 0 lost, 0 invented; {len(promised.read)} read, {len(promised.committed)} commits,"
-            f" {promised.made} streams created; {promised.repeated} calls repeated; stopped in"
-            f" {stopped_in:.1f} s (seed {SEED})"
+            f" {promised.made} streams created; {promised.repeated} calls repeated,"
+            f" {promised.replaced} lost by the client; stopped in {stopped_in:.1f} s (seed {SEED})"
         )
 
 
