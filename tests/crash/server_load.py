@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """A client, replaced by another one when it loses a call."""
+    """A client, replaced by another one when a call of it does not end."""
 
     def __init__(self, load: "Load", client: IggyClient) -> None:
         self._load = load
@@ -76,11 +76,11 @@ class Connection:
                 await asyncio.sleep(0.01)
 
     async def _answered(self, call: Callable[[IggyClient], Awaitable[T]]) -> T:
-        """The answer, or TimeoutError when the client has lost the call.
+        """The answer, or TimeoutError when the call does not end although the server works.
 
-        After many kills it happens that a client connects and logs in again, has its heartbeats
-        answered, and never sends the call it was asked for: on the wire there is nothing of it. So
-        when a call takes long although the server answers another client, that one goes on.
+        After a hundred kills and more it happens that a call neither fails nor returns while the
+        server answers every other client. It looks like a fault of the client's reconnecting, but
+        that is not proven, so such calls are counted, and the test bounds them.
         """
         task = asyncio.ensure_future(call(self._client))
         if not (await asyncio.wait({task}, timeout=CALL_SECONDS_MAX))[0]:
