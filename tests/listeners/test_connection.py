@@ -230,6 +230,58 @@ async def test_a_buffer_goes_back_to_the_pool_when_its_frame_ran_or_its_connecti
     pool.close()
 
 
+def arrived(data: memoryview, pool: MemoryPool) -> tuple[PooledBuffer, memoryview]:
+    """A receive buffer of a listener, and what a read has put into it."""
+    buffer = pool.acquire(256 << 10)
+    buffer.view[: len(data)] = data
+    return buffer, buffer.view[: len(data)]
+
+
+async def test_a_frame_that_fits_stays_where_its_first_bytes_arrived(
+    server: EmbeddedServer, sink: Sink
+) -> None:
+    pool = MemoryPool(512 << 20)
+    session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    whole = memoryview(PING + frame(int(Code.PING), bytes(200_000)))
+    buffer, data = arrived(whole[:1000], pool)
+    assert talk.received(data, buffer)
+    rest = talk.wanted
+    assert rest is not None
+    buffer.view[1000 : len(whole)] = b"\x01" * (len(whole) - 1000)
+    assert rest == buffer.view[1000 : len(whole)]
+    assert pool.counters().allocations == 1
+    talk.filled(len(rest))
+    assert sink.statuses == [0, 0]
+    assert pool.counters().in_use_bytes == 0
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "size"),
+    [(b"", UNAUTHENTICATED_BYTES_MAX), (b"", (256 << 10) - 7), (PING[:3], 100_000)],
+    ids=["small", "too large", "behind a prefix that came in two parts"],
+)
+async def test_any_other_frame_leaves_the_listener_its_buffer(
+    server: EmbeddedServer, sink: Sink, first: bytes, size: int
+) -> None:
+    pool = MemoryPool(512 << 20)
+    session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    talk = Conversation(session, server.dispatcher, sink, pool)
+    whole = memoryview(frame(int(Code.PING), bytes(size)))
+    if first:
+        assert not talk.received(memoryview(first))
+        whole = memoryview(PING[3:] + bytes(whole))
+    buffer, data = arrived(whole[:1000], pool)
+    assert not talk.received(data, buffer)
+    buffer.view[:1000] = b"\xaa" * 1000
+    pool.release(buffer)
+    talk.feed(whole[1000:])
+    assert set(sink.statuses) == {0}
+    assert pool.counters().in_use_bytes == 0
+    pool.close()
+
+
 async def test_an_answer_that_comes_after_the_end_is_nobodys(
     talk: Conversation, sink: Sink
 ) -> None:

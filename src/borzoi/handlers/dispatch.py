@@ -66,16 +66,16 @@ class Dispatcher:
         return row is not None and row.rule is Rule.ANYONE
 
     def dispatch(
-        self, session: Session, code: int, payload: memoryview, *, buffer: int = NOWHERE
+        self, session: Session, code: int, payload: memoryview, *, at: int = NOWHERE
     ) -> "Reply | Future[Reply]":
         """The reply to a frame, or the promise of one.
 
-        `buffer` says where the payload lies when that is memory of the pool: it will be used again.
+        `at` says where the payload lies when that is memory of the pool: it will be used again.
         """
         row = self._rows.get(code)
         try:
             if code in OFTEN and session.user_id is not None and not session.stale:
-                again = self._again(session, code, payload, buffer)
+                again = self._again(session, code, payload, at)
                 if again is not None:
                     return again
             if row is None:
@@ -102,13 +102,13 @@ class Dispatcher:
             return _refusal(row, session, fault)
 
     def _again(
-        self, session: Session, code: int, payload: memoryview, buffer: int
+        self, session: Session, code: int, payload: memoryview, at: int
     ) -> "Reply | Future[Reply] | None":
         """The reply to a request that, but for its messages or its offset, was allowed before."""
         services = self._services
         revision = services.metadata.revision
         if code == SEND_MESSAGES:
-            known = self._send_routes.find(session, payload, revision, buffer)
+            known = self._send_routes.find(session, payload, revision, at)
             return None if known is None else self._send_again(*known, session)
         route = self._poll_routes.find(session, payload, revision)
         if route is None:

@@ -65,11 +65,11 @@ class SendRoutes:
         self._layouts = Layouts()
 
     def find(
-        self, session: Session, payload: memoryview, revision: int, buffer: int
+        self, session: Session, payload: memoryview, revision: int, at: int
     ) -> tuple[Route, Batch] | None:
         """The route of a send that was made before, and its batch; None for any other.
 
-        `buffer` is the number of the buffer that the payload fills from its start, if it has one.
+        `at` is where the payload lies in the pool's memory, if it lies there.
         Raises what is wrong with the batch, as the long way would.
         """
         if revision != self._revision:
@@ -91,9 +91,9 @@ class SendRoutes:
         if messages_start > size:
             return None
         messages, indexes = payload[messages_start:], payload[indexes_start:messages_start]
-        if buffer < 0 or count < SMALL:
+        if at < 0 or count < SMALL:
             return route, receive(messages, indexes, count)
-        place = Place(buffer, messages_start, len(messages), count)
+        place = Place(at + messages_start, len(messages), count)
         return route, receive_at(self._layouts, place, messages, indexes)
 
     def remember(self, session: Session, payload: memoryview, call: Call) -> None:

@@ -1,8 +1,9 @@
 """One client's requests, in order: bytes → frames → dispatch → replies, for every byte stream.
 
-The conversation owns no socket. The listener feeds it what arrived and sends what it hands out;
-small frames are taken from the listener's own receive buffer, large ones are received straight into
-a buffer of their own (`wanted`), so a batch is copied at most once on its way in.
+The conversation owns no socket. The listener feeds it what arrived and sends what it hands out.
+Small frames are taken from the listener's receive buffer. A larger one stays in it where it fits,
+and the listener takes another; a very large one gets a buffer of its own. Its rest is received
+straight to where it lies (`wanted`), so a batch is copied at most once on its way in.
 """
 
 from asyncio import Future
@@ -25,6 +26,10 @@ CODE_BYTES = 4
 INVALID_COMMAND = 3
 UNAUTHENTICATED = 40
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
+
+#: A frame of fewer bytes is copied out of the receive buffer: that costs less than it to part with
+#: the buffer. More than a stranger may send, so nobody holds one who has not logged in.
+STAYING_BYTES_MIN = UNAUTHENTICATED_BYTES_MAX + 1
 
 #: What a client may send ahead while its earlier request runs, before we stop reading from it.
 PIPELINED_BYTES_MAX = 256 * 1024
@@ -60,6 +65,7 @@ class Conversation:
         "_dispatcher",
         "_filled",
         "_frame",
+        "_frame_at",
         "_frame_buffer",
         "_head",
         "_input_ended",
@@ -82,6 +88,8 @@ class Conversation:
         self._head = b""
         self._frame: memoryview | None = None
         self._frame_buffer: PooledBuffer | None = None
+        #: Where the frame lies in the pool's memory.
+        self._frame_at = NOWHERE
         self._filled = 0
         self._code = 0
         self._discard = 0
@@ -114,17 +122,22 @@ class Conversation:
         if self._filled < len(frame):
             return
         buffer, self._frame, self._frame_buffer = self._frame_buffer, None, None
-        self._run(self._code, frame, buffer)
+        self._run(self._code, frame, buffer, self._frame_at)
 
-    def received(self, data: memoryview) -> None:
-        """Bytes arrived in the listener's receive buffer, which it will use again afterwards."""
+    def received(self, data: memoryview, lying_in: PooledBuffer | None = None) -> bool:
+        """Bytes arrived in the listener's receive buffer, which it will use again afterwards.
+
+        Unless this is true: then a frame has begun in the buffer, `lying_in`, and stays there; the
+        conversation gives it back to the pool.
+        """
         if self._running is not None or self.blocked:
             self._keep(data)
-            return
+            return False
         if self._head:
             data = memoryview(self._head + data)
+            lying_in = None
             self._head = b""
-        self._consume(data)
+        return self._consume(data, lying_in)
 
     def feed(self, data: memoryview) -> None:
         """Bytes arrived that the listener could not place itself (TLS, WebSocket)."""
@@ -136,18 +149,19 @@ class Conversation:
         if data:
             self.received(data)
 
-    def _consume(self, data: memoryview) -> None:
+    def _consume(self, data: memoryview, lying_in: PooledBuffer | None = None) -> bool:
+        """Run the whole frames; whether the one that follows them stays where it lies."""
         position, end = 0, len(data)
         while position < end and not self.ended:
             if self._running is not None or self.blocked:
                 self._keep(data[position:])
-                return
+                return False
             if self._discard:
                 position += self._discarded(end - position)
                 continue
             if end - position < PREFIX_BYTES:
                 self._head = bytes(data[position:])
-                return
+                return False
             length, code = REQUEST_PREFIX.unpack_from(data, position)
             position += PREFIX_BYTES
             size = length - CODE_BYTES
@@ -159,22 +173,33 @@ class Conversation:
                 self._run_small(code, data[position : position + size])
                 position += size
             else:
-                self._begin_frame(code, size, data[position:])
-                return
+                return self._begin_frame(code, size, data[position:], position, lying_in)
+        return False
 
     def _run_small(self, code: int, payload: memoryview) -> None:
         """A whole frame inside the receive buffer. Only a batch outlives the call, so only a batch
         is copied out."""
         if code == SEND_MESSAGES:
             payload = memoryview(bytearray(payload))
-        self._run(code, payload, None)
+        self._run(code, payload, None, NOWHERE)
 
-    def _begin_frame(self, code: int, size: int, first: memoryview) -> None:
-        buffer = self._pool.acquire(size)
-        frame = buffer.view[:size]
-        frame[: len(first)] = first
-        self._code, self._frame, self._frame_buffer = code, frame, buffer
+    def _begin_frame(
+        self, code: int, size: int, first: memoryview, start: int, lying_in: PooledBuffer | None
+    ) -> bool:
+        """A frame of which only the first bytes are there, from `start` of a receive buffer on."""
+        stays = (
+            lying_in is not None and size >= STAYING_BYTES_MIN and start + size <= lying_in.capacity
+        )
+        if stays and lying_in is not None:
+            buffer = lying_in
+        else:
+            buffer, start = self._pool.acquire(size), 0
+            buffer.view[: len(first)] = first
+        self._code, self._frame_buffer = code, buffer
+        self._frame = buffer.view[start : start + size]
+        self._frame_at = buffer.position + start if buffer.in_arena else NOWHERE
         self._filled = len(first)
+        return stays
 
     def _refused(self, code: int, size: int) -> bool:
         """Frames that are too large for who sends them are answered without being held."""
@@ -199,9 +224,8 @@ class Conversation:
             self._output.send(failed(self._discard_status))
         return gone
 
-    def _run(self, code: int, payload: memoryview, buffer: PooledBuffer | None) -> None:
-        position = NOWHERE if buffer is None else buffer.position
-        reply = self._dispatcher.dispatch(self.session, code, payload, buffer=position)
+    def _run(self, code: int, payload: memoryview, buffer: PooledBuffer | None, at: int) -> None:
+        reply = self._dispatcher.dispatch(self.session, code, payload, at=at)
         if isinstance(reply, Future):
             self._wait_for(reply, code, buffer)
             return

@@ -28,8 +28,10 @@ from borzoi.storage.memory_pool import MemoryPool
 
 log = logging.getLogger(__name__)
 
-#: The one receive buffer of a listener: requests are taken from it before the next read.
+#: What one read asks for when no frame is under way: requests are taken from it before the next.
 RECEIVE_BYTES = 64 * 1024
+#: A frame of up to this size stays where its first bytes were received.
+RECEIVE_BUFFER_BYTES = 256 * 1024
 #: While a large frame arrives, wake up for pieces of this size, not for every segment.
 LARGE_PIECE_BYTES = 128 * 1024
 #: One turn moves at most this much of a poll, so that one reader does not own the loop.
@@ -142,7 +144,7 @@ class TcpConnection:
                 scratch = self._listener.scratch
                 count = self._sock.recv_into(scratch)
                 if count:
-                    conversation.received(scratch[:count])
+                    self._received(conversation, scratch[:count])
         except WOULD_BLOCK:
             return
         except OSError as fault:
@@ -160,6 +162,22 @@ class TcpConnection:
         self._listener.lingering.touch()
         if conversation.inside_frame or self._low_water:
             self._tune(conversation)
+
+    def _received(self, conversation: Conversation, data: memoryview) -> None:
+        """Something begins. The rest of a frame that is not large has as a rule arrived while its
+        first bytes were looked at, and need not wait for another turn of the loop."""
+        listener = self._listener
+        if conversation.received(data, listener.receiving):
+            listener.take_new_buffer()
+        rest = conversation.wanted
+        if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
+            try:
+                count = self._sock.recv_into(rest)
+            except WOULD_BLOCK:
+                return
+            # The end of the input is found again by the next read.
+            if count:
+                conversation.filled(count)
 
     def _tune(self, conversation: Conversation) -> None:
         """Ask the kernel to gather a large frame into large pieces, and to stop doing so before the
@@ -360,7 +378,7 @@ class TcpListener:
         self.dispatcher = dispatcher
         self.pool = pool
         self.lingering = Lingering(self.loop)
-        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.take_new_buffer()
         self.connections: set[TcpConnection] = set()
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
@@ -368,6 +386,11 @@ class TcpListener:
             sock, admission=admission, prepare=options.apply, welcome=self._welcome
         )
         self.address = self._acceptor.address
+
+    def take_new_buffer(self) -> None:
+        """Receive into another buffer from now on: somebody needs the one before."""
+        self.receiving = self.pool.acquire(RECEIVE_BUFFER_BYTES)
+        self.scratch = self.receiving.view[:RECEIVE_BYTES]
 
     def _welcome(self, sock: socket.socket, peer: Peer) -> None:
         address = peer_text(peer)
@@ -408,6 +431,7 @@ class TcpListener:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")
+        self.pool.release(self.receiving)
 
 
 def host_of(address: str) -> str:

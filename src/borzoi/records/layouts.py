@@ -39,9 +39,8 @@ FIELDS: Final[Mapping[int, np.dtype[Any]]] = {
 
 
 class Place(NamedTuple):
-    """Where a batch lies: a buffer that comes back, and the position and shape of what is in it."""
+    """Where a batch lies, in memory that is used again, and its shape."""
 
-    buffer: int
     start: int
     size: int
     messages: int

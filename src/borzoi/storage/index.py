@@ -99,7 +99,8 @@ class SegmentIndex:
             first = (self.saved - self._window_start) * INDEX_ENTRY_BYTES
             last = (end - self._window_start) * INDEX_ENTRY_BYTES
             position = self.saved * INDEX_ENTRY_BYTES
-            write_all(self._open(), [bytes(memoryview(self._window)[first:last])], position)
+            with memoryview(self._window) as window, window[first:last] as unsaved:
+                write_all(self._open(), [unsaved], position)
             self.saved = end
         # Trimming moves what is kept, so it waits until there is as much to drop as to keep.
         surplus = self.saved - self._window_start - keep
