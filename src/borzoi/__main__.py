@@ -4,11 +4,16 @@ Sub-commands are imported when they are asked for, so that ``borzoi --help`` sta
 server never loads what only a tool needs.
 """
 
+import os
 from importlib import import_module
 
 import click
 
 from borzoi import __version__
+
+# Before anything loads numpy: nobody here multiplies matrices, and its library for that would start
+# a thread for each processor of the machine.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 #: Name of the sub-command → where it lives.
 COMMANDS = {
