@@ -7,9 +7,10 @@ import pytest
 from borzoi.consensus import journal as journals
 from borzoi.simulator import restoring
 from borzoi.simulator.auditor import Violation
-from borzoi.simulator.disk import Record, Volume, spoil_header
 from borzoi.simulator.draws import Draw
+from borzoi.simulator.rot import rot_checkpoint, spoil_header
 from borzoi.simulator.simulation import Simulation
+from borzoi.simulator.volume import Record, Volume
 
 
 def used_disk() -> tuple[Simulation, Volume]:
@@ -121,7 +122,7 @@ def test_a_checkpoint_with_a_wrong_bit_is_not_whole():
     node = simulation.nodes[1]
     volume = node.disk.volumes[1]
     assert restoring.checkpoint_is_whole(volume, verify=True)
-    assert volume.rot_checkpoint(Random(2)) is not None
+    assert rot_checkpoint(volume, Random(2)) is not None
     assert not restoring.checkpoint_is_whole(volume, verify=False)
     node.crash()
     node.start()

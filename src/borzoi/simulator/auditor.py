@@ -14,9 +14,9 @@ from borzoi.consensus.messages import ZERO, Header, Operation
 from borzoi.consensus.quorum import Quorums
 from borzoi.consensus.replica import Replica
 from borzoi.consensus.superblock import Superblock
-from borzoi.simulator.disk import Volume
 from borzoi.simulator.operations import INVALID_COMMAND, OK
 from borzoi.simulator.shadow import ControlShadow, DataShadow
+from borzoi.simulator.volume import Volume
 
 # Under names of their own: looking up a member of an enum costs as much as a call.
 REGISTER: Final = Operation.REGISTER

@@ -15,6 +15,7 @@ from borzoi.simulator.draws import Draw
 from borzoi.simulator.events import EventQueue
 from borzoi.simulator.network import Network
 from borzoi.simulator.randomness import happens, spread, stream
+from borzoi.simulator.rot import rot_checkpoint, rot_survivable, rot_unnamed
 from borzoi.simulator.strangers import stranger
 
 # A leader has to be silent for longer than the heartbeat before anyone votes.
@@ -113,8 +114,6 @@ class Nemesis:
             slow = self._nodes[self._storage.randrange(draw.replicas)]
             slow.disk.slowness = draw.slow_factor
             self.counts["slow replica"] += 1
-        for node in self._nodes:
-            node.disk.rot_deep = bool(draw.rot_deep)
         if draw.slow_cpu:
             self._nodes[self._process.randrange(draw.replicas)].set_pace(draw.slow_cpu)
             self.counts["slow processor"] += 1
@@ -284,7 +283,13 @@ class Nemesis:
 
     def rot(self) -> None:
         node = self._storage.choice(list(self._nodes))
-        what = node.disk.rot(self._storage)
+        what = rot_survivable(
+            node.disk.volumes,
+            self._storage,
+            node.number,
+            self.draw.replicas,
+            deep=bool(self.draw.rot_deep),
+        )
         if what is not None:
             self.counts[f"bit rot: {what}"] += 1
             self._log(f"nemesis lets {what} rot on replica {node.number}")
@@ -298,7 +303,8 @@ class Nemesis:
             return
         if node.is_up:
             node.crash()
-        if happens(self._storage, 0.3) and node.disk.rot_unnamed(self._storage):
+        deep = bool(self.draw.rot_deep)
+        if happens(self._storage, 0.3) and rot_unnamed(node.disk.volumes, self._storage, deep=deep):
             self.counts["bit rot: unnamed records"] += 1
             self._log(f"nemesis spoils several journal headers of replica {node.number}")
             node.rejoining = True
@@ -311,7 +317,7 @@ class Nemesis:
     def _rot_checkpoint(self, node: Machine) -> bool:
         """A checkpoint without a bit is a lost disk at the next start, and until then an offer to
         others that they must not take."""
-        what = self._storage.choice(node.disk.volumes).rot_checkpoint(self._storage)
+        what = rot_checkpoint(self._storage.choice(node.disk.volumes), self._storage)
         if what is None:
             return False
         self.counts[f"bit rot: {what}"] += 1

@@ -11,7 +11,7 @@ from borzoi.consensus.messages import Prepare
 from borzoi.consensus.recovery import Restored
 from borzoi.consensus.superblock import Empty, Superblock, Unreadable
 from borzoi.simulator.auditor import Violation
-from borzoi.simulator.disk import Volume
+from borzoi.simulator.volume import Volume
 
 
 def record_image(header: Prepare, body: bytes) -> bytes:
