@@ -34,18 +34,6 @@ def test_an_armed_crash_strikes_between_two_effects():
     assert simulation.nemesis.counts["crash inside an input"] == 1
 
 
-def test_a_paused_node_reads_its_frames_before_its_clock():
-    simulation = running()
-    node = simulation.nodes[0 if simulation.primary() != 0 else 1]
-    node.pause(50)
-    ticks = node.ticks
-    simulation.advance(40)
-    assert node.ticks == ticks
-    simulation.advance(20)
-    assert node.ticks > ticks
-    assert node.paused_until == 0
-
-
 def test_a_wiped_node_rejoins_and_says_so():
     simulation = running()
     node = simulation.nodes[2]

@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from borzoi.simulator.clocks import RATE_UNIT, NodeClock
+from borzoi.simulator.clocks import RATE_UNIT
 from borzoi.simulator.disk import Disk
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.events import EventQueue
+from borzoi.simulator.intake import Intake
 from borzoi.simulator.network import Network
 from borzoi.simulator.randomness import happens, spread, stream
 from borzoi.simulator.rot import rot_checkpoint, rot_survivable, rot_unnamed
 from borzoi.simulator.strangers import stranger
+from borzoi.simulator.timekeeping import Timekeeper
 
 # A leader has to be silent for longer than the heartbeat before anyone votes.
 DISTURBANCE_TICKS: Final = {True: (150, 400), False: (700, 1200)}
@@ -28,8 +30,9 @@ class Machine(Protocol):
 
     number: int
     rejoining: bool
-    clock: NodeClock
     disk: Disk
+    intake: Intake
+    timekeeper: Timekeeper
 
     @property
     def is_up(self) -> bool: ...
@@ -50,12 +53,6 @@ class Machine(Protocol):
     def hand_over(self) -> None: ...
 
     def upgrade(self) -> None: ...
-
-    def set_rate(self, rate: int) -> None: ...
-
-    def set_pace(self, frames: int) -> None: ...
-
-    def receive(self, source: int, frame: Any) -> None: ...
 
 
 class Nemesis:
@@ -115,7 +112,8 @@ class Nemesis:
             slow.disk.slowness = draw.slow_factor
             self.counts["slow replica"] += 1
         if draw.slow_cpu:
-            self._nodes[self._process.randrange(draw.replicas)].set_pace(draw.slow_cpu)
+            slow = self._nodes[self._process.randrange(draw.replicas)]
+            slow.timekeeper.set_pace(draw.slow_cpu)
             self.counts["slow processor"] += 1
         self._set_clocks()
 
@@ -123,11 +121,11 @@ class Nemesis:
         for node in self._nodes:
             if self.draw.clock_skew_us:
                 skew = self.draw.clock_skew_us
-                node.clock.offset_us = self._time.randint(-skew, skew)
+                node.timekeeper.clock.offset_us = self._time.randint(-skew, skew)
                 self.counts["clock skew"] += 1
             if self.draw.clock_drift:
                 drift = self.draw.clock_drift
-                node.set_rate(RATE_UNIT + self._time.randint(-drift, drift))
+                node.timekeeper.set_rate(RATE_UNIT + self._time.randint(-drift, drift))
                 self.counts["clock drift"] += 1
 
     def _recur(self, every: int, random: Random, strike: Callable[[], None]) -> None:
@@ -271,7 +269,7 @@ class Nemesis:
         node = self._wires.choice(list(self._nodes))
         self.counts["malformed frame"] += 1
         frame = stranger(self._wires, self._cluster, self.draw.replicas)
-        node.receive(self._wires.randrange(self.draw.replicas), frame)
+        node.intake.receive(self._wires.randrange(self.draw.replicas), frame)
 
     def clog(self) -> None:
         random = self._wires
@@ -341,7 +339,7 @@ class Nemesis:
 
     def jump_clock(self) -> None:
         node = self._time.choice(list(self._nodes))
-        node.clock.jump(self._time.randint(-CLOCK_JUMP_US_MAX, CLOCK_JUMP_US_MAX))
+        node.timekeeper.clock.jump(self._time.randint(-CLOCK_JUMP_US_MAX, CLOCK_JUMP_US_MAX))
         self.counts["clock jump"] += 1
 
     # -- the end -----------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def lease_of_a_cut_off_leader(bugs: tuple[str, ...]) -> Failure | None:
         for number in range(300):
             simulation.advance(5)
             asked = ReadCall(0, "lease", number, history.replied_op)
-            simulation.nodes[leader].receive(client, asked)
+            simulation.nodes[leader].intake.receive(client, asked)
         if simulation.primary() == leader or history.replied_op == 0:
             raise Violation("liveness", "nobody took over from a leader that is cut off")
 

@@ -125,8 +125,9 @@ class Simulation:
         )
         planted = PlantedBugs(**dict.fromkeys(bugs, True))
         self.nodes = [self._node(number, planted, around) for number in range(draw.replicas)]
+        self.timekeepers = [node.timekeeper for node in self.nodes]
         self.workload = Workload(draw, self.events, self.network, self.auditor)
-        self.network.receivers += [node.receive for node in self.nodes]
+        self.network.receivers += [node.intake.receive for node in self.nodes]
         self.network.receivers += [client.receive for client in self.workload.clients]
         self.nemesis = Nemesis(
             draw,
@@ -148,7 +149,7 @@ class Simulation:
             len(configs),
             self.events,
             stream(draw.seed, f"storage/{number}"),
-            lambda group, what, token: self.nodes[number].completed(group, what, token),
+            lambda group, what, token: self.nodes[number].intake.completed(group, what, token),
             lambda reason: self.nodes[number].stop(reason),
         )
         disk.synced = self.auditor.synced
@@ -236,7 +237,7 @@ class Simulation:
 
     def advance(self, ticks: int) -> None:
         """So many ticks; those in which nothing happens are jumped over."""
-        events, nodes = self.events, self.nodes
+        events, timekeepers = self.events, self.timekeepers
         now = events.now
         end = now + ticks
         check = now - now % CHECK_EVERY + CHECK_EVERY
@@ -246,9 +247,9 @@ class Simulation:
             if due is not None and due < upcoming:
                 upcoming = due
             wakes = end
-            for node in nodes:
-                if node.wake_at < wakes:
-                    wakes = node.wake_at
+            for timekeeper in timekeepers:
+                if timekeeper.wake_at < wakes:
+                    wakes = timekeeper.wake_at
             if wakes < upcoming:
                 upcoming = wakes
             now = upcoming if upcoming > now else now + 1
@@ -256,15 +257,15 @@ class Simulation:
                 self._wake(now)
             events.run_tick(now)
             if now == check:
-                convergence.check_resources(nodes, self.draw)
+                convergence.check_resources(self.nodes, self.draw)
                 check += CHECK_EVERY
 
     def _wake(self, tick: int) -> None:
         """Every node whose own clock wants something."""
         self.events.now = tick
-        for node in self.nodes:
-            if node.wake_at <= tick:
-                node.tick()
+        for timekeeper in self.timekeepers:
+            if timekeeper.wake_at <= tick:
+                timekeeper.tick()
 
     def run(self) -> Failure | None:
         try:
