@@ -1,143 +1,92 @@
-"""One contract for all syncers, and what only the ring can get wrong.
+"""One contract for all syncers, and what only a ring can get wrong.
 
-The kernel's ring runs where kernel and package allow. The adapter to the package runs everywhere,
-over a stand-in that speaks like the releases of 2024 or like those of 2026.
+The kernel's own ring runs wherever there is one. What cannot be had from a healthy disk and kernel,
+errors and a ring that takes no more, comes from a stand-in for the ring.
 """
 
 import asyncio
 import errno
 import logging
 import os
-import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage import uring
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter
+from borzoi.storage.kernel_ring import ENTRIES, KernelRing
 from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.log import open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
 from borzoi.storage.syncing import Job, Syncer, ThreadSyncer
-from borzoi.storage.uring import ENTRIES, KernelRing, UringSyncer, best_syncer, why_not
+from borzoi.storage.uring import UringSyncer, best_syncer, working_ring
 from borzoi.testing.disk import SimulatedDisk
 from borzoi.testing.logs import numbered, payloads_in
 
 #: For one sync of a slow disk.
 PATIENCE_SECONDS = 60.0
 
-KINDS = ["threads", "package of 2024", "package of 2026", "kernel"]
+KINDS = ["threads", "stand-in", "kernel"]
 
 
-class Package(ModuleType):
-    """As much of `liburing` as is used. A sync is carried out when it is submitted."""
+class StandIn:
+    """A ring that carries out a sync when it is submitted, or fails it as it is told to."""
 
-    def __init__(self, *, recent: bool, entries_taken: int | None = None) -> None:
-        super().__init__("liburing")
-        self.recent = recent
+    def __init__(self, *, entries_taken: int | None = None) -> None:
+        self.eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.left = entries_taken
         self.fails: dict[int, int] = {}
         self.synced: list[int] = []
-        self.eventfd = -1
         self.closed = False
-        self._size = 0
-        self._queue: list[SimpleNamespace] = []
         self._ended: deque[tuple[int, int]] = deque()
-        if recent:
-            self.Ring, self.Cqe = object, Completion
-        else:
-            self.io_uring, self.io_uring_cqe = object, Completion
 
-    def io_uring_queue_init(self, entries: int, ring: object) -> int:
-        self._size = entries
-        return 0
-
-    def io_uring_register_eventfd(self, ring: object, eventfd: int) -> int:
-        self.eventfd = eventfd
-        return 0
-
-    def io_uring_get_sqe(self, ring: object) -> SimpleNamespace | None:
-        if len(self._queue) == self._size:
-            return None
-        self._queue.append(SimpleNamespace(user_data=0, descriptor=-1))
-        return self._queue[-1]
-
-    def io_uring_prep_fsync(self, entry: SimpleNamespace, descriptor: int, flags: int) -> None:
-        assert flags == 1
-        entry.descriptor = descriptor
-
-    def io_uring_submit(self, ring: object) -> int:
-        limit = len(self._queue) if self.left is None else self.left
-        if self._queue and not limit:
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        taken, self._queue = self._queue[:limit], self._queue[limit:]
+    def submit(self, syncs: Sequence[tuple[int, int]]) -> int:
+        taken = syncs if self.left is None else syncs[: self.left]
         if self.left is not None:
             self.left -= len(taken)
-        for entry in taken:
-            self.synced.append(entry.descriptor)
-            self._ended.append((entry.user_data, self._sync(entry.descriptor)))
+        for number, descriptor in taken:
+            self.synced.append(descriptor)
+            self._ended.append((number, self._sync(descriptor)))
             os.eventfd_write(self.eventfd, 1)
         return len(taken)
 
-    def io_uring_cq_ready(self, ring: object) -> int:
-        return len(self._ended)
+    def reap(self) -> list[tuple[int, int]]:
+        if self._ended:
+            os.eventfd_read(self.eventfd)
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
 
-    def io_uring_peek_cqe(self, ring: object, completion: "Completion") -> int:
-        completion.user_data, completion.result = self._ended[0]
-        completion.recent = self.recent
-        return 0
-
-    def io_uring_cqe_seen(self, ring: object, completion: "Completion") -> None:
-        self._ended.popleft()
-
-    def io_uring_queue_exit(self, ring: object) -> None:
+    def close(self) -> None:
         self.closed = True
+        os.close(self.eventfd)
 
     def _sync(self, descriptor: int) -> int:
         if descriptor in self.fails:
-            return -self.fails[descriptor]
+            return self.fails[descriptor]
         try:
             os.fdatasync(descriptor)
         except OSError as error:
-            return -(error.errno or errno.EIO)
+            return error.errno or errno.EIO
         return 0
-
-
-class Completion:
-    """A completion as the releases of 2024 have it; those of 2026 raise where it is negative."""
-
-    user_data = 0
-    result = 0
-    recent = False
-
-    def __getitem__(self, number: int) -> "Completion":
-        return self
-
-    @property
-    def res(self) -> int:
-        if self.recent and self.result < 0:
-            raise OSError(-self.result, os.strerror(-self.result))
-        return self.result
 
 
 @cache
 def why_no_kernel_ring() -> str | None:
-    return why_not()
-
-
-def use(package: Package, monkeypatch: pytest.MonkeyPatch) -> UringSyncer:
-    monkeypatch.setitem(sys.modules, "liburing", package)
-    return UringSyncer(KernelRing())
+    try:
+        working_ring().close()
+    except OSError as error:
+        return str(error)
+    return None
 
 
 @pytest.fixture(params=KINDS)
-def syncer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Syncer]:
+def syncer(request: pytest.FixtureRequest) -> Iterator[Syncer]:
     made: ThreadSyncer | UringSyncer
     if request.param == "threads":
         made = ThreadSyncer()
@@ -147,7 +96,7 @@ def syncer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
             pytest.skip(reason)
         made = UringSyncer(KernelRing())
     else:
-        made = use(Package(recent=request.param.endswith("2026")), monkeypatch)
+        made = UringSyncer(StandIn())
     yield made
     made.close()
 
@@ -339,12 +288,9 @@ async def test_a_log_acknowledges_through_it(syncer: Syncer, tmp_path: Path) -> 
     assert payloads_in(again.read(0, 100).materialise())[-2:] == [b"29", b"last"]
 
 
-@pytest.mark.parametrize("recent", [False, True])
-async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(
-    recent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = Package(recent=recent)
-    syncer = use(package, monkeypatch)
+async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(tmp_path: Path) -> None:
+    ring = StandIn()
+    syncer = UringSyncer(ring)
     log = open_log(
         tmp_path,
         LocalMedium(),
@@ -356,8 +302,8 @@ async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(
         assert waiter is not None
         await waiter
     # Opening has synced the names on the way, so all of these were syncs of one file.
-    assert len(package.synced) == 3
-    package.fails = dict.fromkeys(range(1000), errno.EIO)
+    assert len(ring.synced) == 3
+    ring.fails = dict.fromkeys(range(1000), errno.EIO)
     waiter = log.append(numbered([b"lost"], base_offset=3, timestamp=1))
     assert waiter is not None
     with pytest.raises(CannotSync, match="Input/output error"):
@@ -373,41 +319,36 @@ async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(
 # ---- the ring -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recent", [False, True])
-async def test_an_error_of_the_disk_is_told(
-    recent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = Package(recent=recent)
-    syncer = use(package, monkeypatch)
+async def test_an_error_of_the_disk_is_told(tmp_path: Path) -> None:
+    ring = StandIn()
+    syncer = UringSyncer(ring)
     first, second = file_at(tmp_path / "first"), file_at(tmp_path / "second")
-    package.fails[second.fileno()] = errno.EIO
+    ring.fails[second.fileno()] = errno.EIO
     told = Told()
     syncer.submit(job_of(first, second), told, [first, second])
     assert str(await told.next()) == f"cannot sync {tmp_path / 'second'}: Input/output error"
-    assert package.synced == [first.fileno(), second.fileno()]
+    assert ring.synced == [first.fileno(), second.fileno()]
     syncer.close()
-    assert package.closed
+    assert ring.closed
 
 
 async def test_a_ring_that_takes_nothing_is_replaced_by_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    package = Package(recent=True, entries_taken=1)
-    syncer = use(package, monkeypatch)
+    ring = StandIn(entries_taken=1)
+    syncer = UringSyncer(ring)
     file = file_at(tmp_path / "file")
     told = Told()
     for _ in range(4):
         syncer.submit(job_of(file), told, [file])
     assert [await told.next() for _ in range(4)] == [None] * 4
-    assert len(package.synced) == 1
+    assert len(ring.synced) == 1
     assert caplog.text.count("on threads from now on") == 1
     syncer.close()
 
 
-async def test_a_ring_that_takes_half_of_a_sync_has_not_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    syncer = use(Package(recent=True, entries_taken=1), monkeypatch)
+async def test_a_ring_that_takes_half_of_a_sync_has_not_synced(tmp_path: Path) -> None:
+    syncer = UringSyncer(StandIn(entries_taken=1))
     first, second = file_at(tmp_path / "first"), file_at(tmp_path / "second")
     told = Told()
     finish = syncer.submit(job_of(first, second), told, [first, second])
@@ -417,50 +358,21 @@ async def test_a_ring_that_takes_half_of_a_sync_has_not_synced(
     syncer.close()
 
 
-def test_a_ring_without_an_eventfd_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = Package(recent=True)
-
-    def refuse(ring: object, eventfd: int) -> int:
-        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-    monkeypatch.setattr(package, "io_uring_register_eventfd", refuse, raising=False)
-    monkeypatch.setitem(sys.modules, "liburing", package)
-    with pytest.raises(OSError, match="busy"):
-        KernelRing()
-    assert package.closed
-
-
 # ---- the choice ---------------------------------------------------------------------------------
 
-DIES = """
-import os, signal
-def io_uring_queue_init(entries, ring): os.kill(os.getpid(), signal.SIGILL)
-class Ring: pass
-class Cqe: pass
-"""
-REFUSED = DIES.replace("os.kill(os.getpid(), signal.SIGILL)", "raise PermissionError(1, 'no ring')")
+
+def no_ring() -> KernelRing:
+    raise PermissionError(errno.EPERM, "no ring")
 
 
-@pytest.fixture
-def package_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a package `liburing` comes before any other, here and in child processes."""
-    monkeypatch.delitem(sys.modules, "liburing", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    return tmp_path / "liburing.py"
-
-
-@pytest.mark.parametrize(
-    ("package", "why"), [(DIES, "ends with SIGILL here"), (REFUSED, "PermissionError: [Errno 1]")]
-)
-async def test_where_the_ring_does_not_work_threads_sync_and_the_log_says_why(
-    package: str, why: str, package_path: Path, caplog: pytest.LogCaptureFixture
+async def test_where_there_is_no_ring_threads_sync_and_the_log_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    package_path.write_text(package)
+    monkeypatch.setattr(uring, "KernelRing", no_ring)
     caplog.set_level(logging.INFO)
     syncer = best_syncer()
     assert isinstance(syncer, ThreadSyncer)
-    assert why in caplog.text
+    assert "no ring" in caplog.text
     assert len(caplog.records) == 1
     told = Told()
     syncer.submit(lambda: None, told)
@@ -468,48 +380,24 @@ async def test_where_the_ring_does_not_work_threads_sync_and_the_log_says_why(
     syncer.close()
 
 
-def test_a_ring_that_is_refused_after_all_leaves_threads(
-    monkeypatch: pytest.MonkeyPatch, package_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    package_path.write_text(REFUSED)
-    monkeypatch.setattr(uring, "why_not", lambda: None)
-    caplog.set_level(logging.INFO)
-    assert isinstance(best_syncer(), ThreadSyncer)
-    assert "no ring" in caplog.text
-
-
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert why_not() == "the package liburing is not installed (extra: uring)"
-
-
-def test_without_an_interpreter_nothing_is_tried(
-    monkeypatch: pytest.MonkeyPatch, package_path: Path
-) -> None:
-    package_path.write_text(DIES)
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert "could not be tried out" in str(why_not())
-
-
-@pytest.mark.parametrize("recent", [False, True])
-def test_the_trial_is_one_sync(recent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = Package(recent=recent)
-    monkeypatch.setitem(sys.modules, "liburing", package)
-    uring.try_out()
-    assert len(package.synced) == 1
-    assert package.closed
-
-
-def test_the_trial_fails_with_the_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = Package(recent=True, entries_taken=0)
-    monkeypatch.setitem(sys.modules, "liburing", package)
+def test_a_ring_is_tried_before_it_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = StandIn()
+    monkeypatch.setattr(uring, "KernelRing", lambda: whole)
+    tried: object = working_ring()
+    assert tried is whole
+    assert len(whole.synced) == 1
+    whole.close()
+    taking_none = StandIn(entries_taken=0)
+    monkeypatch.setattr(uring, "KernelRing", lambda: taking_none)
     with pytest.raises(OSError, match="takes no sync"):
-        uring.try_out()
-    broken = Package(recent=True)
-    broken.fails = dict.fromkeys(range(100), errno.EIO)
-    monkeypatch.setitem(sys.modules, "liburing", broken)
-    with pytest.raises(OSError, match=r"\(1, 5\)"):
-        uring.try_out()
+        working_ring()
+    assert taking_none.closed
+    broken = StandIn()
+    broken.fails = dict.fromkeys(range(1000), errno.EIO)
+    monkeypatch.setattr(uring, "KernelRing", lambda: broken)
+    with pytest.raises(OSError, match=r"\(0, 5\)"):
+        working_ring()
+    assert broken.closed
 
 
 def test_where_it_works_it_is_used(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,41 +2,30 @@
 
 The kernel carries the syncs out on threads of its own and adds to an eventfd when one has ended;
 the loop watches that. Jobs that do more than `fdatasync` run on the threads of `ThreadSyncer`, and
-so does everything where io_uring or the package `liburing` (the extra `uring`) is missing or does
-not work: `best_syncer` finds out and says which it is.
+so does everything where io_uring is missing, forbidden or does not work: `best_syncer` finds out
+and says which it is.
 """
 
 import asyncio
 import contextlib
-import errno
-import importlib.util
 import logging
 import os
 import select
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from borzoi.model.errors import CannotSync
+from borzoi.storage.kernel_ring import ENTRIES, KernelRing
 from borzoi.storage.local import LocalFile
 from borzoi.storage.media import File
 from borzoi.storage.syncing import Done, Job, ThreadSyncer
 
 logger = logging.getLogger(__name__)
 
-#: Syncs under way at once. The completion queue holds twice as many, so it never overflows; what
-#: comes on top goes to the threads.
-ENTRIES: Final = 256
-#: IORING_FSYNC_DATASYNC; older releases of the package do not name it.
-DATASYNC: Final = 1
-#: For the trial in a child process: interpreter, imports and one sync.
-TRIAL_SECONDS: Final = 20
+#: For the trial: a sync of a file in memory, which takes no time unless nobody carries it out.
+TRIAL_MS: Final = 2000
 
 
 class Ring(Protocol):
@@ -56,64 +45,6 @@ class Ring(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class KernelRing:
-    """A ring of the kernel, through the package `liburing`. `OSError` when there is none to have.
-
-    The package changed the names of its classes in 2026 and raises where it used to return; both
-    ways are understood.
-    """
-
-    __slots__ = ("_completion", "_package", "_ring", "eventfd")
-
-    def __init__(self, entries: int = ENTRIES) -> None:
-        import liburing
-
-        self._package: Any = liburing
-        is_recent = hasattr(liburing, "Ring")
-        self._ring = liburing.Ring() if is_recent else liburing.io_uring()
-        self._completion = liburing.Cqe() if is_recent else liburing.io_uring_cqe()
-        liburing.io_uring_queue_init(entries, self._ring)
-        self.eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        try:
-            liburing.io_uring_register_eventfd(self._ring, self.eventfd)
-        except OSError:
-            self.close()
-            raise
-
-    def submit(self, syncs: Sequence[tuple[int, int]]) -> int:
-        package = self._package
-        for number, descriptor in syncs:
-            entry = package.io_uring_get_sqe(self._ring)
-            assert entry, "more syncs under way than the ring has entries"
-            package.io_uring_prep_fsync(entry, descriptor, DATASYNC)
-            entry.user_data = number
-        taken = 0
-        with contextlib.suppress(OSError):
-            while taken < len(syncs):
-                more = package.io_uring_submit(self._ring)
-                if more <= 0:
-                    break
-                taken += more
-        return taken
-
-    def reap(self) -> list[tuple[int, int]]:
-        # The eventfd first: what ends after this makes it readable again.
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.eventfd)
-        package = self._package
-        ended = []
-        for _ in range(package.io_uring_cq_ready(self._ring)):
-            package.io_uring_peek_cqe(self._ring, self._completion)
-            completion = self._completion[0]
-            ended.append((completion.user_data, _errno_of(completion)))
-            package.io_uring_cqe_seen(self._ring, completion)
-        return ended
-
-    def close(self) -> None:
-        self._package.io_uring_queue_exit(self._ring)
-        os.close(self.eventfd)
 
 
 class _Flight:
@@ -137,7 +68,7 @@ class UringSyncer:
         self._threads = threads or ThreadSyncer()
         #: The file of each sync under way is held: its descriptor must not become another file's.
         self._flying: dict[int, tuple[_Flight, File]] = {}
-        self._numbers = count(1)  # the package takes no 0
+        self._numbers = count()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._usable = True
 
@@ -198,9 +129,7 @@ class UringSyncer:
 
     def _wait(self) -> None:
         """Block until something has ended, and take note of it."""
-        poll = select.poll()
-        poll.register(self._ring.eventfd, select.POLLIN)
-        poll.poll()
+        _wait_for(self._ring.eventfd)
         self._reap()
 
     def _reap(self) -> None:
@@ -227,64 +156,36 @@ class UringSyncer:
 
 def best_syncer() -> ThreadSyncer | UringSyncer:
     """The syncer of a shard: io_uring where it was seen to work, else threads."""
-    reason = why_not()
-    if reason is None:
-        try:
-            ring = KernelRing()
-        except OSError as error:
-            reason = str(error)
-        else:
-            logger.info("syncs go through io_uring")
-            return UringSyncer(ring)
-    logger.info("syncs run on threads: %s", reason)
-    return ThreadSyncer()
-
-
-def why_not() -> str | None:
-    """Why io_uring cannot be used here; None when it can.
-
-    Tried out in a child: a package that was built for another processor does not raise, it kills
-    the process that calls it.
-    """
-    if importlib.util.find_spec("liburing") is None:
-        return "the package liburing is not installed (extra: uring)"
-    code = f"from {__name__} import try_out; try_out()"
     try:
-        trial = subprocess.run(  # noqa: S603 - our own interpreter and code
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            timeout=TRIAL_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"io_uring could not be tried out: {error}"
-    if trial.returncode < 0:
-        return f"the package liburing ends with {signal.Signals(-trial.returncode).name} here"
-    if trial.returncode > 0:
-        return (trial.stderr.strip().splitlines() or ["io_uring does not work here"])[-1]
-    return None
-
-
-def try_out() -> None:
-    """One sync through a ring; raises, or dies, where that does not work."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "file"
-        file = LocalFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        file.write([b"written"], 0)
-        ring = KernelRing()
-        if ring.submit([(1, file.fileno())]) != 1:
-            raise OSError("io_uring takes no sync")
-        select.select([ring.eventfd], [], [], TRIAL_SECONDS)
-        ended = ring.reap()
-        ring.close()
-        if ended != [(1, 0)]:
-            raise OSError(f"a sync through io_uring ended as {ended}")
-
-
-def _errno_of(completion: Any) -> int:
-    try:
-        result: int = completion.res
+        ring = working_ring()
     except OSError as error:
-        return error.errno or errno.EIO
-    return -result
+        logger.info("syncs run on threads: %s", error)
+        return ThreadSyncer()
+    logger.info("syncs go through io_uring")
+    return UringSyncer(ring)
+
+
+def working_ring() -> KernelRing:
+    """A ring that has carried out a sync; `OSError` where there is none."""
+    ring = KernelRing()
+    try:
+        descriptor = os.memfd_create("borzoi-trial", os.MFD_CLOEXEC)
+        try:
+            if ring.submit([(0, descriptor)]) != 1:
+                raise OSError("io_uring takes no sync")
+            _wait_for(ring.eventfd, TRIAL_MS)
+            ended = ring.reap()
+        finally:
+            os.close(descriptor)
+        if ended != [(0, 0)]:
+            raise OSError(f"a sync through io_uring ended as {ended}")
+    except OSError:
+        ring.close()
+        raise
+    return ring
+
+
+def _wait_for(eventfd: int, milliseconds: int | None = None) -> None:
+    poll = select.poll()
+    poll.register(eventfd, select.POLLIN)
+    poll.poll(milliseconds)
