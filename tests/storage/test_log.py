@@ -1,11 +1,12 @@
-"""What a log promises, one claim at a time; the histories are in test_log_model.py."""
+"""What a log promises, one claim at a time; how it ends and what it does when the medium refuses
+is in test_log_files.py, the histories are in test_log_model.py."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from borzoi.model.errors import InvalidOffset, StorageFailure
+from borzoi.model.errors import StorageFailure
 from borzoi.storage import index_lag
 from borzoi.storage import log as log_module
 from borzoi.storage.local import LocalMedium
@@ -124,7 +125,7 @@ async def test_the_index_of_a_fenced_log_is_not_saved(monkeypatch: pytest.Monkey
     monkeypatch.setattr(index_lag, "LAG_BYTES", log_module.LARGE_BYTES)
     log, medium = new_log()
     append(log, bytes(log_module.LARGE_BYTES))
-    log._fence_writes(StorageFailure("the disk is gone"))
+    log._files.fence_writes(StorageFailure("the disk is gone"))
     await asyncio.sleep(0)
     assert not index_writes(medium)
     assert log.read(0, 10).count == 1
@@ -278,6 +279,26 @@ def test_an_empty_batch_is_nothing() -> None:
     assert medium.operations == []
 
 
+async def test_who_was_alone_for_long_looks_only_now_and_then_for_company_and_finds_it() -> None:
+    log, _ = new_log()
+    for _ in range(3 * ALONE_MAX):
+        assert append(log, b"alone") is None
+        await asyncio.sleep(0)
+
+    async def second_waits() -> bool:
+        assert append(log, b"first of its turn") is None
+        waiter = append(log, b"second")
+        if waiter is not None:
+            await waiter
+        await asyncio.sleep(0)
+        return waiter is not None
+
+    shared = [await second_waits() for _ in range(2 * ALONE_MAX)]
+    assert not all(shared)
+    assert all(shared[shared.index(True) :])
+    assert log.visible_offset == log.next_offset == 7 * ALONE_MAX
+
+
 # Segments. ---------------------------------------------------------------------------------------
 
 
@@ -355,119 +376,3 @@ async def test_a_sealed_segment_that_is_not_acknowledged_cannot_be_deleted() -> 
     syncer.run_all()
     assert log.offset_at(1) == 1
     assert log.delete_segments(9).segments == 2
-
-
-# Ends. -------------------------------------------------------------------------------------------
-
-
-def test_purged_messages_are_gone_from_the_journal_too() -> None:
-    log, _ = new_log(Acknowledge.BUFFERED)
-    append(log, b"saved")
-    log.flush()
-    append(log, b"only in memory")
-    log.purge()
-    assert (log.next_offset, log.size, log.messages_count) == (0, 0, 0)
-    append(log, b"new")
-    log.flush()
-    assert payloads(log) == [b"new"]
-
-
-async def test_a_purge_answers_who_still_waits() -> None:
-    log, _ = new_log(Acknowledge.SYNCED, syncer=ManualSyncer())
-    waiter = append(log, b"x")
-    assert waiter is not None
-    await asyncio.sleep(0)
-    log.purge()
-    assert waiter.done()
-    assert log.next_offset == 0
-
-
-def test_a_log_is_only_cut_where_it_has_messages() -> None:
-    log, _ = new_log()
-    append(log, b"x")
-    with pytest.raises(InvalidOffset):
-        log.truncate(2)
-    log.truncate(1)
-    log.truncate(0)
-    assert log.next_offset == 0
-
-
-def test_a_closed_log_refuses_everything() -> None:
-    log, _ = new_log()
-    append(log, b"x")
-    log.close()
-    log.close()
-    for call in (lambda: append(log, b"x"), lambda: log.read(0, 1), log.flush, log.purge):
-        with pytest.raises(StorageFailure, match="closed"):
-            call()
-
-
-async def test_closing_answers_who_still_waits() -> None:
-    log, _ = new_log(Acknowledge.SYNCED, syncer=ManualSyncer())
-    waiter = append(log, b"x")
-    assert waiter is not None
-    log.close()
-    await waiter
-
-
-async def test_an_abandoned_log_writes_nothing_and_fails_who_still_waits() -> None:
-    syncer = ManualSyncer()
-    log, medium = new_log(segment_bytes=512, syncer=syncer)
-    append(log, bytes(500))
-    append(log, bytes(500))
-    waiter = append(log, b"waits")
-    assert waiter is not None
-    syncing = log.flush(sync=True)
-    append(log, b"waits again")
-    last = append(log, b"and again")
-    assert syncing is not None
-    assert last is not None
-    medium.operations.clear()
-    log.abandon()
-    log.abandon()
-    await asyncio.sleep(0)
-    syncer.run_all()
-    written = [
-        name for name, _ in medium.operations if name not in ("fdatasync", "fsync_directory")
-    ]
-    assert written == []
-    for failed in (syncing, last):
-        assert "deleted" in str(failed.exception())
-    with pytest.raises(StorageFailure, match="deleted"):
-        append(log, b"x")
-    log.close()
-
-
-async def test_who_waits_for_a_log_that_is_purged_away_has_succeeded() -> None:
-    syncer = ManualSyncer()
-    log, _ = new_log(syncer=syncer)
-    append(log, b"first of its turn")
-    last = append(log, b"waits")
-    syncing = log.flush(sync=True)
-    assert last is not None
-    assert syncing is not None
-    log.abandon(purged=True)
-    await asyncio.gather(last, syncing)
-    syncer.run_all()
-    with pytest.raises(StorageFailure, match="deleted"):
-        append(log, b"x")
-
-
-async def test_who_was_alone_for_long_looks_only_now_and_then_for_company_and_finds_it() -> None:
-    log, _ = new_log()
-    for _ in range(3 * ALONE_MAX):
-        assert append(log, b"alone") is None
-        await asyncio.sleep(0)
-
-    async def second_waits() -> bool:
-        assert append(log, b"first of its turn") is None
-        waiter = append(log, b"second")
-        if waiter is not None:
-            await waiter
-        await asyncio.sleep(0)
-        return waiter is not None
-
-    shared = [await second_waits() for _ in range(2 * ALONE_MAX)]
-    assert not all(shared)
-    assert all(shared[shared.index(True) :])
-    assert log.visible_offset == log.next_offset == 7 * ALONE_MAX

@@ -1,6 +1,6 @@
 """The segments of one log, in the order of their offsets: finding, reading, adding, removing them.
 
-The last one is open and is written to by `storage/log.py`; the others are sealed.
+The last one is open and is written to by `storage/log_files.py`; the others are sealed.
 """
 
 from bisect import bisect_left, bisect_right

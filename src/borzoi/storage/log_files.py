@@ -1,0 +1,387 @@
+"""The files of one log: loaded, filled, rolled, synced, cut, and let go.
+
+`storage/log.py` decides which messages come here, when, and who sees them. What is here is in
+files; whether it is on the disk as well, and what happens when the medium refuses, is decided here.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.records.batch import Batch, index_entries
+from borzoi.storage import truncation
+from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, running_loop
+from borzoi.storage.cutting import Cutting
+from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.durability import Durability, SyncJob
+from borzoi.storage.index import INDEX_ENTRY, entries_of
+from borzoi.storage.index_lag import IndexLag
+from borzoi.storage.journal import Pending
+from borzoi.storage.media import File, Medium, write_all
+from borzoi.storage.recovery import Inspection, OpenTwin, recover
+from borzoi.storage.recovery_point import RecoveryPoint
+from borzoi.storage.segment import Segment
+from borzoi.storage.segments import Segments
+from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
+from borzoi.storage.syncing import Syncer
+
+logger = logging.getLogger(__name__)
+
+pack_entry: Final = INDEX_ENTRY.pack
+
+
+class LogFiles:
+    """Segments, how far their indexes lag, and how far all of it is on the disk.
+
+    `fence` is why nothing is written any more, `damage` why nothing is read either.
+    """
+
+    __slots__ = (
+        "_descriptors",
+        "_fenced",
+        "_is_synced",
+        "_open_twin",
+        "_replaced",
+        "_succeeded",
+        "_validate_checksum",
+        "commits",
+        "cutting",
+        "damage",
+        "directory",
+        "durability",
+        "fence",
+        "is_closed",
+        "lag",
+        "medium",
+        "segment_bytes",
+        "segments",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        medium: Medium,
+        segment: SegmentSettings,
+        partition: PartitionSettings,
+        syncer: Syncer,
+        descriptors: Descriptors,
+        open_twin: OpenTwin | None,
+    ) -> None:
+        self.directory = directory
+        self.medium = medium
+        self.segment_bytes = segment.size
+        self._validate_checksum = partition.validate_checksum
+        self._is_synced = partition.acknowledge is Acknowledge.SYNCED
+        self._descriptors = descriptors
+        self._open_twin = open_twin
+        self.segments = Segments(directory, medium, descriptors)
+        self.lag = IndexLag(segment.cache_indexes, follows_syncs=self._is_synced)
+        self.commits = GroupCommit(syncer, self._sync_plan, self.fence_writes)
+        self.durability = Durability(medium, directory, proven_by_index=self._is_synced)
+        self.fence: StorageFailure | None = None
+        self.damage: StorageFailure | None = None
+        self.is_closed = False
+        self.cutting = Cutting(
+            medium,
+            directory,
+            self.durability.keeper,
+            forget=self._forget_what_was_cut,
+            load=self._reload,
+        )
+
+    # Coming and going. ---------------------------------------------------------------------------
+
+    def open(
+        self,
+        *,
+        succeeded: Callable[[SyncJob], None],
+        fenced: Callable[[StorageFailure], None],
+        replaced: Callable[[StorageFailure | None], None],
+    ) -> None:
+        """Load what is there; what cannot be repaired is `damage` from now on.
+
+        The owner is told when a sync has `succeeded`, when writes are `fenced`, and when the
+        segments were `replaced`, by what was loaded or by nothing: then those who wait for messages
+        that were not written yet have failed, or succeeded when there is no failure.
+        """
+        self._succeeded = succeeded
+        self._fenced = fenced
+        self._replaced = replaced
+        try:
+            self._load()
+        except StorageFailure as damage:
+            self._reset()
+            self.damage = damage
+            logger.error("partition %s is fenced: %s", self.directory, damage)  # noqa: TRY400
+
+    def why_not_to_save(self) -> StorageFailure | None:
+        """What speaks against writing anything before the files are let go."""
+        failure = self.damage or self.fence
+        if failure is None and self.cutting.is_unfinished:
+            return StorageFailure(f"the log of {self.directory} was closed during a cut")
+        return failure
+
+    def save(self) -> None:
+        """Everything written is on the disk, and the next start reads none of it."""
+        self.sync()
+        # With the name of the recovery point on the disk the next start reads no messages.
+        self.medium.fsync_directory(self.directory)
+
+    def close(self, failure: StorageFailure | None) -> None:
+        """Let go of the files; who still waits is told of the failure, or of none."""
+        if self.segments.tail.file is not None:
+            self.segments.tail.file.trim()
+        self._let_go(failure, StorageFailure(f"the log of {self.directory} is closed"))
+
+    def abandon(self, *, purged: bool) -> None:
+        """The same without touching them: they are about to be removed."""
+        with self.durability.keeper.cutting():
+            pass  # a sync under way puts no file into the directory any more
+        self.segments.forget_descriptors()
+        gone = StorageFailure(f"the log of {self.directory} was deleted")
+        self._let_go(None if purged else gone, gone)
+
+    def _let_go(self, failure: StorageFailure | None, damage: StorageFailure) -> None:
+        self.is_closed = True
+        self.commits.abandon(failure)
+        self._reset(failure)
+        self.damage = damage
+
+    def _reset(self, failure: StorageFailure | None = None) -> None:
+        """As if nothing had been loaded."""
+        self.segments = Segments(self.directory, self.medium, self._descriptors)
+        self.lag.reset()
+        self.durability.reset()
+        self._replaced(failure)
+
+    def _load(self) -> None:
+        """Take the log as it lies on the medium, repaired."""
+        self._reset()
+        medium, directory = self.medium, self.directory
+        medium.make_directory(directory)
+        intent = truncation.pending(medium, directory)
+        if intent is not None:
+            truncation.carry_out(medium, directory, intent)
+        point = self.durability.load_point()
+        proven = self.durability.proven_by_index
+        recovered = recover(
+            Inspection(medium, directory, point, self._validate_checksum, self._open_twin, proven)
+        )
+        for repair in recovered.repairs:
+            logger.warning("%s: %s", directory, repair)
+        for found in recovered.segments:
+            self.segments.adopt(found)
+        if recovered.segments and recovered.segments[-1].body is None:
+            self.segments.unseal_tail()
+        else:
+            self._begin_segment()
+        self.lag.begin(self.segments.tail.size)
+        self._replaced(None)
+        self._settle(point)
+
+    def _begin_segment(self) -> None:
+        """Append to a new segment from now on; the old one is sealed."""
+        self.segments.begin(self.segments.tail.next_offset)
+        self.lag.begin(0)
+        self.durability.name_added()
+
+    def _settle(self, point: RecoveryPoint | None) -> None:
+        """What recovery found is readable from now on: note what of it is not on the disk."""
+        tail = self.segments.tail
+        known = point.segment_start if point is not None else tail.start_offset
+        for segment in self.segments:
+            if known <= segment.start_offset < tail.start_offset and segment.log_path_is_plain:
+                self.durability.sealed(
+                    self._descriptors.file(segment.log_path), segment.index.file()
+                )
+        if self._is_synced:
+            self.sync()
+        self.durability.begin(point, tail)
+
+    # Refusing. -----------------------------------------------------------------------------------
+
+    def ensure_readable(self) -> None:
+        """Finish a cut that is due; raise why there is nothing to read."""
+        if self.damage is not None:
+            raise StorageFailure(str(self.damage))
+        if self.cutting.due:
+            self.cutting.go_on()
+
+    def refuse_if_fenced(self) -> None:
+        if self.fence is not None:
+            raise type(self.fence)(str(self.fence))
+
+    def fence_writes(self, failure: StorageFailure) -> None:
+        """Refuse appends until the log is opened again.
+
+        After a failed sync the kernel may have dropped the bytes and marked them clean, so a second
+        sync of the same file would succeed and prove nothing.
+        """
+        if self.fence is not None:
+            return
+        self.fence = failure
+        logger.error("partition %s takes no more messages: %s", self.directory, failure)
+        self._fenced(failure)
+        self.commits.abandon(failure)
+
+    # Writing. ------------------------------------------------------------------------------------
+
+    def pending(self, batch: Batch, timestamp: int | None, offset: int, ahead: int) -> Pending:
+        """The batch from `offset` on, as it will lie in the open segment behind `ahead` bytes that
+        are not written yet."""
+        tail = self.segments.tail
+        relative_offset = offset - tail.start_offset
+        position = tail.size + ahead
+        if timestamp is None:
+            timestamps = batch.timestamps()
+            first, last = int(timestamps[0]), int(timestamps[-1])
+            entries = entries_of(batch, relative_offset=relative_offset, position=position)
+        elif batch.count == 1:
+            first = last = timestamp
+            entries = pack_entry(relative_offset, position + batch.size, timestamp)
+        else:
+            first = last = timestamp
+            entries = index_entries(
+                batch, relative_offset=relative_offset, position=position, timestamp=timestamp
+            )
+        return Pending(batch, entries, offset, first, last)
+
+    def write(self, pending: list[Pending]) -> Segment:
+        """Put batches at the end of the open segment, all of them or none; the segment."""
+        size = sum([each.batch.size for each in pending])
+        tail = self._put([each.batch.messages for each in pending], size)
+        entries = b"".join([each.entries for each in pending])
+        tail.extend(entries, size, pending[0].first_timestamp, pending[-1].last_timestamp)
+        self.lag.wrote(tail)
+        return tail
+
+    def write_large(self, batch: Batch, timestamp: int, offset: int) -> Segment:
+        """The same for one batch, whose index entries are made later."""
+        tail = self._put([batch.messages], batch.size)
+        entries = partial(
+            index_entries,
+            batch,
+            relative_offset=offset - tail.start_offset,
+            position=tail.size,
+            timestamp=timestamp,
+        )
+        tail.extend_later(batch.count, entries, batch.size, timestamp)
+        return tail
+
+    def _put(self, buffers: list[memoryview], size: int) -> Segment:
+        """Write bytes behind the last message; the segment they are in."""
+        tail = self.segments.tail
+        assert tail.file is not None
+        if tail.size + size > tail.reserved:
+            tail.reserve(tail.size + size, self.segment_bytes)
+        try:
+            write_all(tail.file, buffers, tail.size)
+        except StorageFailure:
+            self._undo_write(tail.file, tail.size)
+            raise
+        return tail
+
+    def _undo_write(self, file: File, size: int) -> None:
+        """Cut off what a failed write left behind, for good, or accept nothing any more."""
+        try:
+            file.truncate(size)
+            file.fdatasync()
+        except StorageFailure as failure:
+            self.fence_writes(failure)
+
+    def roll(self) -> None:
+        """Seal the open segment and begin the next one; the disk catches up on another thread."""
+        full = self.segments.tail
+        assert full.file is not None
+        file, index_file = full.file, full.index.file()
+        self.lag.before_seal(full)
+        try:
+            self.durability.before_second_segment()
+        except CannotSync as failure:
+            self.fence_writes(failure)
+            raise
+        self._begin_segment()
+        self.durability.sealed(file)
+        if not self._is_synced:
+            self.durability.sealed(index_file)
+            self.commits.request()
+        self.lag.sealed(full)
+
+    # Syncing. ------------------------------------------------------------------------------------
+
+    def flush(self, *, sync: bool) -> Waiter | None:
+        """Write index entries that lag; with `sync` everything is on the disk when the future
+        resolves, or already on None."""
+        self.refuse_if_fenced()
+        tail, synced_offset = self.segments.tail, self.durability.synced_offset
+        self.lag.flush(tail, max(synced_offset - tail.start_offset, 0))
+        if not sync or synced_offset == tail.next_offset:
+            return None
+        loop = running_loop()
+        if loop is None:
+            self.sync()
+            return None
+        waiter = Waiter(loop=loop)
+        self.commits.wait(tail.next_offset, waiter)
+        self.commits.request()
+        return waiter
+
+    def sync(self) -> None:
+        """Sync on the calling thread: before a cut, at the end, and for tools without a loop."""
+        self.commits.settle()
+        self.refuse_if_fenced()
+        tail = self.segments.tail
+        if self.durability.synced_offset < tail.next_offset or not tail.next_offset:
+            job = self.durability.job(tail, with_tail=True)
+            try:
+                job.run()
+            except StorageFailure as failure:
+                self.fence_writes(failure)
+                raise
+            self._succeeded(job)
+            self.commits.release(job.offset)
+        tail.index.save(keep=self.lag.window)
+        tail.index.sync()
+
+    def _sync_plan(self, with_tail: bool) -> SyncPlan:
+        """What the next sync has to do; the job runs on another thread, the rest on the loop."""
+        job = self.durability.job(self.segments.tail, with_tail=with_tail)
+        return SyncPlan(job.run, job.offset, partial(self._succeeded, job), job.only_files)
+
+    # Cutting. ------------------------------------------------------------------------------------
+
+    def purge(self) -> None:
+        """Forget every message, also those of damaged files, but not of closed ones."""
+        self.refuse_if_fenced()
+        if self.is_closed:
+            self.ensure_readable()
+        self.cutting.cut(truncation.PURGE)
+
+    def cut(self, offset: int) -> None:
+        """Forget the messages from `offset` on, all of which are written."""
+        segment = self.segments.holding(offset)
+        kept = offset - segment.start_offset
+        if kept and not segment.log_path_is_plain:
+            self.segments.inflate(segment)
+        if self._is_synced:
+            self.sync()
+        segment.index.save()
+        position = segment.index.end_position(kept - 1)
+        self.cutting.cut(truncation.Intent(segment.start_offset, position, kept))
+
+    def _forget_what_was_cut(self) -> None:
+        """The cut has happened: let go of the files, and tell those who wait for a sync."""
+        self.damage = None
+        self.segments.forget_descriptors()
+        self.commits.abandon(None)  # appended, then forgotten: both succeeded
+
+    def _reload(self) -> None:
+        """Load what a cut has left; when that fails, nothing is held."""
+        try:
+            self._load()
+        except StorageFailure:
+            self._reset()
+            raise
