@@ -1,4 +1,5 @@
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,19 @@ import pytest
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import PartitionNotFound, StorageFailure
 from borzoi.model.namespace import Namespace
+from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from borzoi.shard.partition_table import PartitionTable
-from borzoi.storage.log import SegmentedLog
+from borzoi.storage.durability import DIRECTORIES_ON_THE_WAY
+from borzoi.storage.layout import DRAFT_SUFFIX, RECOVERY_POINT, partition_directory
+from borzoi.storage.log import SegmentedLog, open_log
+from borzoi.storage.offsets import OffsetWriter, open_offsets
+from borzoi.storage.syncing import ThreadSyncer
+from borzoi.testing.disk import SimulatedDisk
 from borzoi.testing.embedded import embedded_server, sent, with_topic
+from borzoi.testing.faults import FaultyMedium
+from borzoi.testing.logs import numbered
 
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)
@@ -62,6 +71,36 @@ async def test_many_partitions_are_closed_side_by_side(
         plane = server.services.partitions
         assert plane.statistics(ZERO).messages_count == 3
         assert plane.stored_offset(ZERO, GROUP, 1) == 2
+
+
+@pytest.mark.parametrize("count", [1, 20])
+async def test_a_stop_syncs_what_lies_above_the_partitions_once(count: int) -> None:
+    medium = FaultyMedium(SimulatedDisk(), lambda *_: None)
+    writer = OffsetWriter(medium)
+    syncer = ThreadSyncer()
+
+    def open_partition(namespace: Namespace) -> Partition:
+        folder = partition_directory(Path("/data"), namespace)
+        log = open_log(folder, medium, syncer=syncer)
+        return Partition(namespace, log, open_offsets(folder, writer), new_ids=bytes)
+
+    table = PartitionTable(open_partition)
+    namespaces = [Namespace(0, 0, number) for number in range(count)]
+    await table.open_new(namespaces)
+    for namespace in namespaces:
+        table.find(namespace).log.append(numbered([b"x"], base_offset=0, timestamp=1), timestamp=1)
+    medium.operations.clear()
+    await table.close()
+    syncer.close()
+
+    folders = [partition_directory(Path("/data"), namespace) for namespace in namespaces]
+    above = folders[0].parents[: DIRECTORIES_ON_THE_WAY - 1]
+    synced = Counter(path for name, path in medium.operations if name == "fsync_directory")
+    # Its own directory before the recovery point is moved, which relies on it, and after.
+    assert synced == Counter(above) + Counter(2 * folders)
+    order = {operation: place for place, operation in enumerate(medium.operations)}
+    moved = [order["rename", folder / f"{RECOVERY_POINT}{DRAFT_SUFFIX}"] for folder in folders]
+    assert max(order["fsync_directory", path] for path in above) < min(moved)
 
 
 async def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_open(

@@ -2,16 +2,19 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.model.errors import CannotSync
 from borzoi.storage import recovery_point
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import Durability
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.segment import Segment
 from borzoi.storage.segments import Segments
+from borzoi.storage.syncing import Once
 from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import FaultyMedium
+from borzoi.testing.faults import Fault, FaultyMedium
 
 DIRECTORY = Path("/a/b")
+BESIDE = Path("/a/c")
 
 
 def setting(*, proven: bool) -> tuple[FaultyMedium, Durability, Segment]:
@@ -57,6 +60,53 @@ def test_what_is_added_while_a_sync_runs_waits_for_the_next() -> None:
     assert synced(medium) == ["/a/b/sealed", "/a/b"]
     durability.job(tail, with_tail=False).run()
     assert synced(medium) == []
+
+
+def test_names_that_logs_share_are_synced_once_for_all_of_them() -> None:
+    medium, first, tail = setting(proven=True)
+    medium.make_directory(BESIDE)
+    second = Durability(medium, BESIDE, proven_by_index=True)
+    syncs: dict[Path, Once] = {}
+    for durability in (first, second):
+        durability.share(syncs)
+    medium.operations.clear()
+    for durability in (first, second):
+        job = durability.job(tail, with_tail=False)
+        job.run()
+        durability.done(job)
+    assert synced(medium) == ["/a/b", "/a", "/", "/a/c"]
+    first.name_added()
+    first.job(tail, with_tail=False).run()
+    assert synced(medium) == ["/a/b"], "its own directory is nobody else's"
+
+
+def test_a_shared_sync_that_fails_has_failed_for_everyone() -> None:
+    """A second try would succeed and prove nothing."""
+    _, _, tail = setting(proven=True)
+    failing = FaultyMedium(
+        SimulatedDisk(), lambda _, path: Fault.IO_ERROR if path == Path("/a") else None
+    )
+    failing.make_directory(DIRECTORY)
+    failing.make_directory(BESIDE)
+    both = [Durability(failing, each, proven_by_index=True) for each in (DIRECTORY, BESIDE)]
+    syncs: dict[Path, Once] = {}
+    for durability in both:
+        durability.share(syncs)
+    for durability in both:
+        with pytest.raises(CannotSync, match="/a:"):
+            durability.job(tail, with_tail=False).run()
+    assert failing.operations.count(("fsync_directory", Path("/a"))) == 1
+
+
+def test_what_is_loaded_after_a_shared_sync_is_not_covered_by_it() -> None:
+    medium, durability, tail = setting(proven=True)
+    syncs: dict[Path, Once] = {}
+    durability.share(syncs)
+    durability.job(tail, with_tail=False).run()
+    durability.reset()
+    medium.operations.clear()
+    durability.job(tail, with_tail=False).run()
+    assert synced(medium) == ["/a/b", "/a", "/"]
 
 
 def test_files_come_before_names_and_the_point_comes_last() -> None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from borzoi.model.errors import BorzoiError, PartitionNotFound
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.statistics import PartitionStatistics
+from borzoi.storage.syncing import Once
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,10 @@ class PartitionTable:
 
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
+        # Thousands of partitions lie in the same few directories: each is synced once for all.
+        syncs: dict[Path, Once] = {}
+        for partition in self._opened.values():
+            partition.log.share_syncs(syncs)
         # Side by side, both: thousands of partitions one after another would take longer than a
         # stop may, because each sync waits for the disk and the disk answers many at once.
         await asyncio.gather(*(self._saved(namespace) for namespace in self.opened()))

@@ -1,5 +1,7 @@
 """What of a log is on the disk, and what a sync has to do so that all of it is."""
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -7,6 +9,7 @@ from borzoi.storage import recovery_point
 from borzoi.storage.media import File, Medium
 from borzoi.storage.recovery_point import PointKeeper, RecoveryPoint
 from borzoi.storage.segment import Segment
+from borzoi.storage.syncing import Once
 
 #: A partition lies this deep below the data directory, both counted.
 DIRECTORIES_ON_THE_WAY: Final = 7
@@ -18,6 +21,8 @@ class SyncJob(NamedTuple):
     medium: Medium
     files: tuple[File, ...]
     directories: dict[Path, int]
+    #: Those of the directories that are synced once for several logs.
+    shared: Mapping[Path, Once]
     keeper: PointKeeper
     version: int
     #: What recovery may rely on afterwards; none when the index says it.
@@ -34,7 +39,10 @@ class SyncJob(NamedTuple):
         for file in self.files:
             file.fdatasync()
         for directory in self.directories:
-            self.medium.fsync_directory(directory)
+            if directory in self.shared:
+                self.shared[directory].run()
+            else:
+                self.medium.fsync_directory(directory)
         if self.point is not None:
             self.keeper.advance(self.point, self.version)
 
@@ -51,6 +59,7 @@ class Durability:
         "_keeper",
         "_marks",
         "_point",
+        "_shared",
         "_unsynced",
         "directory",
         "medium",
@@ -75,6 +84,8 @@ class Durability:
         # the way to this log.
         on_the_way = [self.directory, *self.directory.parents][:DIRECTORIES_ON_THE_WAY]
         self._directories = dict.fromkeys(on_the_way, 0)
+        # A sync that others began before the next load would not have these names.
+        self._shared: dict[Path, Once] = {}
 
     @property
     def keeper(self) -> PointKeeper:
@@ -87,6 +98,17 @@ class Durability:
         """The directory of the log has a name that may not be on the disk."""
         self._marks += 1
         self._directories[self.directory] = self._marks
+
+    def share(self, syncs: dict[Path, Once]) -> None:
+        """Sync the names on the way to this log together with others who get the same `syncs`.
+
+        Give it to all of them before one of them syncs: each name was there before this call, so
+        a sync that begins after it has them all. When it fails, it has failed for everyone.
+        """
+        for directory in self._directories:
+            if directory != self.directory:
+                sync = partial(self.medium.fsync_directory, directory)
+                self._shared[directory] = syncs.setdefault(directory, Once(sync))
 
     def sealed(self, *files: File) -> None:
         """These are written completely and wait for a sync."""
@@ -106,6 +128,7 @@ class Durability:
             self.medium,
             files,
             dict(self._directories),
+            self._shared,
             self._keeper,
             self._keeper.version,
             point,

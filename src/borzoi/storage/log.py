@@ -30,7 +30,7 @@ from borzoi.storage.settings import (
     PartitionSettings,
     SegmentSettings,
 )
-from borzoi.storage.syncing import InlineSyncer, Syncer
+from borzoi.storage.syncing import InlineSyncer, Once, Syncer
 
 #: By names of their own, because looking up a member of an enumeration takes a tenth of a µs.
 BUFFERED: Final = Acknowledge.BUFFERED
@@ -277,6 +277,11 @@ class SegmentedLog:
     def adopt_twin(self, start_offset: int, body: Body) -> None:
         """Read a sealed segment from its compressed twin from now on; the plain log is removed."""
         self._files.segments.adopt_twin(start_offset, body)
+
+    def share_syncs(self, syncs: dict[Path, Once]) -> None:
+        """Sync the directories above once for all logs that get the same `syncs`, all of them
+        before one of them syncs."""
+        self._files.durability.share(syncs)
 
     def close(self) -> None:
         """Write and sync what is left; the log is not usable afterwards."""
