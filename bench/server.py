@@ -1,7 +1,8 @@
 """The server on the wire beside bare programs that do only what the system must do.
 
-Two processes, loopback, page cache; each round runs the bare program and the server one after the
-other, and the best of five counts for both, so that what else the machine does hurts both alike.
+Two processes, loopback, page cache. The best of five rounds counts for both; in each round the bare
+program and the server take turns of some tens of milliseconds, so that what else the machine does
+hurts both alike.
 """
 
 import os
@@ -30,6 +31,9 @@ from borzoi.testing.server import RunningServer, running_server
 from borzoi.testing.wire_client import WireClient
 
 ROUNDS = 5
+#: Turns of each side in a round: neighbours on the host make a processor half as fast from one
+#: second to the next.
+TURNS = 10
 KB = 1024
 
 
@@ -65,6 +69,15 @@ def prepared(server: RunningServer, partitions: int = 4) -> socket.socket:
     return logged_in(server)
 
 
+def all_of(turns: list[Measured]) -> Measured:
+    """The turns of one side in a round."""
+    return Measured(
+        sum(turn.requests for turn in turns),
+        sum(turn.seconds for turn in turns),
+        [latency for turn in turns for latency in turn.latencies],
+    )
+
+
 def best_rate(runs: list[Measured]) -> float:
     return max(run.rate for run in runs)
 
@@ -84,23 +97,23 @@ def make_pages_ready(written_bytes: int) -> None:
 def compared(
     name: str,
     goal: float,
-    bare_run: Callable[[], Measured],
-    own_run: Callable[[], Measured],
+    bare_turn: Callable[[], Measured],
+    own_turn: Callable[[], Measured],
     *,
+    turns: int = TURNS,
     p99: float | None = None,
     written_bytes: int = 0,
 ) -> bool:
-    """One row: rates, their ratio, and whether the goal is met; `written_bytes` is what one run
+    """One row: rates, their ratio, and whether the goal is met; `written_bytes` is what one turn
     writes."""
     bare_runs, own_runs = [], []
     for _ in range(ROUNDS):
         # Nobody pays for what was written before: above a limit the kernel makes writers wait.
         os.sync()
-        make_pages_ready(written_bytes)
-        bare_runs.append(bare_run())
-        os.sync()
-        make_pages_ready(written_bytes)
-        own_runs.append(own_run())
+        make_pages_ready(2 * turns * written_bytes)
+        taken = [(bare_turn(), own_turn()) for _ in range(turns)]
+        bare_runs.append(all_of([bare for bare, _ in taken]))
+        own_runs.append(all_of([own for _, own in taken]))
     ratio = best_rate(own_runs) / best_rate(bare_runs)
     ok = ratio >= goal
     text = f"| {name} | {best_rate(bare_runs):,.0f}/s | {best_rate(own_runs):,.0f}/s |"
@@ -142,9 +155,9 @@ def sends() -> list[bool]:
             compared(
                 "send 1000 × 1000 B, 1 connection",
                 0.85,
-                lambda: send_over_and_over(other, large, 300),
-                lambda: send_over_and_over(own, large, 300),
-                written_bytes=300 * len(large),
+                lambda: send_over_and_over(other, large, 30),
+                lambda: send_over_and_over(own, large, 30),
+                written_bytes=30 * len(large),
             )
         )
         owns = [logged_in(server) for _ in range(4)]
@@ -154,18 +167,18 @@ def sends() -> list[bool]:
             compared(
                 "send 1000 × 1000 B, 4 connections",
                 0.80,
-                lambda: together(others, frames, 100),
-                lambda: together(owns, frames, 100),
-                written_bytes=400 * len(large),
+                lambda: together(others, frames, 10),
+                lambda: together(owns, frames, 10),
+                written_bytes=40 * len(large),
             )
         )
         results.append(
             compared(
                 "send 1000 × 100 B, 1 connection",
                 0.55,
-                lambda: send_over_and_over(other, small, 1000),
-                lambda: send_over_and_over(own, small, 1000),
-                written_bytes=1000 * len(small),
+                lambda: send_over_and_over(other, small, 100),
+                lambda: send_over_and_over(own, small, 100),
+                written_bytes=100 * len(small),
             )
         )
         single, echo = send_frame(1, 1000), connected(echo_address)
@@ -175,6 +188,9 @@ def sends() -> list[bool]:
                 0.55,
                 lambda: send_over_and_over(echo, single, 10_000),
                 lambda: send_over_and_over(own, single, 10_000),
+                # For the first tenths of a second the system may keep a client and a server that
+                # sleeps on one processor, where neither has to be woken up across the other.
+                turns=1,
                 p99=4,
             )
         )
@@ -202,8 +218,8 @@ def polls() -> list[bool]:
                     compared(
                         f"poll 1000 × 1000 B, {name}",
                         0.85,
-                        lambda other=other, frames=frames: poll_over_and_over(other, frames, 1000),
-                        lambda own=own, frames=frames: poll_over_and_over(own, frames, 1000),
+                        lambda other=other, frames=frames: poll_over_and_over(other, frames, 100),
+                        lambda own=own, frames=frames: poll_over_and_over(own, frames, 100),
                     )
                 )
     return results
@@ -217,8 +233,8 @@ def group_commit() -> bool:
         return compared(
             "synced, 4 KiB: 32 connections beside one",
             6.0,
-            lambda: send_over_and_over(one, frame, 200),
-            lambda: send_on_all(many, frame, 50),
+            lambda: send_over_and_over(one, frame, 20),
+            lambda: send_on_all(many, frame, 10),
         )
 
 

@@ -32,7 +32,7 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import encode_request
 from borzoi.records import batch
-from borzoi.storage import index_lag, log
+from borzoi.storage import log
 from borzoi.testing.embedded import embedded_server
 from borzoi.testing.listening import tcp_listener
 
@@ -46,7 +46,7 @@ INSIDE = {
     "dispatch": ("check", "append"),
     "append": ("stamp", "log append"),
     "stamp": ("checksums",),
-    "log append": ("index entries", "write", "save index"),
+    "log append": ("write",),
 }
 ROWS = (
     ("receive: system calls and the loop's callback", "readable"),
@@ -55,11 +55,10 @@ ROWS = (
     ("checks", "check"),
     ("ids, offsets, timestamps", "stamp"),
     ("checksums", "checksums"),
-    ("index entries", "index entries"),
     ("write to the log", "write"),
-    ("index saved (in some requests)", "save index"),
     ("the rest of the log", "log append"),
     ("answer", "answer"),
+    ("index entries, after the answer", "index entries"),
 )
 
 
@@ -142,7 +141,6 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
                     (batch, "stamp_checksums", "checksums"),
                     (batch, "checksum", "checksums"),
                     (log.SegmentedLog, "append", "log append"),
-                    (index_lag.IndexLag, "_save", "save index"),
                     (log, "index_entries", "index entries"),
                     (log, "write_all", "write"),
                 )
