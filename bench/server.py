@@ -1,21 +1,20 @@
 """The server on the wire beside bare programs that do only what the system must do.
 
-Two processes, loopback, page cache. The best of five rounds counts for both; in each round the bare
-program and the server take turns of some tens of milliseconds, so that what else the machine does
-hurts both alike.
+Server and load are two processes on loopback; how the two sides are held against each other is said
+in `comparing.py`.
 """
 
-import os
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from bench.comparing import ROUNDS, Row, compare
 from bench.load import (
     Measured,
     connected,
@@ -30,10 +29,6 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.testing.server import RunningServer, running_server
 from borzoi.testing.wire_client import WireClient
 
-ROUNDS = 5
-#: Turns of each side in a round: neighbours on the host make a processor half as fast from one
-#: second to the next.
-TURNS = 10
 KB = 1024
 
 
@@ -69,64 +64,6 @@ def prepared(server: RunningServer, partitions: int = 4) -> socket.socket:
     return logged_in(server)
 
 
-def all_of(turns: list[Measured]) -> Measured:
-    """The turns of one side in a round."""
-    return Measured(
-        sum(turn.requests for turn in turns),
-        sum(turn.seconds for turn in turns),
-        [latency for turn in turns for latency in turn.latencies],
-    )
-
-
-def best_rate(runs: list[Measured]) -> float:
-    return max(run.rate for run in runs)
-
-
-def make_pages_ready(written_bytes: int) -> None:
-    """Use as much of the page cache as the next run will, and give it back.
-
-    A virtual machine gives free memory back to its host. Who writes to such a page first waits for
-    the host, ten times as long as for the rest of the write, and whose turn it is then is chance.
-    """
-    piece = bytes(KB * KB)
-    with tempfile.TemporaryFile() as file:
-        for _ in range(written_bytes * 5 // 4 // len(piece)):
-            os.write(file.fileno(), piece)
-
-
-def compared(
-    name: str,
-    goal: float,
-    bare_turn: Callable[[], Measured],
-    own_turn: Callable[[], Measured],
-    *,
-    turns: int = TURNS,
-    p99: float | None = None,
-    written_bytes: int = 0,
-) -> bool:
-    """One row: rates, their ratio, and whether the goal is met; `written_bytes` is what one turn
-    writes."""
-    bare_runs, own_runs = [], []
-    for _ in range(ROUNDS):
-        # Nobody pays for what was written before: above a limit the kernel makes writers wait.
-        os.sync()
-        make_pages_ready(2 * turns * written_bytes)
-        taken = [(bare_turn(), own_turn()) for _ in range(turns)]
-        bare_runs.append(all_of([bare for bare, _ in taken]))
-        own_runs.append(all_of([own for _, own in taken]))
-    ratio = best_rate(own_runs) / best_rate(bare_runs)
-    ok = ratio >= goal
-    text = f"| {name} | {best_rate(bare_runs):,.0f}/s | {best_rate(own_runs):,.0f}/s |"
-    text += f" {ratio:.2f} | ≥ {goal} |"
-    if p99 is not None:
-        own = min(run.percentile(0.99) for run in own_runs)
-        other = min(run.percentile(0.99) for run in bare_runs)
-        ok = ok and own <= p99 * other
-        text += f" p99 {own * 1e6:.0f} µs = {own / other:.1f} × (≤ {p99}) |"
-    print(text + (" ok |" if ok else " MISSED |"), flush=True)
-    return ok
-
-
 def together(sockets: list[socket.socket], frames: list[bytes], requests: int) -> Measured:
     """The same load over several connections at once, each from a thread of its own."""
     runs: list[Measured] = []
@@ -146,96 +83,80 @@ def together(sockets: list[socket.socket], frames: list[bytes], requests: int) -
     return Measured(requests * len(sockets), time.perf_counter() - begun, [0.0])
 
 
-def sends() -> list[bool]:
-    results = []
-    with running_server() as server, bare("send") as bare_address, bare("echo") as echo_address:
-        own, other = prepared(server), connected(bare_address)
-        large, small = send_frame(1000, 1000), send_frame(1000, 100)
-        results.append(
-            compared(
-                "send 1000 × 1000 B, 1 connection",
-                0.85,
-                lambda: send_over_and_over(other, large, 30),
-                lambda: send_over_and_over(own, large, 30),
-                written_bytes=30 * len(large),
-            )
-        )
-        owns = [logged_in(server) for _ in range(4)]
-        others = [connected(bare_address) for _ in range(4)]
-        frames = [send_frame(1000, 1000, partition_id=number) for number in range(4)]
-        results.append(
-            compared(
-                "send 1000 × 1000 B, 4 connections",
-                0.80,
-                lambda: together(others, frames, 10),
-                lambda: together(owns, frames, 10),
-                written_bytes=40 * len(large),
-            )
-        )
-        results.append(
-            compared(
-                "send 1000 × 100 B, 1 connection",
-                0.55,
-                lambda: send_over_and_over(other, small, 100),
-                lambda: send_over_and_over(own, small, 100),
-                written_bytes=100 * len(small),
-            )
-        )
-        single, echo = send_frame(1, 1000), connected(echo_address)
-        results.append(
-            compared(
-                "send 1 × 1000 B per request",
-                0.55,
-                lambda: send_over_and_over(echo, single, 10_000),
-                lambda: send_over_and_over(own, single, 10_000),
-                # For the first tenths of a second the system may keep a client and a server that
-                # sleeps on one processor, where neither has to be woken up across the other.
-                turns=1,
-                p99=4,
-            )
-        )
-    return results
+def sends(stack: ExitStack) -> list[Row]:
+    server = stack.enter_context(running_server())
+    bare_address = stack.enter_context(bare("send"))
+    own, other = prepared(server), connected(bare_address)
+    owns = [logged_in(server) for _ in range(4)]
+    others = [connected(bare_address) for _ in range(4)]
+    echo = connected(stack.enter_context(bare("echo")))
+    large, small, single = send_frame(1000, 1000), send_frame(1000, 100), send_frame(1, 1000)
+    frames = [send_frame(1000, 1000, partition_id=number) for number in range(4)]
+    return [
+        Row(
+            "send 1000 × 1000 B, 1 connection",
+            0.85,
+            lambda: send_over_and_over(other, large, 30),
+            lambda: send_over_and_over(own, large, 30),
+            written_bytes=30 * len(large),
+        ),
+        Row(
+            "send 1000 × 1000 B, 4 connections",
+            0.80,
+            lambda: together(others, frames, 10),
+            lambda: together(owns, frames, 10),
+            written_bytes=40 * len(large),
+        ),
+        Row(
+            "send 1000 × 100 B, 1 connection",
+            0.55,
+            lambda: send_over_and_over(other, small, 100),
+            lambda: send_over_and_over(own, small, 100),
+            written_bytes=100 * len(small),
+        ),
+        Row(
+            "send 1 × 1000 B per request",
+            0.55,
+            lambda: send_over_and_over(echo, single, 10_000),
+            lambda: send_over_and_over(own, single, 10_000),
+            # For the first tenths of a second the system may keep a client and a server that
+            # sleeps on one processor, where neither has to be woken up across the other.
+            turns=1,
+            p99=4,
+        ),
+    ]
 
 
-def polls() -> list[bool]:
-    """The open segment, then the same in sealed ones."""
-    results = []
+def polls(stack: ExitStack, name: str, settings: dict[str, str]) -> Row:
+    """What was just sent, from a server with these settings."""
     size = 1000 * (1000 + 64)
-    for name, settings in (
-        ("open segment", {}),
-        ("sealed segments", {"SYSTEM_SEGMENT_SIZE": "16 MiB"}),
-    ):
-        with running_server(settings) as server, tempfile.NamedTemporaryFile() as file:
-            own = prepared(server)
-            send_over_and_over(own, send_frame(1000, 1000), 100)
-            for _ in range(100):  # as much as is polled, so that no cache holds more of it
-                file.write(bytes(size + 16))
-            file.flush()
-            with bare("sendfile", file.name, str(size + 16)) as address:
-                other = connected(address)
-                frames = [poll_frame(number * 1000, 1000) for number in range(100)]
-                results.append(
-                    compared(
-                        f"poll 1000 × 1000 B, {name}",
-                        0.85,
-                        lambda other=other, frames=frames: poll_over_and_over(other, frames, 100),
-                        lambda own=own, frames=frames: poll_over_and_over(own, frames, 100),
-                    )
-                )
-    return results
+    own = prepared(stack.enter_context(running_server(settings)))
+    send_over_and_over(own, send_frame(1000, 1000), 100)
+    file = stack.enter_context(tempfile.NamedTemporaryFile())  # noqa: SIM115 - it is one
+    for _ in range(100):  # as much as is polled, so that no cache holds more of it
+        file.write(bytes(size + 16))
+    file.flush()
+    other = connected(stack.enter_context(bare("sendfile", file.name, str(size + 16))))
+    frames = [poll_frame(number * 1000, 1000) for number in range(100)]
+    return Row(
+        f"poll 1000 × 1000 B, {name}",
+        0.85,
+        lambda: poll_over_and_over(other, frames, 100),
+        lambda: poll_over_and_over(own, frames, 100),
+    )
 
 
-def group_commit() -> bool:
-    with running_server({"SYSTEM_PARTITION_ACKNOWLEDGE": "synced"}) as server:
-        one = prepared(server)
-        many = [logged_in(server) for _ in range(32)]
-        frame = send_frame(4, 960)
-        return compared(
-            "synced, 4 KiB: 32 connections beside one",
-            6.0,
-            lambda: send_over_and_over(one, frame, 20),
-            lambda: send_on_all(many, frame, 10),
-        )
+def group_commit(stack: ExitStack) -> Row:
+    server = stack.enter_context(running_server({"SYSTEM_PARTITION_ACKNOWLEDGE": "synced"}))
+    one = prepared(server)
+    many = [logged_in(server) for _ in range(32)]
+    frame = send_frame(4, 960)
+    return Row(
+        "synced, 4 KiB: 32 connections beside one",
+        6.0,
+        lambda: send_over_and_over(one, frame, 20),
+        lambda: send_on_all(many, frame, 10),
+    )
 
 
 def resident_bytes(server: RunningServer) -> int:
@@ -274,7 +195,15 @@ def _word(ok: bool) -> str:
 def main() -> int:
     print("| workload | bare | borzoi | ratio | goal | |")
     print("|---|---|---|---|---|---|")
-    results = [*sends(), *polls(), group_commit(), *idle()]
+    with ExitStack() as stack:
+        rows = [
+            *sends(stack),
+            polls(stack, "open segment", {}),
+            polls(stack, "sealed segments", {"SYSTEM_SEGMENT_SIZE": "16 MiB"}),
+            group_commit(stack),
+        ]
+        results = compare(rows)
+    results += idle()
     return 0 if all(results) else 1
 
 
