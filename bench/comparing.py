@@ -1,0 +1,87 @@
+"""Two programs that do the same, measured beside each other.
+
+The best of five rounds counts for both. In each round the two take turns of some tens of
+milliseconds, and the rounds of all rows take turns too: neighbours on the host make a processor
+half as fast for seconds, and hurt Python more than a copy in the kernel. What else the machine does
+should hurt both alike, and all five rounds of no row.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bench.load import Measured
+
+ROUNDS = 5
+#: Turns of each side in a round.
+TURNS = 10
+MIB = 1 << 20
+
+
+def make_pages_ready(written_bytes: int) -> None:
+    """Use as much of the page cache as the next run will, and give it back.
+
+    A virtual machine gives free memory back to its host. Who writes to such a page first waits for
+    the host, ten times as long as for the rest of the write, and whose turn it is then is chance.
+    """
+    piece = bytes(MIB)
+    with tempfile.TemporaryFile() as file:
+        for _ in range(written_bytes * 5 // 4 // len(piece)):
+            os.write(file.fileno(), piece)
+
+
+def all_of(turns: Iterable[Measured]) -> Measured:
+    """The turns of one side in a round."""
+    taken = list(turns)
+    return Measured(
+        sum(turn.requests for turn in taken),
+        sum(turn.seconds for turn in taken),
+        [latency for turn in taken for latency in turn.latencies],
+    )
+
+
+@dataclass
+class Row:
+    """A workload: what the bare program and the server make of it, and what is asked for."""
+
+    name: str
+    goal: float
+    bare_turn: Callable[[], Measured]
+    own_turn: Callable[[], Measured]
+    turns: int = TURNS
+    #: How many times as long as the bare program's the slowest hundredth may take.
+    p99: float | None = None
+    #: By one turn.
+    written_bytes: int = 0
+    bare_rounds: list[Measured] = field(default_factory=list)
+    own_rounds: list[Measured] = field(default_factory=list)
+
+    def take_round(self) -> None:
+        # Nobody pays for what was written before: above a limit the kernel makes writers wait.
+        os.sync()
+        make_pages_ready(2 * self.turns * self.written_bytes)
+        taken = [(self.bare_turn(), self.own_turn()) for _ in range(self.turns)]
+        self.bare_rounds.append(all_of(bare for bare, _ in taken))
+        self.own_rounds.append(all_of(own for _, own in taken))
+
+    def told(self) -> bool:
+        """Print the rates and their ratio; whether the goal is reached."""
+        bare = max(each.rate for each in self.bare_rounds)
+        own = max(each.rate for each in self.own_rounds)
+        ok = own / bare >= self.goal
+        text = f"| {self.name} | {bare:,.0f}/s | {own:,.0f}/s | {own / bare:.2f} | ≥ {self.goal} |"
+        if self.p99 is not None:
+            slow = min(each.percentile(0.99) for each in self.own_rounds)
+            other = min(each.percentile(0.99) for each in self.bare_rounds)
+            ok = ok and slow <= self.p99 * other
+            text += f" p99 {slow * 1e6:.0f} µs = {slow / other:.1f} × (≤ {self.p99}) |"
+        print(text + (" ok |" if ok else " MISSED |"), flush=True)
+        return ok
+
+
+def compare(rows: list[Row]) -> list[bool]:
+    for _ in range(ROUNDS):
+        for row in rows:
+            row.take_round()
+    return [row.told() for row in rows]
