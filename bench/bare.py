@@ -57,12 +57,14 @@ def serve_sends() -> None:
                 connection.send(ANSWER)
 
 
-def serve_ranges(path: str, size: int) -> None:
-    """Answer each frame with the next `size` bytes of a file, by sendfile, over and over."""
+def serve_ranges(size: int, paths: list[str]) -> None:
+    """Answer each frame with the next `size` bytes of the files, by sendfile, over and over."""
     sock, selector = listening(), selectors.DefaultSelector()
     buffer = bytearray(65536)
-    fd = os.open(path, os.O_RDONLY)
-    starts = itertools.cycle(range(0, os.fstat(fd).st_size, size))
+    files = [os.open(path, os.O_RDONLY) for path in paths]
+    ranges = itertools.cycle(
+        (fd, start) for fd in files for start in range(0, os.fstat(fd).st_size - size + 1, size)
+    )
     head = RESPONSE_PREFIX.pack(0, size)
     selector.register(sock, selectors.EVENT_READ)
     while True:
@@ -75,7 +77,7 @@ def serve_ranges(path: str, size: int) -> None:
                 selector.unregister(connection)
                 continue
             connection.send(head, socket.MSG_MORE)
-            position = next(starts)
+            fd, position = next(ranges)
             end = position + size
             while position < end:
                 position += os.sendfile(connection.fileno(), fd, position, end - position)
@@ -103,6 +105,6 @@ if __name__ == "__main__":
         case "send":
             serve_sends()
         case "sendfile":
-            serve_ranges(sys.argv[2], int(sys.argv[3]))
+            serve_ranges(int(sys.argv[2]), sys.argv[3:])
         case "echo":
             uvloop.run(serve_echo())
