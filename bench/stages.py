@@ -32,7 +32,7 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import encode_request
 from borzoi.records import batch
-from borzoi.storage import log
+from borzoi.storage import log, log_files
 from borzoi.testing.embedded import embedded_server
 from borzoi.testing.listening import tcp_listener
 
@@ -141,8 +141,8 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
                     (batch, "stamp_checksums", "checksums"),
                     (batch, "checksum", "checksums"),
                     (log.SegmentedLog, "append", "log append"),
-                    (log, "index_entries", "index entries"),
-                    (log, "write_all", "write"),
+                    (log_files, "index_entries", "index entries"),
+                    (log_files, "write_all", "write"),
                 )
             ]
             client = multiprocessing.get_context("spawn").Process(
