@@ -10,6 +10,7 @@ import selectors
 import socket
 import sys
 import tempfile
+from typing import cast
 
 import uvloop
 
@@ -44,7 +45,7 @@ def serve_sends() -> None:
                 if key.fileobj is sock:
                     selector.register(accepted(sock), selectors.EVENT_READ)
                     continue
-                connection = key.fileobj
+                connection = cast("socket.socket", key.fileobj)
                 filled = connection.recv_into(buffer)
                 if not filled:
                     selector.unregister(connection)
@@ -72,7 +73,7 @@ def serve_ranges(size: int, paths: list[str]) -> None:
             if key.fileobj is sock:
                 selector.register(accepted(sock), selectors.EVENT_READ)
                 continue
-            connection = key.fileobj
+            connection = cast("socket.socket", key.fileobj)
             if not connection.recv_into(buffer):
                 selector.unregister(connection)
                 continue
@@ -87,7 +88,7 @@ class Echo(asyncio.Protocol):
     """Answer 8 bytes to each frame; frames arrive whole."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(ANSWER)

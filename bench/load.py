@@ -40,7 +40,9 @@ def send_frame(count: int, payload_bytes: int, *, partition_id: int = 0) -> byte
     messages = [Message(b"x" * payload_bytes) for _ in range(count)]
     indexes, body = encode_messages(messages)
     return encode_request(
-        SendMessages(0, 0, Partitioning.partition(partition_id), count, indexes, body)
+        SendMessages(
+            0, 0, Partitioning.partition(partition_id), count, memoryview(indexes), memoryview(body)
+        )
     )
 
 
@@ -76,8 +78,8 @@ def send_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Meas
             sock.sendall(frame)
         while left:
             for key, _ in selector.select():
+                assert isinstance(key.fileobj, socket.socket)
                 sock = key.fileobj
-                assert isinstance(sock, socket.socket)
                 answer = sock.recv(8)
                 assert answer == b"\0" * 8, answer
                 left[sock] -= 1

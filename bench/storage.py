@@ -152,7 +152,7 @@ def append_row(name: str, sizes: list[int], goal: float) -> Row:
             partition = partition_at(path)
             bare = os.open(path / "bare", os.O_RDWR | os.O_CREAT)
             layouts = Layouts()
-            place = Place(0, 0, len(pristine), count)
+            place = Place(0, len(pristine), count)
 
             def append(view: memoryview) -> None:
                 # The same memory every time, as from the pool.

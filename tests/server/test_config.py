@@ -101,6 +101,15 @@ def test_unknown_keys_are_told_and_the_rest_counts(tmp_path: Path) -> None:
     assert not loaded.settings.tcp.enabled
 
 
+def test_the_origin_of_the_settings_is_told(tmp_path: Path) -> None:
+    assert load({}, tmp_path).origin == "the built-in defaults"
+    one = {"BORZOI_TCP_SOCKET_NODELAY": "true"}
+    assert load(one, tmp_path).origin == "the built-in defaults and 1 variable"
+    (tmp_path / "borzoi.toml").write_text("")
+    two = one | {"BORZOI_HEARTBEAT_ENABLED": "true"}
+    assert load(two, tmp_path).origin == f"{tmp_path / 'borzoi.toml'} and 2 variables"
+
+
 def test_a_file_is_found_upwards_and_must_be_there_when_named(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[tcp]\nenabled = false\n")
     below = tmp_path / "a" / "b"

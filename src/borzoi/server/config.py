@@ -31,6 +31,14 @@ class Configuration(msgspec.Struct, frozen=True):
     overrides: tuple[Override, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def origin(self) -> str:
+        """Where the settings came from, for people."""
+        if not self.overrides:
+            return self.source
+        count = len(self.overrides)
+        return f"{self.source} and {count} variable{'s' if count > 1 else ''}"
+
 
 def load(environment: Mapping[str, str], folder: Path) -> Configuration:
     """The configuration a server started in this folder with this environment has."""

@@ -35,7 +35,7 @@ def check() -> None:
         click.echo(f"warning: {warning}", err=True)
     for line in parts_not_there(loaded):
         click.echo(f"note: {line}")
-    click.echo(f"{loaded.source} and {len(loaded.overrides)} variables: all settings are valid")
+    click.echo(f"{loaded.origin}: all settings are valid")
     sys.exit(1 if loaded.warnings else 0)
 
 

@@ -187,7 +187,7 @@ class Server:
             addresses={one.name: shown_address(one.listener.address) for one in self._endpoints},
             data_directory=str(self._directory.resolve()),
             acknowledge=self._opened.acknowledge,
-            settings_source=f"{configuration.source}, {len(configuration.overrides)} variables",
+            settings_source=configuration.origin,
             root_source=root.source,
             root_username=root.username,
             root_password=root.shown_password,
