@@ -133,13 +133,15 @@ class SegmentIndex:
         if start < count and (start == 0 or self._stored(start - 1)[2] < timestamp):
             return self._first_in_window(timestamp, count)
         low, high = 0, min(start, count)
+        file = self._open()  # once: to have it looked up costs as much as to read an entry
         while high - low > BLOCK_ENTRIES:
             middle = (low + high) // 2
-            if self._stored(middle)[2] < timestamp:
+            if _stored_in(file, middle)[2] < timestamp:
                 low = middle + 1
             else:
                 high = middle
-        block = self._block(low, high - low)
+        stored = read_exactly(file, (high - low) * INDEX_ENTRY_BYTES, low * INDEX_ENTRY_BYTES)
+        block = np.frombuffer(stored, INDEX_DTYPE)
         return low + int(np.searchsorted(block["timestamp"], timestamp))
 
     def _first_in_window(self, timestamp: int, count: int) -> int:
@@ -200,12 +202,11 @@ class SegmentIndex:
         return self._stored(number)
 
     def _stored(self, number: int) -> tuple[int, int, int]:
-        at = number * INDEX_ENTRY_BYTES
-        return INDEX_ENTRY.unpack(read_exactly(self._open(), INDEX_ENTRY_BYTES, at))
+        return _stored_in(self._open(), number)
 
-    def _block(self, first: int, count: int) -> NDArray[np.void]:
-        stored = read_exactly(self._open(), count * INDEX_ENTRY_BYTES, first * INDEX_ENTRY_BYTES)
-        return np.frombuffer(stored, INDEX_DTYPE)
+
+def _stored_in(file: File, number: int) -> tuple[int, int, int]:
+    return INDEX_ENTRY.unpack(read_exactly(file, INDEX_ENTRY_BYTES, number * INDEX_ENTRY_BYTES))
 
 
 def entries_of(batch: Batch, *, relative_offset: int, position: int) -> bytes:
