@@ -54,7 +54,6 @@ def test_entries_of_stored_messages_are_those_of_the_append() -> None:
     "look",
     [
         lambda index: index.end_position(3),
-        lambda index: index.timestamp(3),
         lambda index: index.first_at_or_after(9, count=4),
         lambda index: index.last_ending_by(350, first=0, last=3),
         lambda index: index.save(),
@@ -100,7 +99,7 @@ def test_entries_are_found_in_memory_and_in_the_file(keep: int, save_every: int)
     assert [index.end_position(number) for number in range(50)] == [
         (number + 1) * 100 for number in range(50)
     ]
-    assert [index.timestamp(number) for number in range(50)] == [n * 10 for n in range(50)]
+    assert [index.first_at_or_after(n * 10, count=50) for n in range(50)] == [*range(50)]
     index.save(keep=keep)
     assert index.cached <= max(2 * keep, 1) or keep >= 50
 
@@ -197,8 +196,9 @@ def test_truncated_entries_are_gone_from_memory_and_file(saved: int) -> None:
     index.extend(entries(5, [100]))
     index.save()
     assert index.file().size() == 96
-    assert index.timestamp(5) == 100
-    assert index.timestamp(4) == 4
+    assert index.first_at_or_after(4, count=6) == 4
+    assert index.first_at_or_after(100, count=6) == 5
+    assert index.first_at_or_after(101, count=6) == 6
 
 
 def damaged(change: str) -> bytes:

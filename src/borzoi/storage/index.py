@@ -120,10 +120,6 @@ class SegmentIndex:
             self._last_end = (number, position)
         return position
 
-    def timestamp(self, number: int) -> int:
-        timestamp: int = self._entry(number)[2]
-        return timestamp
-
     def first_at_or_after(self, timestamp: int, *, count: int) -> int:
         """The first of the first `count` messages that is not older; `count` when there is none.
 
@@ -145,7 +141,7 @@ class SegmentIndex:
         return low + int(np.searchsorted(block["timestamp"], timestamp))
 
     def _first_in_window(self, timestamp: int, count: int) -> int:
-        """The same where it can only be in memory; a search by `bisect` would call `timestamp`."""
+        """The same where it can only be in memory; `bisect` would call a function at each step."""
         if self._coming:
             self.gather()
         window, start = self._window, self._window_start
