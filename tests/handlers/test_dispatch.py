@@ -16,8 +16,8 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.tokens import TokenInfo
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.protocol.commands.users import LoginUser
-from borzoi.protocol.contract import encode_payload
+from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser
+from borzoi.protocol.contract import Request, encode_payload
 from borzoi.records.message import Message, encode_messages
 from borzoi.security.permissions import Rule
 from borzoi.testing.embedded import EmbeddedServer, embedded_server, whole
@@ -104,6 +104,22 @@ async def test_a_login_nobody_waits_for_is_given_up_and_everything_else_is_finis
     assert asked.cancelled()
     assert whole(made.result())[:4] == bytes(4)
     assert session.user_id is None
+
+
+@pytest.mark.parametrize(
+    "request_", [CreateUser("bob", "secret"), ChangePassword(0, "iggy", "another")]
+)
+async def test_who_hangs_up_lets_nobody_wait_behind_its_passwords(
+    server: EmbeddedServer, request_: Request
+) -> None:
+    dispatcher, root = server.dispatcher, server.root()
+    payload = memoryview(encode_payload(request_))
+    asked = dispatcher.dispatch(root.session, int(request_.CODE), payload)
+    assert isinstance(asked, Future)
+    dispatcher.abandon(asked)
+    await asyncio.wait({asked})
+    assert asked.cancelled()
+    assert dispatcher.waiting == 0
 
 
 async def test_draining_waits_for_appends_on_their_way_to_the_disk(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from borzoi.model.errors import GroupNameTaken, GroupNotFound, MemberNotFound
+from borzoi.model.errors import ClientNotFound, GroupNameTaken, GroupNotFound, MemberNotFound
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -12,9 +16,13 @@ from borzoi.protocol.commands.groups import (
 from borzoi.protocol.commands.partitions import DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
+from borzoi.protocol.contract import encode_payload
+from borzoi.protocol.errors import code_of
+from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 GROUP = ("s", "t", "g")
+#: Each change waits for the disk, so those that follow wait for their turn.
+SLOW = {"SYSTEM_STATE_ENFORCE_FSYNC": "true"}
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +48,47 @@ async def test_members_share_fairly_as_they_come_and_go(
     await members[0].call(LeaveConsumerGroup(*GROUP))
     await members[1].disconnect()
     assert await shares(root) == [(0, 1, 2, 3, 4, 5)]
+
+
+async def test_a_join_that_comes_after_its_client_went_changes_nothing(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path / "slow", SLOW) as server:
+        root = server.root()
+        await root.call(CreateStream("s"))
+        await root.call(CreateTopic("s", "t", 6))
+        await root.call(CreateConsumerGroup(*GROUP))
+        late, new = server.root(), server.root()
+        join = encode_payload(JoinConsumerGroup(*GROUP))
+        async with asyncio.TaskGroup() as at_once:
+            at_once.create_task(root.call(CreateStream("other")))
+            asked = at_once.create_task(late.exchange(Code.JOIN_CONSUMER_GROUP, join))
+            await asyncio.sleep(0)
+            server.services.sessions.remove(late.session)
+            # The same number, as a client that connects again from the same port has it.
+            server.services.sessions.remove(new.session)
+            new.session.client_id = late.session.client_id
+            server.services.sessions.add(new.session)
+            at_once.create_task(new.call(JoinConsumerGroup(*GROUP)))
+        assert asked.result()[0] == code_of(ClientNotFound(""))
+        assert await shares(root) == [(0, 1, 2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("request_type", [JoinConsumerGroup, LeaveConsumerGroup])
+async def test_a_group_that_got_the_number_of_a_deleted_one_is_another(
+    tmp_path: Path, request_type: type[JoinConsumerGroup | LeaveConsumerGroup]
+) -> None:
+    async with embedded_server(tmp_path / "slow", SLOW) as server:
+        root = server.root()
+        await root.call(CreateStream("s"))
+        await root.call(CreateTopic("s", "t", 6))
+        await root.call(CreateConsumerGroup(*GROUP))
+        client = server.root()
+        asked_for = encode_payload(request_type(*GROUP))
+        async with asyncio.TaskGroup() as at_once:
+            at_once.create_task(root.call(DeleteConsumerGroup(*GROUP)))
+            at_once.create_task(root.call(CreateConsumerGroup("s", "t", "h")))
+            asked = at_once.create_task(client.exchange(int(request_type.CODE), asked_for))
+        assert asked.result()[0] == code_of(GroupNotFound(""))
+        assert (await root.call(GetConsumerGroup("s", "t", "h"))).members == ()
 
 
 async def test_groups_are_listed_until_deleted(root: EmbeddedClient) -> None:

@@ -17,9 +17,15 @@ from borzoi.model.errors import (
     UserNameTaken,
 )
 from borzoi.model.identifiers import ROOT_USER_ID
-from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
+from borzoi.model.users import (
+    ALL_PERMISSIONS,
+    GlobalPermissions,
+    Permissions,
+    StreamPermissions,
+    UserStatus,
+)
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.streams import GetStreams
+from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStreams, UpdateStream
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken
 from borzoi.protocol.commands.users import (
     ChangePassword,
@@ -169,8 +175,61 @@ async def test_a_password_is_not_changed_for_who_got_the_number_of_a_deleted_use
         monkeypatch, server, DeleteUser("bob"), CreateUser("eve", "other-secret")
     )
     with pytest.raises(InvalidCredentials):
-        await root.call(ChangePassword("bob", "secret", "known-to-bob"))
+        await root.call(ChangePassword(1, "secret", "known-to-bob"))
     assert (await server.connect().call(LoginUser("eve", "other-secret"))).user_id == 1
+
+
+async def at_once(server: EmbeddedServer, client: EmbeddedClient, *turns: Request) -> int:
+    """The status of the last request, the client's, while all before it, root's, still wait for
+    their turn or the disk."""
+    root = server.root()
+    async with asyncio.TaskGroup() as waiting:
+        for request in turns[:-1]:
+            waiting.create_task(root.call(request))
+        asked = waiting.create_task(client.exchange(int(turns[-1].CODE), encode_payload(turns[-1])))
+    return asked.result()[0]
+
+
+async def test_a_permission_is_asked_for_again_when_the_turn_of_a_change_comes(
+    tmp_path: Path,
+) -> None:
+    async with embedded_server(tmp_path, {"SYSTEM_STATE_ENFORCE_FSYNC": "true"}) as server:
+        root = server.root()
+        for name in ("a", "b"):
+            await root.call(CreateStream(name))
+        only_a = Permissions(streams={0: StreamPermissions(manage_stream=True)})
+        await root.call(CreateUser("bob", "secret", permissions=only_a))
+        bob = server.connect(user_id=1)
+        denied = code_of(Unauthorized(""))
+        # The name is another stream's by then.
+        renamed = (UpdateStream("a", "c"), UpdateStream("b", "a"))
+        assert await at_once(server, bob, *renamed, DeleteStream("a")) == denied
+        # The permission is gone by then.
+        revoked = UpdatePermissions("bob", None)
+        assert await at_once(server, bob, revoked, DeleteStream("c")) == denied
+        # The number is another stream's by then.
+        await root.call(UpdatePermissions("bob", only_a))
+        replaced = (DeleteStream(0), CreateStream("new"))
+        assert await at_once(server, bob, *replaced, DeleteStream(0)) == denied
+        assert [one.name for one in (await root.call(GetStreams())).streams] == ["new", "a"]
+
+
+@pytest.mark.parametrize(
+    "ending", [DeleteUser("carl"), UpdateUser("carl", status=UserStatus.INACTIVE)]
+)
+async def test_what_a_user_began_ends_with_it_also_when_its_connection_went_before(
+    root: EmbeddedClient, server: EmbeddedServer, ending: Request
+) -> None:
+    manages = Permissions(GlobalPermissions(manage_users=True))
+    await root.call(CreateUser("carl", "secret", permissions=manages))
+    carl = server.connect(user_id=1)
+    request = CreateUser("ghost", "secret", permissions=ALL_PERMISSIONS)
+    asked = asyncio.create_task(carl.exchange(int(request.CODE), encode_payload(request)))
+    await asyncio.sleep(0)  # its password is being hashed
+    await carl.disconnect()
+    await root.call(ending)
+    assert (await asked)[0] == code_of(Unauthenticated(""))
+    assert [one.username for one in (await root.call(GetUsers())).users][-1] != "ghost"
 
 
 async def test_what_a_deleted_user_asked_for_is_not_done_in_another_ones_name(

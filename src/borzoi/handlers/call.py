@@ -1,6 +1,7 @@
 """All that a handler may touch: the session that asks, the planes, and the clock."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -10,6 +11,7 @@ from borzoi.metadata.commands import Command
 from borzoi.metadata.effects import Outcome
 from borzoi.metadata.state import Metadata, User
 from borzoi.model.errors import Unauthenticated
+from borzoi.model.users import UserStatus
 from borzoi.shard.cluster_nodes import ClusterNodes
 from borzoi.shard.host import Host
 from borzoi.shard.metadata_plane import MetadataPlane
@@ -33,11 +35,19 @@ class Services(msgspec.Struct, frozen=True):
     clock: Callable[[], int]
 
 
+def permitted_to_all(call: "Call") -> None:
+    """Raises nothing: the request needs no permission."""
+
+
 class Call(msgspec.Struct, frozen=True):
     """One request's surroundings."""
 
     session: Session
     services: Services
+    #: Who was logged in when the request came.
+    asker: User | None = None
+    #: Raises unless the asker may do what is asked for, as things are now.
+    permit: Callable[[Any], None] = permitted_to_all
 
     @property
     def metadata(self) -> MetadataPlane:
@@ -66,8 +76,8 @@ class Call(msgspec.Struct, frozen=True):
     async def submit(
         self, command: Command, *, provided: Callable[[], None] | None = None
     ) -> Outcome:
-        """Make a change in the caller's name, if that is still the caller's name when its turn
-        comes, and if `provided` raises nothing then."""
+        """Make a change in the caller's name, if the caller is still there and may still make it
+        when its turn comes, and if `provided` raises nothing then."""
         return await self.metadata.submit(
             command, user_id=self.user_id, provided=self._still(provided)
         )
@@ -77,12 +87,19 @@ class Call(msgspec.Struct, frozen=True):
         return await self.metadata.create(command, user_id=self.user_id, provided=self._still(None))
 
     def _still(self, provided: Callable[[], None] | None) -> Callable[[], None]:
-        session, user_id = self.session, self.user_id
-
         def check() -> None:
-            # The number of a user who was deleted meanwhile may be somebody else's by now.
-            if session.user_id != user_id:
+            # Much may happen before a turn comes: a user is deleted, its number is somebody
+            # else's, a permission is taken away, a name is that of another stream. That the
+            # session is logged in proves nothing: one that hung up is not logged out any more.
+            asker = self.asker
+            if (
+                asker is None
+                or self.session.user_id != asker.id
+                or self.state.users.get(asker.id) is not asker
+                or asker.status is not UserStatus.ACTIVE
+            ):
                 raise Unauthenticated("the user of this session is gone")
+            self.permit(self)
             if provided is not None:
                 provided()
 

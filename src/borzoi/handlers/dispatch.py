@@ -8,6 +8,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from borzoi.handlers.call import Call, Services
@@ -54,16 +55,15 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._rows: Mapping[int, Row] = {int(row.request.CODE): row for row in COMMANDS}
-        #: What was promised and is not answered yet; logins apart, because they may be given up.
-        self._begun: set[Future[Reply]] = set()
-        self._logins: set[Future[Reply]] = set()
+        #: What was promised and is not answered yet, and of which command.
+        self._begun: dict[Future[Reply], Row] = {}
         self._send_routes = SendRoutes()
         self._poll_routes = PollRoutes()
 
     def is_public(self, code: int) -> bool:
-        """Whether the command is one that needs no login."""
+        """Whether the command is one that needs no login, or none at all, which nobody may give."""
         row = self._rows.get(code)
-        return row is not None and row.rule is Rule.ANYONE
+        return row is None or row.rule is Rule.ANYONE
 
     def dispatch(
         self, session: Session, code: int, payload: memoryview, *, at: int = NOWHERE
@@ -82,10 +82,9 @@ class Dispatcher:
                 raise InvalidCommand(f"no command has the code {code}")
             request = row.request.decode(Reader(payload))
             self._admit(row, session)
-            call = Call(session, self._services)
             request = row.prepare(request)
-            if row.rule not in FREE:
-                _authorise(row, request, call)
+            call = self._call(row, request, session)
+            call.permit(call)
             answer = row.run(request, call)
             if code == SEND_MESSAGES:
                 self._send_routes.remember(session, payload, call)
@@ -137,6 +136,14 @@ class Dispatcher:
             return DONE
         return self._promised(self._rows[SEND_MESSAGES], session, waiter)
 
+    def _call(self, row: Row, request: Any, session: Session) -> Call:
+        if session.user_id is None:
+            return Call(session, self._services)
+        asker = self._services.metadata.state.users.get(session.user_id)
+        if row.rule in FREE:
+            return Call(session, self._services, asker)
+        return Call(session, self._services, asker, partial(_authorise, row, request))
+
     def _admit(self, row: Row, session: Session) -> None:
         if session.stale and row.request is not Ping:
             # A login would not help either: the session has left its groups and stays unknown.
@@ -150,9 +157,8 @@ class Dispatcher:
         self, row: Row, session: Session, waiting: Coroutine[Any, Any, Any]
     ) -> "Future[Reply]":
         task = asyncio.get_running_loop().create_task(_finished(row, session, waiting))
-        begun = self._logins if row.rule is Rule.ANYONE else self._begun
-        begun.add(task)
-        task.add_done_callback(begun.discard)
+        self._begun[task] = row
+        task.add_done_callback(self._begun.pop)
         # One that is given up before its first step would never be looked at.
         task.add_done_callback(lambda _: waiting.close())
         return task
@@ -160,10 +166,10 @@ class Dispatcher:
     def _promised(self, row: Row, session: Session, waited: "Future[None]") -> "Future[Reply]":
         """The reply to a request whose work ends with a future: an append waiting for the disk."""
         reply: Future[Reply] = waited.get_loop().create_future()
-        self._begun.add(reply)
+        self._begun[reply] = row
 
         def settle(done: "Future[None]") -> None:
-            self._begun.discard(reply)
+            del self._begun[reply]
             if done.cancelled():
                 reply.cancel()
                 return
@@ -179,19 +185,22 @@ class Dispatcher:
     @property
     def waiting(self) -> int:
         """How many requests were begun and are not answered yet."""
-        return len(self._begun) + len(self._logins)
+        return len(self._begun)
 
     def abandon(self, reply: "Future[Reply]") -> None:
-        """Nobody is left to take the reply. A login stops waiting: otherwise one could begin any
-        number of them by hanging up after each. Anything else is finished all the same."""
-        if reply in self._logins:
+        """Nobody is left to take the reply. Who waits for a password to be hashed stops waiting:
+        otherwise one could begin any number of them by hanging up after each, and all others
+        would wait behind them. Anything else is finished all the same."""
+        row = self._begun.get(reply)
+        if row is not None and row.hashes:
             reply.cancel()
 
     async def drain(self) -> None:
         """Return when every request that was begun has been answered; logins may wait long, and
         whoever wants in has to come again anyway."""
-        for login in list(self._logins):
-            login.cancel()
+        for reply, row in list(self._begun.items()):
+            if row.rule is Rule.ANYONE:
+                reply.cancel()
         while self._begun:
             await asyncio.wait(self._begun)
 

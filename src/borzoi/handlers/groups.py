@@ -2,9 +2,9 @@
 
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
-from borzoi.metadata.groups import ClientGone, JoinGroup, LeaveGroup
+from borzoi.metadata.groups import JoinGroup, LeaveGroup
 from borzoi.metadata.state import Group, Topic
-from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.errors import ClientNotFound, GroupNotFound
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -53,14 +53,28 @@ async def join_group(request: JoinConsumerGroup, call: Call) -> None:
     topic = queries.topic_of(stream, request.topic_id)
     group = queries.group_of(topic, request.group_id)
     client_id = call.session.client_id
-    await call.submit(JoinGroup(stream.id, topic.id, group.id, client_id))
-    if call.services.sessions.get(client_id) is not call.session:
-        # It hung up while its join waited for its turn; nobody else would take it out again.
-        await call.metadata.submit(ClientGone(client_id), user_id=ROOT_USER_ID)
+
+    def are_there() -> None:
+        # Who hung up while the join waited for its turn would never be taken out of the group
+        # again, and its number may be that of a new client.
+        if call.services.sessions.get(client_id) is not call.session:
+            raise ClientNotFound("the client is gone")
+        _ensure_same(group, stream.id, topic.id, call)
+
+    await call.submit(JoinGroup(stream.id, topic.id, group.id, client_id), provided=are_there)
 
 
 async def leave_group(request: LeaveConsumerGroup, call: Call) -> None:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     group = queries.group_of(topic, request.group_id)
-    await call.submit(LeaveGroup(stream.id, topic.id, group.id, call.session.client_id))
+    await call.submit(
+        LeaveGroup(stream.id, topic.id, group.id, call.session.client_id),
+        provided=lambda: _ensure_same(group, stream.id, topic.id, call),
+    )
+
+
+def _ensure_same(group: Group, stream_id: int, topic_id: int, call: Call) -> None:
+    """Numbers of what was deleted are given out again, and a turn may be long in coming."""
+    if queries.group(call.state, stream_id, topic_id, group.id) is not group:
+        raise GroupNotFound(f"group {group.name!r} was deleted")

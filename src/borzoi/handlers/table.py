@@ -103,6 +103,8 @@ class Row(msgspec.Struct, frozen=True):
     prepare: Callable[[Any], Any] = as_it_is
     #: A question about something that is not there is answered with nothing, not with an error.
     missing_is_empty: bool = False
+    #: It hashes a password, which takes long and is for nothing when nobody waits for it.
+    hashes: bool = False
 
 
 # fmt: off
@@ -119,12 +121,15 @@ COMMANDS: tuple[Row, ...] = (
     Row(GetUser,                      Rule.READ_USERS,     user_unless_own, users.get_user,
         missing_is_empty=True),
     Row(GetUsers,                     Rule.READ_USERS,     everywhere, users.get_users),
-    Row(CreateUser,                   Rule.MANAGE_USERS,   everywhere, users.create_user),
+    Row(CreateUser,                   Rule.MANAGE_USERS,   everywhere, users.create_user,
+        hashes=True),
     Row(DeleteUser,                   Rule.MANAGE_USERS,   everywhere, users.delete_user),
     Row(UpdateUser,                   Rule.MANAGE_USERS,   everywhere, users.update_user),
     Row(UpdatePermissions,            Rule.MANAGE_USERS,   everywhere, users.update_permissions),
-    Row(ChangePassword,               Rule.MANAGE_USERS,   user_unless_own, users.change_password),
-    Row(LoginUser,                    Rule.ANYONE,         everywhere, users.login_user),
+    Row(ChangePassword,               Rule.MANAGE_USERS,   user_unless_own, users.change_password,
+        hashes=True),
+    Row(LoginUser,                    Rule.ANYONE,         everywhere, users.login_user,
+        hashes=True),
     Row(LogoutUser,                   Rule.LOGGED_IN,      everywhere, users.logout_user),
 
     Row(GetPersonalAccessTokens,      Rule.LOGGED_IN,      everywhere, tokens.get_tokens),
