@@ -1,5 +1,6 @@
 import pytest
 
+from borzoi.handlers import routes as routes_module
 from borzoi.handlers.call import Call
 from borzoi.handlers.routes import PollRoutes, SendRoutes
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
@@ -40,6 +41,29 @@ async def test_a_route_is_found_for_the_same_user_and_bytes_until_metadata_chang
     assert routes.find(root.session, payload(Partitioning.balanced()), 1, NOWHERE) is None
     assert routes.find(root.session, sent[:6], 1, NOWHERE) is None
     assert routes.find(root.session, sent, 2, NOWHERE) is None
+
+
+async def test_ever_new_keys_do_not_keep_others_from_being_remembered(
+    root: EmbeddedClient, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_module, "ROUTES_MAX", 3)
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 2))
+    routes, call = SendRoutes(), Call(root.session, server.services)
+    routes.find(root.session, payload(Partitioning.balanced()), 1, NOWHERE)
+    for key in range(10):
+        sent = payload(Partitioning.key(b"%d" % key))
+        routes.remember(root.session, sent, call)
+        assert routes.find(root.session, sent, 1, NOWHERE) is not None
+    polls = PollRoutes()
+    for consumer in range(10):
+        poll = PollMessages(
+            Consumer(ConsumerKind.CONSUMER, consumer), "s", "t", 0, PollingStrategy.first(), 1
+        )
+        asked = memoryview(encode_payload(poll))
+        polls.find(root.session, asked, 1)
+        polls.remember(root.session, asked, poll, call)
+        assert polls.find(root.session, asked, 1) is not None
 
 
 async def test_a_balanced_route_still_takes_turns(

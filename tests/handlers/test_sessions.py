@@ -27,6 +27,19 @@ def test_sessions_are_found_by_user_and_token() -> None:
     assert sessions.of_token("t") == [mine]
 
 
+def test_one_that_was_given_up_is_no_client_but_still_connected_until_it_ends() -> None:
+    sessions = Sessions()
+    silent = session(1, user_id=5, token_hash="t")
+    sessions.add(silent)
+    assert sessions.give_up(silent)
+    assert silent.stale
+    assert not sessions.give_up(silent)
+    assert (len(sessions), sessions.get(1)) == (0, None)
+    assert sessions.of_user(5) == sessions.of_token("t") == sessions.connected() == [silent]
+    assert not sessions.remove(silent)
+    assert sessions.connected() == []
+
+
 def test_the_silent_are_those_who_have_not_pinged_since_and_are_not_stale_yet() -> None:
     sessions = Sessions()
     quiet, stale, lively = session(1), session(2, stale=True), session(3)

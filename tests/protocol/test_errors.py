@@ -15,6 +15,8 @@ from borzoi.model.errors import (
     InvalidBatch,
     LimitReached,
     NotFound,
+    PartitionDeleted,
+    PartitionNotFound,
     ServerError,
     StorageFailure,
     StreamNotFound,
@@ -29,9 +31,15 @@ CLASSES = {
     if inspect.isclass(value) and issubclass(value, BorzoiError)
 }
 FAMILIES = {base.__name__ for error in CLASSES.values() for base in error.__bases__}
+#: Told to clients as what they are of one more specific kind: its code is theirs.
+KINDS_OF_OTHERS = {PartitionDeleted}
 CONCRETE = {name: error for name, error in CLASSES.items() if name not in FAMILIES}
 WITH_A_ROW = {row.error for row in ERRORS if row.error is not ServerError}
 SOURCE = Path(inspect.getfile(faults)).parent.parent
+
+
+def test_what_was_deleted_on_the_way_is_not_there_rather_than_a_failed_disk() -> None:
+    assert code_of(PartitionDeleted("")) == code_of(PartitionNotFound("")) == 3007
 
 
 def test_every_code_of_the_protocol_has_one_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +53,7 @@ def test_every_code_of_the_protocol_has_one_row(capsys: pytest.CaptureFixture[st
 
 def test_every_concrete_exception_has_one_code_and_no_two_share_it() -> None:
     missing = {error for error in CONCRETE.values() if error is not ServerError} - WITH_A_ROW
-    assert missing == set()
+    assert missing == KINDS_OF_OTHERS
     assert len(WITH_A_ROW) == len([row for row in ERRORS if row.error is not ServerError])
 
 

@@ -21,11 +21,12 @@ from borzoi.model.system import Transport
 from borzoi.model.topics import Compression
 from borzoi.protocol.commands.groups import CreateConsumerGroup, GetConsumerGroup, JoinConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
-from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.streams import CreateStream, PurgeStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, GetPersonalAccessTokens
-from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
+from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic, UpdateTopic
 from borzoi.protocol.commands.users import LoginUser
+from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, encode_messages
 from borzoi.server import housekeeping
 from borzoi.server.config import load
@@ -84,9 +85,8 @@ async def test_expired_tokens_are_forgotten_and_others_are_not(
     assert [token.name for token in (await root.call(GetPersonalAccessTokens())).tokens] == ["long"]
 
 
-async def test_a_partition_moves_without_a_commit_when_the_patience_is_over(
-    server: EmbeddedServer, root: EmbeddedClient
-) -> None:
+async def polled_and_joined(server: EmbeddedServer, root: EmbeddedClient) -> None:
+    """Two members; the second waits for a partition of the first, who has committed nothing."""
     await root.call(CreateConsumerGroup("s", "t", "g"))
     await root.call(JoinConsumerGroup("s", "t", "g"))
     for number in range(2):
@@ -104,6 +104,24 @@ async def test_a_partition_moves_without_a_commit_when_the_patience_is_over(
         await root.call(PollMessages(GROUP, "s", "t", None, PollingStrategy.next(), 10, False))
     second = server.root()
     await second.call(JoinConsumerGroup("s", "t", "g"))
+
+
+@pytest.mark.parametrize("purge", [PurgeTopic("s", "t"), PurgeStream("s")])
+async def test_a_purge_ends_the_wait_for_a_commit_that_cannot_come(
+    server: EmbeddedServer, root: EmbeddedClient, purge: Request
+) -> None:
+    await polled_and_joined(server, root)
+    group = queries.group_of(first_topic(server), "g")
+    assert any(queries.is_pending(group, number) for number in range(2))
+    await root.call(purge)
+    assert not any(queries.is_pending(group, number) for number in range(2))
+    assert sorted(len(member.partitions) for member in group.members.values()) == [1, 1]
+
+
+async def test_a_partition_moves_without_a_commit_when_the_patience_is_over(
+    server: EmbeddedServer, root: EmbeddedClient
+) -> None:
+    await polled_and_joined(server, root)
 
     async def shares() -> list[int]:
         group = await root.call(GetConsumerGroup("s", "t", "g"))
@@ -298,6 +316,18 @@ async def test_who_does_not_log_in_is_turned_away(server: EmbeddedServer) -> Non
     await stranger.call(Ping())
     housekeeping.turn_away(server.services, Strangers(0))
     assert (stranger.hung_up, guest.hung_up) == (True, False)
+
+
+async def test_who_was_given_up_for_its_silence_is_turned_away_as_well(
+    server: EmbeddedServer,
+) -> None:
+    stranger, guest = server.connect(), server.root()
+    for client in (stranger, guest):
+        client.session.pinged_at = -1e9
+    await housekeeping.drop_silent(server.services, interval=HOUR)
+    assert (stranger.hung_up, guest.hung_up) == (False, False)
+    housekeeping.turn_away(server.services, Strangers(0))
+    assert (stranger.hung_up, guest.hung_up) == (True, True)
 
 
 async def test_a_login_that_waits_for_its_turn_is_not_turned_away(server: EmbeddedServer) -> None:

@@ -322,6 +322,16 @@ async def test_closing_writes_what_is_pending_and_abandoning_does_not(tmp_path, 
     assert on_disk(tmp_path, CONSUMER, 1) == 5
 
 
+async def test_a_commit_on_its_way_to_a_disk_it_was_removed_from_has_succeeded(tmp_path, medium):
+    medium.unsyncable = {"1"}
+    offsets = open_offsets(tmp_path, looped(medium, Acknowledge.SYNCED))
+    waiting = offsets.store(CONSUMER, 1, 5)
+    await asyncio.sleep(0)  # the sync is under way
+    offsets.abandon()
+    await stored(waiting)
+    assert medium.syncs == ["1"]
+
+
 def test_only_so_many_files_stay_open(tmp_path, medium):
     offsets = open_offsets(tmp_path, OffsetWriter(medium))
     for round_ in range(2):

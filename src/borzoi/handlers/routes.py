@@ -32,7 +32,8 @@ from borzoi.protocol.contract import encode_payload
 from borzoi.records.batch import SMALL, Batch, receive, receive_at
 from borzoi.records.layouts import Layouts, Place
 
-#: A server has few clients that differ in all of these; a bound keeps it so.
+#: A server has few clients that differ in all of these. One that sends by ever new keys fills this;
+#: then all are forgotten, and those who come again are learned again.
 ROUTES_MAX: Final = 10_000
 
 #: A length that is larger is a mistake, and not worth a copy of what it claims to measure.
@@ -102,9 +103,11 @@ class SendRoutes:
         written = Writer()
         request.encode_metadata(written)
         (length,) = _U32.unpack_from(payload)
-        if len(self._routes) >= ROUTES_MAX or len(written) != 4 + length:
+        if len(written) != 4 + length:
             # Metadata with bytes behind its last field has its count somewhere else.
             return
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
         stream = queries.stream(call.state, request.stream_id)
         topic = queries.topic_of(stream, request.topic_id)
         fixed = request.partitioning.kind is PartitioningKind.PARTITION_ID
@@ -145,11 +148,13 @@ class PollRoutes:
         self, session: Session, payload: memoryview, request: PollMessages, call: Call
     ) -> None:
         """Keep the route of a poll that was just allowed."""
-        if request.consumer.kind is not ConsumerKind.CONSUMER or len(self._routes) >= ROUTES_MAX:
+        if request.consumer.kind is not ConsumerKind.CONSUMER:
             return
         if encode_payload(request) != payload:
             # Whoever writes a poll in another way may have its moving part somewhere else.
             return
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
         stream = queries.stream(call.state, request.stream_id)
         topic = queries.topic_of(stream, request.topic_id)
         self._routes[session.user_id, bytes(payload[: -POLL_MOVING.size])] = PollRoute(

@@ -38,6 +38,8 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_id: dict[int, Session] = {}
+        #: Those that were given up for their silence and are still connected.
+        self._stale: set[Session] = set()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -57,16 +59,30 @@ class Sessions:
 
     def remove(self, session: Session) -> bool:
         """Whether it was there; a second removal, or that of a namesake, changes nothing."""
+        self._stale.discard(session)
         if self._by_id.get(session.client_id) is not session:
             return False
         del self._by_id[session.client_id]
         return True
 
+    def give_up(self, session: Session) -> bool:
+        """It is no client any more, only a connection; whether it was one until now."""
+        if self._by_id.get(session.client_id) is not session:
+            return False
+        del self._by_id[session.client_id]
+        session.stale = True
+        self._stale.add(session)
+        return True
+
+    def connected(self) -> list[Session]:
+        """Also those that were given up."""
+        return [*self._by_id.values(), *self._stale]
+
     def of_user(self, user_id: int) -> list[Session]:
-        return [session for session in self if session.user_id == user_id]
+        return [session for session in self.connected() if session.user_id == user_id]
 
     def of_token(self, token_hash: str) -> list[Session]:
-        return [session for session in self if session.token_hash == token_hash]
+        return [session for session in self.connected() if session.token_hash == token_hash]
 
     def silent_since(self, moment: float) -> list[Session]:
         """Sessions whose last ping lies before the moment."""

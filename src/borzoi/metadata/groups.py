@@ -122,6 +122,15 @@ def join_group(state: Metadata, command: JoinGroup, at: int) -> Change:
     return change
 
 
+def handovers_of(stream_id: int, topic: Topic) -> tuple[CheckRevocations, ...]:
+    """What is to be looked at when the messages that handovers wait for are gone."""
+    return tuple(
+        CheckRevocations(stream_id, topic.id, group.id, tuple(group.pending))
+        for group in topic.groups.in_order()
+        if group.pending
+    )
+
+
 def leave_group(state: Metadata, command: LeaveGroup) -> Change:
     address = GroupAddress(command.stream_id, command.topic_id, command.group_id)
     queries.member(queries.group(state, *address), command.client_id)

@@ -3,7 +3,7 @@
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Change, DeletedStream, Outcome, PartitionIds, PurgedStream
 from borzoi.metadata.grants import withdraw_stream
-from borzoi.metadata.groups import forget_members
+from borzoi.metadata.groups import forget_members, handovers_of
 from borzoi.metadata.state import GroupAddress, Metadata, Stream
 from borzoi.model.errors import LimitReached, StreamNameTaken
 from borzoi.model.identifiers import checked_name
@@ -55,7 +55,13 @@ def delete_stream(state: Metadata, command: DeleteStream) -> Change:
 def purge_stream(state: Metadata, command: PurgeStream) -> Change:
     stream = queries.stream(state, command.stream_id)
     effect = PurgedStream(stream.id, _partitions_by_topic(stream))
-    return lambda: Outcome(effects=(effect,))
+
+    def change() -> Outcome:
+        topics = stream.topics.in_order()
+        handovers = [check for topic in topics for check in handovers_of(stream.id, topic)]
+        return Outcome(effects=(effect, *handovers))
+
+    return change
 
 
 def _partitions_by_topic(stream: Stream) -> tuple[tuple[int, PartitionIds], ...]:

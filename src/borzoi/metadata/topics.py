@@ -11,7 +11,7 @@ import msgspec
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Change, CreatedPartitions, DeletedTopic, Outcome, PurgedTopic
 from borzoi.metadata.grants import withdraw_topic
-from borzoi.metadata.groups import forget_members
+from borzoi.metadata.groups import forget_members, handovers_of
 from borzoi.metadata.partitions import check_partitions_count, new_partitions
 from borzoi.metadata.state import GroupAddress, Metadata, Topic
 from borzoi.model.errors import InvalidCommand, InvalidTopicSize, LimitReached, TopicNameTaken
@@ -120,7 +120,7 @@ def purge_topic(state: Metadata, command: PurgeTopic) -> Change:
     stream = queries.stream(state, command.stream_id)
     topic = queries.topic_of(stream, command.topic_id)
     effect = PurgedTopic(stream.id, topic.id, tuple(topic.partitions))
-    return lambda: Outcome(effects=(effect,))
+    return lambda: Outcome(effects=(effect, *handovers_of(stream.id, topic)))
 
 
 def _check_resolved(command: CreateTopic | UpdateTopic) -> None:

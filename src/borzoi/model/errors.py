@@ -29,7 +29,7 @@
     │   └── Disconnected StaleClient
     ├── FeatureUnavailable        this server does not do that
     ├── StorageFailure            the medium failed or holds damage
-    │   └── InvalidChecksum StateCorrupted CannotSync
+    │   └── InvalidChecksum StateCorrupted CannotSync PartitionDeleted (NotFound as well)
     ├── EncryptionFailure         key or ciphertext does not fit
     │   └── InvalidEncryptionKey CannotEncrypt CannotDecrypt
     ├── InvalidConfiguration      the server refuses to start with these settings
@@ -258,6 +258,10 @@ class StateCorrupted(StorageFailure): ...
 
 
 class CannotSync(StorageFailure): ...
+
+
+class PartitionDeleted(PartitionNotFound, StorageFailure):
+    """It was deleted while something was on its way to its disk."""
 
 
 class EncryptionFailure(BorzoiError): ...

@@ -189,7 +189,8 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
                 return await partitions.carry_out(effect)
         hang_up(dropped)
         # They leave their groups in the same step, so that nobody sees them in one afterwards.
-        return [ClientGone(session.client_id) for session in dropped]
+        # Those that were given up have left them before, and their numbers may be others' by now.
+        return [ClientGone(session.client_id) for session in dropped if not session.stale]
 
     metadata.carried_out_by(carry_out, partitions.make_way)
     return Services(

@@ -150,16 +150,16 @@ async def drop_silent(services: Services, *, interval: int) -> None:
     before = asyncio.get_running_loop().time() - limit
     for session in services.sessions.silent_since(before):
         # While others were dropped it may have spoken or gone, and its id may be another one's.
-        if session.pinged_at >= before or not services.sessions.remove(session):
+        if session.pinged_at >= before or not services.sessions.give_up(session):
             continue
-        session.stale = True
         await services.metadata.submit(ClientGone(session.client_id), user_id=ROOT_USER_ID)
         log.info("%s sent no ping for %.1f s", session.address, limit)
 
 
 class Strangers:
     """Since when nobody is logged in on a session: since it was first seen so, after a logout as
-    well as after a connect."""
+    well as after a connect. One that was given up for its silence can do nothing but connect
+    again, so it is a stranger, too."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -170,7 +170,7 @@ class Strangers:
         self._since = {
             session: self._since.get(session, now)
             for session in sessions
-            if session.user_id is None and not session.knocking
+            if session.stale or (session.user_id is None and not session.knocking)
         }
         return [one for one, since in self._since.items() if now - since >= self._patience]
 
@@ -178,7 +178,7 @@ class Strangers:
 def turn_away(services: Services, strangers: Strangers) -> None:
     """Who connects and does not log in leaves its place to others; pings change nothing."""
     now = asyncio.get_running_loop().time()
-    for session in strangers.overdue(services.sessions, now=now):
+    for session in strangers.overdue(services.sessions.connected(), now=now):
         log.info("%s did not log in", session.address)
         session.hang_up()
 

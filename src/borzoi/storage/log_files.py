@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.model.errors import CannotSync, PartitionDeleted, StorageFailure
 from borzoi.records.batch import Batch, index_entries
 from borzoi.storage import truncation
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, running_loop
@@ -141,7 +141,7 @@ class LogFiles:
         with self.durability.keeper.cutting():
             pass  # a sync under way puts no file into the directory any more
         self.segments.forget_descriptors()
-        gone = StorageFailure(f"the log of {self.directory} was deleted")
+        gone = PartitionDeleted(f"the log of {self.directory} was deleted")
         self._let_go(None if purged else gone, gone)
 
     def _let_go(self, failure: StorageFailure | None, damage: StorageFailure) -> None:

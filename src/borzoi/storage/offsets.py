@@ -41,7 +41,7 @@ OPEN_FILES_MAX: Final = 256
 class _Slot:
     """One consumer's number: as committed, as known to be in its file, and who waits for it."""
 
-    __slots__ = ("directory_synced", "file", "future", "offset", "path", "saved")
+    __slots__ = ("directory_synced", "file", "forgotten", "future", "offset", "path", "saved")
 
     def __init__(self, path: Path, offset: int | None) -> None:
         self.path = path
@@ -52,6 +52,8 @@ class _Slot:
         #: Whether the name is known to be on the disk. An earlier run may have been killed between
         #: creating the file and syncing its directory, so a file that was found does not count.
         self.directory_synced = False
+        #: Its file is gone, or about to go.
+        self.forgotten = False
 
 
 class OffsetWriter:
@@ -103,6 +105,7 @@ class OffsetWriter:
             self._dirty.discard(slot)
             self._written_this_turn.discard(slot)
             slot.file = None
+            slot.forgotten = True
             _answer(slot.future, None)
             slot.future = None
 
@@ -146,7 +149,9 @@ class OffsetWriter:
             self._sync_is_under_way = False
             unsynced = {} if done.cancelled() else done.result()
             for slot, future in waiting:
-                self._settle(slot, future, unwritten.get(slot) or unsynced.get(slot))
+                failure = unwritten.get(slot) or unsynced.get(slot)
+                # What cannot be synced because it was removed meanwhile was stored, then removed.
+                self._settle(slot, future, None if slot.forgotten else failure)
             if self._dirty:
                 self._start_sync()
 
