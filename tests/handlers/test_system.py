@@ -58,6 +58,9 @@ async def test_clients_are_listed_with_their_groups(
     assert await root.call(GetClient(7)) is None
     with pytest.raises(InvalidClientId):
         await root.call(GetClient(0))
+    await root.call(CreateUser("bob", "secret"))
+    with pytest.raises(Unauthorized):  # who may not ask learns nothing about the question
+        await server.connect(user_id=1).call(GetClient(0))
 
 
 async def test_a_lone_server_is_its_own_leader(root: EmbeddedClient) -> None:

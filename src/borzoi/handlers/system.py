@@ -86,13 +86,9 @@ def get_me(request: GetMe, call: Call) -> ClientDetails:
     return _details(call.session, call)
 
 
-def client_asked(request: GetClient) -> GetClient:
+def get_client(request: GetClient, call: Call) -> ClientDetails:
     if request.client_id == 0:
         raise InvalidClientId("no client has the id 0")
-    return request
-
-
-def get_client(request: GetClient, call: Call) -> ClientDetails:
     session = call.services.sessions.get(request.client_id)
     if session is None:
         raise ClientNotFound(f"there is no client {request.client_id}")

@@ -115,7 +115,7 @@ COMMANDS: tuple[Row, ...] = (
     Row(GetClusterMetadata,           Rule.LOGGED_IN,      everywhere, system.get_cluster_metadata),
     Row(GetMe,                        Rule.LOGGED_IN,      everywhere, system.get_me),
     Row(GetClient,                    Rule.SERVER_INFO,    everywhere, system.get_client,
-        prepare=system.client_asked, missing_is_empty=True),
+        missing_is_empty=True),
     Row(GetClients,                   Rule.SERVER_INFO,    everywhere, system.get_clients),
 
     Row(GetUser,                      Rule.READ_USERS,     user_unless_own, users.get_user,
