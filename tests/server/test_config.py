@@ -126,6 +126,39 @@ def test_a_file_is_found_upwards_and_must_be_there_when_named(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("system.segment.size = 1.5", "system.segment.size: 1.5 is not allowed; it takes a size"),
+        ("http.max_request_size = inf", "http.max_request_size: inf is not allowed; it takes a"),
+        ("tcp.socket.recv_buffer_size = nan", "tcp.socket.recv_buffer_size: nan is not allowed"),
+        (r'system.path = "a\u0000b"', r"system.path: 'a\x00b' is not allowed; it takes a path"),
+        ('system.path = ""', "system.path: '' is not allowed; it takes the path of a directory"),
+    ],
+)
+def test_a_value_of_the_file_that_is_not_allowed_is_told(
+    line: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "borzoi.toml").write_text(line)
+    with pytest.raises(InvalidConfiguration) as refused:
+        load({}, tmp_path)
+    assert str(refused.value).startswith(sentence)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    # Nobody may read the first bytes of it, not even root.
+    memory = "/proc/self/mem"
+    with pytest.raises(InvalidConfiguration, match=f"{memory} cannot be read: "):
+        load({"BORZOI_CONFIG_PATH": memory}, tmp_path)
+    long = "n" * 300
+    with pytest.raises(InvalidConfiguration, match=f"{long} cannot be read: File name too long"):
+        load({"BORZOI_CONFIG_PATH": long}, tmp_path)
+    for content in (b"\xff", b"a = " + b"9" * 5000):
+        (tmp_path / "borzoi.toml").write_bytes(content)
+        with pytest.raises(InvalidConfiguration, match=r"borzoi\.toml is not valid TOML"):
+            load({}, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("environment", "key"),
     [
         ({"SYSTEM_SEGMENT_SIZE": "2 GiB"}, "system.segment.size"),

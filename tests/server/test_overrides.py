@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from borzoi.model.errors import InvalidConfiguration
@@ -27,6 +29,32 @@ def test_overrides_are_written_into_sections_and_numbered_tables() -> None:
         "system": {"encryption": {"key": "secret"}},
         "cluster": {"node": {"others": [{}, {"ports": {"tcp": "8091"}}]}},
     }
+
+
+@pytest.mark.parametrize(
+    ("document", "name", "sentence"),
+    [
+        ({"tcp": 3}, "TCP_ADDRESS", "tcp is a section, not 3; BORZOI_TCP_ADDRESS sets a key in it"),
+        ({"tcp": {"tls": True}}, "TCP_TLS_ENABLED", "tcp.tls is a section, not True; "),
+        (
+            {"cluster": {"node": {"others": [1]}}},
+            "CLUSTER_NODE_OTHERS_0_NAME",
+            "cluster.node.others[0] is a section, not 1; ",
+        ),
+        (
+            {"cluster": {"node": {"others": {"a": 1}}}},
+            "CLUSTER_NODE_OTHERS_0_NAME",
+            "cluster.node.others is an array of tables, not {'a': 1}; ",
+        ),
+    ],
+)
+def test_a_variable_below_what_is_no_section_is_refused(
+    document: dict[str, Any], name: str, sentence: str
+) -> None:
+    found = list(overrides({f"BORZOI_{name}": "x"}, KEYS))
+    with pytest.raises(InvalidConfiguration) as refused:
+        overlaid(document, found)
+    assert str(refused.value).startswith(sentence)
 
 
 def test_unknown_variables_are_told_with_the_nearest_known_name() -> None:

@@ -54,12 +54,17 @@ def load(environment: Mapping[str, str], folder: Path) -> Configuration:
 def _read_file(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, Any], str]:
     named = variable(environment, "CONFIG_PATH")
     for candidate in (named,) if named else DEFAULT_FILES:
-        path = _found_upwards(folder, Path(candidate))
-        if path is not None:
-            try:
-                return tomllib.loads(path.read_text()), str(path)
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-                raise InvalidConfiguration(f"{path} is not valid TOML: {fault}") from fault
+        try:
+            path = _found_upwards(folder, Path(candidate))
+            if path is not None:
+                return tomllib.loads(path.read_text("utf-8")), str(path)
+        except OSError as fault:
+            raise InvalidConfiguration(
+                f"{fault.filename or path} cannot be read: {fault.strerror}"
+            ) from fault
+        # Not only what tomllib calls its own: bytes that are no text, numbers beyond all bounds.
+        except ValueError as fault:
+            raise InvalidConfiguration(f"{path} is not valid TOML: {fault}") from fault
     if named:
         raise InvalidConfiguration(
             f"the file {named} that CONFIG_PATH names is not in {folder} nor above it"
@@ -120,6 +125,9 @@ def faults(settings: Settings) -> Iterator[str]:
 
 def _storage_faults(settings: Settings) -> Iterator[str]:
     system = settings.system
+    if not system.path:
+        # It would be the working directory, and a fresh start would delete everything there.
+        yield "system.path: '' is not allowed; it takes the path of a directory"
     size = system.segment.size
     if size > GIBIBYTE or size == 0 or size % 512:
         yield f"system.segment.size: {size} B is not a multiple of 512 B from 512 B to 1 GiB"

@@ -37,6 +37,13 @@ def _text(value: Any) -> str:
     raise ValueError(value)
 
 
+def _path(value: Any) -> str:
+    text = _text(value)
+    if "\0" in text:
+        raise ValueError(value)
+    return text
+
+
 def _word(value: Any) -> str:
     """Text, or a flag written without quotes (``cache_indexes = true``)."""
     return str(value).lower() if isinstance(value, bool) else _text(value)
@@ -44,7 +51,7 @@ def _word(value: Any) -> str:
 
 def _unit(parse: Callable[[Any], int]) -> Callable[[Any], int]:
     def parsed(value: Any) -> int:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, int | str):
             raise TypeError(value)
         try:
             return parse(value)
@@ -94,7 +101,7 @@ def _as_is(value: Any) -> Any:
 
 FLAG = Kind("flag", "true or false", _flag, _as_is, {"type": "boolean"})
 TEXT = Kind("text", "text", _text, _as_is, {"type": "string"})
-PATH = Kind("path", "a path", _text, _as_is, {"type": "string"})
+PATH = Kind("path", "a path", _path, _as_is, {"type": "string"})
 TEXTS = Kind(
     "list",
     "a list of texts",

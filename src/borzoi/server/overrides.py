@@ -82,16 +82,23 @@ def _paths(path: str) -> Iterator[tuple[str | int, ...]]:
 
 
 def overlaid(document: dict[str, Any], found: Sequence[Override]) -> dict[str, Any]:
-    """The document with the overrides written into it."""
+    """The document with the overrides written into it; refuses what has no room for one."""
     for override in found:
         target: Any = document
+        place = ""
         for part, following in zip(override.path, override.path[1:], strict=False):
             empty: Any = [] if isinstance(following, int) else {}
+            place += f"[{part}]" if isinstance(part, int) else f".{part}"
             if isinstance(part, int):
                 target.extend({} for _ in range(part + 1 - len(target)))
                 target = target[part]
             else:
                 target = target.setdefault(part, empty)
+            if not isinstance(target, type(empty)):
+                kind = "an array of tables" if isinstance(following, int) else "a section"
+                raise InvalidConfiguration(
+                    f"{place[1:]} is {kind}, not {target!r}; {override.variable} sets a key in it"
+                )
         target[override.path[-1]] = override.value
     return document
 
