@@ -189,6 +189,15 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         ({"SYSTEM_LOGGING_RETENTION": "1 ms"}, "system.logging.retention"),
         ({"TCP_ADDRESS": "localhost:8090"}, "tcp.address"),
         ({"TCP_IPV6": "true"}, "tcp.ipv6"),
+        (
+            {"TCP_SOCKET_RECV_BUFFER_SIZE": "3 GB"},
+            "tcp.socket.recv_buffer_size: 3 GB is not allowed; it takes at most 1 GiB",
+        ),
+        ({"TCP_SOCKET_SEND_BUFFER_SIZE": "1073741825"}, "tcp.socket.send_buffer_size"),
+        (
+            {"TCP_SOCKET_LINGER": "100000 days"},
+            "tcp.socket.linger: 100000d is not allowed; it takes at most 1 day",
+        ),
         ({"CLUSTER_ENABLED": "true", "CLUSTER_NAME": " "}, "cluster"),
         (
             {

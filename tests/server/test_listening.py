@@ -154,6 +154,30 @@ def test_socket_options_count_only_when_they_override(tmp_path: Path) -> None:
     assert options.recv_buffer_bytes == 100_000
 
 
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("0 s", None), ("1 ms", 1), ("1 s", 1), ("1500 ms", 2), ("1 d", 86_400)]
+)
+def test_lingering_takes_whole_seconds_and_never_less_than_was_asked_for(
+    said: str, seconds: int | None, tmp_path: Path
+) -> None:
+    asked = settings_of(tmp_path, TCP_SOCKET_OVERRIDE_DEFAULTS="true", TCP_SOCKET_LINGER=said)
+    options = socket_options(asked.tcp.socket)
+    assert options.linger_seconds == seconds
+    with socket.socket() as sock:
+        options.apply(sock)
+
+
+def test_the_largest_buffers_that_are_allowed_can_be_had(tmp_path: Path) -> None:
+    asked = settings_of(
+        tmp_path,
+        TCP_SOCKET_OVERRIDE_DEFAULTS="true",
+        TCP_SOCKET_RECV_BUFFER_SIZE="1 GiB",
+        TCP_SOCKET_SEND_BUFFER_SIZE="1 GiB",
+    )
+    with socket.socket() as sock:
+        socket_options(asked.tcp.socket).apply(sock)
+
+
 def test_a_certificate_comes_from_its_files_or_is_our_own_when_allowed(tmp_path: Path) -> None:
     made = self_signed("localhost")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"

@@ -11,9 +11,10 @@ import msgspec
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.limits import SERVER_DEFAULT, UNLIMITED
+from borzoi.model.units import DAY, format_bytes, format_duration
 from borzoi.server.declaring import Key, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
-from borzoi.server.settings import HTTP, QUIC, WEBSOCKET, Settings
+from borzoi.server.settings import HTTP, QUIC, WEBSOCKET, Settings, TcpSocketSection
 
 GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20
@@ -113,6 +114,7 @@ def faults(settings: Settings) -> Iterator[str]:
     yield from _storage_faults(settings)
     yield from _interval_faults(settings)
     yield from _cluster_faults(settings)
+    yield from _socket_faults(settings.tcp.socket)
     host, _ = settings.tcp.address
     try:
         version = ipaddress.ip_address(host).version
@@ -186,6 +188,18 @@ def _interval_faults(settings: Settings) -> Iterator[str]:
         if applies and value < least:
             allowed = "at least 1 s" if least == second else "more than 0"
             yield f"{path}: {value} µs is not allowed; it takes {allowed}"
+
+
+def _socket_faults(section: TcpSocketSection) -> Iterator[str]:
+    """What the kernel would refuse to every connection that is accepted."""
+    for name in ("recv_buffer_size", "send_buffer_size"):
+        size = getattr(section, name)
+        if size > GIBIBYTE:
+            shown = format_bytes(size)
+            yield f"tcp.socket.{name}: {shown} is not allowed; it takes at most 1 GiB"
+    if section.linger > DAY:
+        shown = format_duration(section.linger)
+        yield f"tcp.socket.linger: {shown} is not allowed; it takes at most 1 day"
 
 
 def _cluster_faults(settings: Settings) -> Iterator[str]:

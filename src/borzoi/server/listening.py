@@ -99,7 +99,8 @@ def socket_options(section: TcpSocketSection) -> SocketOptions:
         send_buffer_bytes=section.send_buffer_size,
         keepalive=section.keepalive,
         nodelay=section.nodelay,
-        linger_seconds=section.linger // SECOND_US or None,
+        # The kernel counts whole seconds: a part of one is one, not none.
+        linger_seconds=-(-section.linger // SECOND_US) or None,
     )
 
 
