@@ -39,7 +39,7 @@ SPECIAL = {
 }
 #: What else has to be said for one key to be valid.
 BESIDE = {
-    "system.encryption.enabled": {"BORZOI_SYSTEM_ENCRYPTION_KEY": "k"},
+    "system.encryption.enabled": {"BORZOI_SYSTEM_ENCRYPTION_KEY": "A" * 43 + "="},
     "tcp.ipv6": {"BORZOI_TCP_ADDRESS": "[::1]:8090"},
     "cluster.enabled": {"BORZOI_CLUSTER_NAME": "c"},
 }
@@ -230,6 +230,43 @@ def test_rules_between_keys_are_told_by_name(
 ) -> None:
     with pytest.raises(InvalidConfiguration, match=key.replace(".", r"\.")):
         load({f"BORZOI_{name}": value for name, value in environment.items()}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"), [("c2hvcnQ=", "has 5 bytes"), ("not base64 at all!", "not base64")]
+)
+def test_a_key_that_cannot_encrypt_is_told_and_not_shown(
+    key: str, why: str, tmp_path: Path
+) -> None:
+    environment = {"BORZOI_SYSTEM_ENCRYPTION_KEY": key}
+    assert load(environment, tmp_path).settings.system.encryption.key == key
+    with pytest.raises(InvalidConfiguration, match=r"^system\.encryption\.key: ") as refused:
+        load({**environment, "BORZOI_SYSTEM_ENCRYPTION_ENABLED": "true"}, tmp_path)
+    assert why in str(refused.value)
+    assert "32 bytes in Base64" in str(refused.value)
+    assert key not in str(refused.value)
+
+
+def test_certificates_must_be_there_unless_we_may_make_one(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    environment = {
+        "BORZOI_TCP_TLS_ENABLED": "true",
+        "BORZOI_TCP_TLS_CERT_FILE": str(cert),
+        "BORZOI_TCP_TLS_KEY_FILE": str(key),
+    }
+    load(environment, tmp_path)
+    environment["BORZOI_TCP_TLS_SELF_SIGNED"] = "false"
+    with pytest.raises(InvalidConfiguration, match=rf"^tcp\.tls\.cert_file: '{cert}' is not there"):
+        load(environment, tmp_path)
+    cert.touch()
+    with pytest.raises(InvalidConfiguration, match=rf"^tcp\.tls\.key_file: '{key}' is not there"):
+        load(environment, tmp_path)
+    key.touch()
+    load(environment, tmp_path)
+    unnamable = {**environment, "BORZOI_TCP_TLS_KEY_FILE": "n" * 300}
+    with pytest.raises(InvalidConfiguration, match=r"^tcp\.tls\.key_file"):
+        load(unnamable, tmp_path)
+    load({**unnamable, "BORZOI_TCP_ENABLED": "false"}, tmp_path)
 
 
 def test_parts_that_are_not_there_are_told_once_when_they_are_asked_for(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Cipher:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        self._aes = AESGCM(_decoded_key(key_base64))
+        self._aes = AESGCM(decoded_key(key_base64))
         self._invalid_tag = InvalidTag
         self._draw = draw
 
@@ -68,7 +68,8 @@ class Cipher:
         return "Cipher(AES-256-GCM)"  # never the key: objects end up in logs
 
 
-def _decoded_key(key_base64: str) -> bytes:
+def decoded_key(key_base64: str) -> bytes:
+    """The bytes of a key, or `InvalidEncryptionKey`, which never shows it."""
     try:
         key = base64.b64decode(key_base64, validate=True)
     except (binascii.Error, ValueError):

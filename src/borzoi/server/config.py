@@ -9,12 +9,21 @@ from typing import Any
 
 import msgspec
 
-from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.errors import InvalidConfiguration, InvalidEncryptionKey
 from borzoi.model.limits import SERVER_DEFAULT, UNLIMITED
 from borzoi.model.units import DAY, format_bytes, format_duration
+from borzoi.security.encryption import decoded_key
 from borzoi.server.declaring import Key, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
-from borzoi.server.settings import HTTP, QUIC, WEBSOCKET, Settings, TcpSocketSection
+from borzoi.server.settings import (
+    HTTP,
+    QUIC,
+    WEBSOCKET,
+    EncryptionSection,
+    Settings,
+    TcpSection,
+    TcpSocketSection,
+)
 
 GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20
@@ -115,6 +124,7 @@ def faults(settings: Settings) -> Iterator[str]:
     yield from _interval_faults(settings)
     yield from _cluster_faults(settings)
     yield from _socket_faults(settings.tcp.socket)
+    yield from _certificate_faults(settings.tcp)
     host, _ = settings.tcp.address
     try:
         version = ipaddress.ip_address(host).version
@@ -151,8 +161,7 @@ def _storage_faults(settings: Settings) -> Iterator[str]:
             "system.partition.enforce_fsync is true and acknowledge is buffered;"
             " choose one: fsync means synced"
         )
-    if system.encryption.enabled and not system.encryption.key:
-        yield "system.encryption.key: is empty and encryption is on; it takes 32 bytes in Base64"
+    yield from _encryption_faults(system.encryption)
     log = system.logging
     if log.max_total_size and log.max_file_size > log.max_total_size:
         yield "system.logging.max_file_size: is above max_total_size; one file must fit"
@@ -160,6 +169,41 @@ def _storage_faults(settings: Settings) -> Iterator[str]:
         path = getattr(system, name).path
         if not path or "/" in path or path in (".", ".."):
             yield f"system.{name}.path: {path!r} is not allowed; it takes one folder name"
+
+
+def _encryption_faults(section: EncryptionSection) -> Iterator[str]:
+    if not section.enabled:
+        return
+    if not section.key:
+        yield "system.encryption.key: is empty and encryption is on; it takes 32 bytes in Base64"
+        return
+    try:
+        decoded_key(section.key)
+    except InvalidEncryptionKey as fault:
+        yield (
+            "system.encryption.key: the value given is not allowed; it takes 32 bytes in Base64"
+            f" ({fault})"
+        )
+
+
+def _certificate_faults(tcp: TcpSection) -> Iterator[str]:
+    tls = tcp.tls
+    if not tcp.enabled or not tls.enabled or tls.self_signed:
+        return
+    for name in ("cert_file", "key_file"):
+        path = getattr(tls, name)
+        if not _is_file(path):
+            yield (
+                f"tcp.tls.{name}: {path!r} is not there, and tcp.tls.self_signed is false;"
+                " it takes the path of a PEM file then"
+            )
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except OSError:
+        return False
 
 
 def _interval_faults(settings: Settings) -> Iterator[str]:

@@ -17,8 +17,8 @@ from borzoi.model.units import (
 )
 from borzoi.server.declaring import Kind
 
-_ADDRESS = re.compile(r"^(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>\d{1,5})$")
-_CPUS = re.compile(r"^(all|\d+|\d+\.\.\d+|numa:auto|numa:[a-z0-9_=,;]+)$")
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
+_CPUS = re.compile(r"all|[0-9]+|[0-9]+\.\.[0-9]+|numa:auto|numa:[a-z0-9_=,;]+")
 
 
 def _flag(value: Any) -> bool:
@@ -62,7 +62,7 @@ def _unit(parse: Callable[[Any], int]) -> Callable[[Any], int]:
 
 
 def _address(value: Any) -> tuple[str, int]:
-    found = _ADDRESS.match(value) if isinstance(value, str) else None
+    found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None or int(found["port"]) > 65535:
         raise ValueError(value)
     return found["v6"] or found["host"], int(found["port"])
@@ -90,7 +90,7 @@ def _optional_bytes(value: Any) -> int | None:
 
 def _cpu_allocation(value: Any) -> str:
     text = _word(value)
-    if not _CPUS.match(text) or text == "0":
+    if not _CPUS.fullmatch(text) or text == "0":
         raise ValueError(value)
     return text
 
