@@ -1,3 +1,5 @@
+import msgspec
+
 from borzoi import __version__
 from borzoi.server.banner import Readiness, banner
 
@@ -29,6 +31,12 @@ def test_the_banner_says_what_a_newcomer_asks() -> None:
 
 def test_a_password_is_shown_only_where_nobody_else_knows_it() -> None:
     assert "password     " not in banner(READY)
+
+
+def test_the_command_to_try_has_the_name_of_the_root_user() -> None:
+    for name, said in (("iggy", "iggy"), ("admin", "admin"), ("the boss", "'the boss'")):
+        last = banner(msgspec.structs.replace(READY, root_username=name)).splitlines()[-1]
+        assert last.endswith(f"--tcp-server-address 127.0.0.1:8090 --username {said} ping")
 
 
 def test_without_a_listener_there_is_nothing_to_try() -> None:

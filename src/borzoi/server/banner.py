@@ -1,5 +1,6 @@
 """What a server says when it is ready. Pure text."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -41,5 +42,6 @@ def banner(ready: Readiness) -> str:
     lines += [f"  note         {note}" for note in ready.notes]
     tcp = ready.addresses.get("tcp")
     if tcp is not None:
-        lines += ["", f"  try: iggy --tcp-server-address {tcp} --username iggy ping"]
+        username = shlex.quote(ready.root_username)
+        lines += ["", f"  try: iggy --tcp-server-address {tcp} --username {username} ping"]
     return "\n".join(lines)
