@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from borzoi.__main__ import main
 from borzoi.server.arguments import serve
 
 
@@ -20,3 +21,10 @@ def test_the_flags_are_those_of_the_published_server() -> None:
     text = CliRunner().invoke(serve, ["--help"]).output
     for flag in ("--fresh", "--with-default-root-credentials", "--follower", "--config-provider"):
         assert flag in text
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version_is_that_of_the_whole_command(flag: str) -> None:
+    said = CliRunner().invoke(serve, [flag])
+    assert said.exit_code == 0
+    assert said.output == CliRunner().invoke(main, [flag]).output != ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from borzoi import __version__
 from borzoi.model.errors import BorzoiError
 from borzoi.server.config import load
 
@@ -26,6 +27,7 @@ from borzoi.server.config import load
     help="Name the first user iggy, with the password iggy, unless the environment says otherwise.",
 )
 @click.option("--follower", is_flag=True, help="Report this node as a follower to clients.")
+@click.version_option(__version__, "-V", "--version", prog_name="borzoi")
 def serve(
     config_provider: str, fresh: bool, with_default_root_credentials: bool, follower: bool
 ) -> None:
