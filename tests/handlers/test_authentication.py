@@ -1,6 +1,6 @@
 import asyncio
 
-from borzoi.handlers.authentication import HASHES_AT_ONCE, Authentication
+from borzoi.handlers.authentication import HASHES_AT_ONCE, WAITING_MAX, Authentication
 from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle, ThrottleSettings
 
@@ -37,6 +37,31 @@ async def test_guessing_in_parallel_is_no_faster() -> None:
     for guess in guesses:
         guess.cancel()
     await asyncio.wait(guesses)
+    authentication.close()
+
+
+async def test_only_so_many_of_an_address_wait_for_its_mistakes() -> None:
+    throttle = Throttle(ThrottleSettings(free_failures=0, first_wait=3_600_000_000))
+    authentication = Authentication(throttle, lambda: 0)
+    throttle.failed("10.0.0.1:1", now=0)
+    waiting = [
+        asyncio.create_task(authentication.verify(None, "guess", address=f"10.0.0.1:{port}"))
+        for port in range(WAITING_MAX)
+    ]
+    await asyncio.sleep(0)
+    hashed = hash_password("secret")
+    assert not await authentication.verify(hashed, "secret", address="10.0.0.1:9999")
+    assert await authentication.verify(hashed, "secret", address="10.0.0.2:1")
+    assert not any(one.done() for one in waiting)
+    waiting[0].cancel()
+    await asyncio.wait({waiting[0]})
+    another = asyncio.create_task(authentication.verify(None, "guess", address="10.0.0.1:2"))
+    await asyncio.sleep(0)
+    assert not another.done()
+    for one in (*waiting, another):
+        one.cancel()
+    await asyncio.wait({*waiting, another})
+    assert not authentication._waiting
     authentication.close()
 
 

@@ -36,6 +36,7 @@ from borzoi.protocol.commands.users import CreateUser, DeleteUser, GetUsers, Log
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.storage.memory_pool import PooledBuffer
 from borzoi.testing.embedded import EmbeddedServer, embedded_server
 from borzoi.testing.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, turns
 
@@ -198,7 +199,7 @@ async def test_who_asks_and_goes_away_leaves_nothing_behind(
     client.writer.transport.abort()
     await gone(listener)
     assert len(server.services.sessions) == 1  # root's, which made the topic
-    assert server.opened.pool.counters().in_use_bytes == RECEIVE_BUFFER_BYTES  # the listener's own
+    assert server.opened.pool.counters().in_use_bytes == 2 * RECEIVE_BUFFER_BYTES  # its own
     await turns(3)
 
 
@@ -214,7 +215,8 @@ async def test_a_frame_too_large_before_login_is_answered_and_the_next_one_is_fo
         assert await client.receive() == (3, b"")
         await client.login()
         await client.call(GetMe())
-    assert server.opened.pool.counters().allocations == allocations
+    # A second buffer for the listener itself, and none for the frame.
+    assert server.opened.pool.counters().allocations <= allocations + 1
 
 
 async def test_a_refusal_reaches_who_is_still_sending_what_was_refused(
@@ -248,6 +250,44 @@ async def test_half_a_frame_is_given_up_after_a_while_and_not_before(
             listener.give_up_stalled(listener.loop.time() + 1)
             assert await client.rest() == b""
         assert [session.address for session in ended] == [connection.session.address]
+
+
+@pytest.mark.parametrize("begun", [PING[:1], encode_request(batch(bytes(200_000)))[:100_000]])
+async def test_a_peer_that_is_gone_in_the_middle_of_a_frame_is_noticed(
+    server: EmbeddedServer, listener: TcpListener, topic: None, begun: bytes
+) -> None:
+    client = await FrameClient.connect(listener.address)
+    await client.login()
+    (connection,) = listener.connections
+    await client.send(begun)
+    await until(lambda: connection.conversation.inside_frame)
+    client.writer.transport.abort()  # a reset
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while listener.connections:
+            listener.give_up_stalled(0)  # nobody has stood still since then
+            await asyncio.sleep(0)
+    assert server.opened.pool.counters().in_use_bytes <= 2 * RECEIVE_BUFFER_BYTES  # its own
+
+
+async def test_without_memory_for_another_buffer_nobody_keeps_the_listeners(
+    server: EmbeddedServer, listener: TcpListener, topic: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await FrameClient.connect(listener.address) as client:
+        await client.login()
+        acquire = listener.pool.acquire
+
+        def acquire_small(size: int) -> PooledBuffer:
+            if size == RECEIVE_BUFFER_BYTES:
+                raise MemoryError
+            return acquire(size)
+
+        await client.call(batch(bytes(200_000)))
+        monkeypatch.setattr(listener.pool, "acquire", acquire_small)
+        for number in range(3):
+            await client.call(batch(bytes([number]) * 200_000))
+        assert listener.lent_buffer() is None
+        monkeypatch.undo()
+        await client.call(batch(bytes(200_000)))
 
 
 async def test_a_reader_that_stopped_is_given_up_after_a_while_and_not_before(
@@ -521,4 +561,4 @@ async def test_who_only_stops_sending_is_answered_to_the_last_request(
         assert [status for status, _ in answers] == [0, 0, 0, 0]
         assert await client.rest() == b""
     await gone(listener)
-    assert server.opened.pool.counters().in_use_bytes == RECEIVE_BUFFER_BYTES  # the listener's own
+    assert server.opened.pool.counters().in_use_bytes == 2 * RECEIVE_BUFFER_BYTES  # its own

@@ -189,6 +189,18 @@ async def test_who_cannot_wait_for_the_loop_finishes_the_sync(
     assert sum(isinstance(answer, CannotSync) for answer in answers) == 1
 
 
+async def test_also_who_waits_on_another_thread_while_the_loop_turns(
+    syncer: Syncer, tmp_path: Path
+) -> None:
+    told = Told()
+    file = file_at(tmp_path / "file")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for _ in range(100):
+            finish = syncer.submit(job_of(file), told, [file])
+            await asyncio.to_thread(finish)
+            assert await told.next() is None
+
+
 async def test_a_job_that_does_more_is_run_as_it_is(syncer: Syncer) -> None:
     told = Told()
     ran: list[threading.Thread] = []

@@ -4,12 +4,14 @@ A busy machine may let that while pass before a client has asked for anything, s
 depends on being in time but the guest, who comes again until it is.
 """
 
+import socket
+import struct
 import time
 from contextlib import suppress
 
 import pytest
 
-from borzoi.protocol.commands.system import GetMe, Ping
+from borzoi.protocol.commands.system import GetClients, GetMe, Ping
 from borzoi.protocol.commands.users import LogoutUser
 from borzoi.testing.server import running_server
 from borzoi.testing.wire_client import PATIENCE_SECONDS, WireClient
@@ -58,3 +60,18 @@ def test_who_does_not_log_in_makes_room_and_who_did_stays() -> None:
                 guest.call(Ping())
             assert guest.leftovers(PATIENCE_SECONDS) == (b"", True)
         assert server.stop() == 0
+
+
+def test_who_resets_its_connection_in_the_middle_of_a_frame_is_gone_soon() -> None:
+    with running_server() as server, logged_in(server.tcp_address) as guest:
+        for _ in range(5):
+            gone = logged_in(server.tcp_address)
+            gone._sock.sendall(b"\x04")
+            gone._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gone.close()
+        began = time.monotonic()
+        while len(guest.call(GetClients()).clients) > 1:
+            assert time.monotonic() - began < PATIENCE_SECONDS, "they are still there"
+            time.sleep(0.05)
+        # Not because they stood still for too long: that takes longer, and says something else.
+        assert "in the middle of a frame" not in server.output

@@ -5,14 +5,18 @@ logins waits in line instead of starving everyone who is already talking.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from borzoi.security.passwords import hash_password, verify_password
-from borzoi.security.throttle import Throttle
+from borzoi.security.throttle import Throttle, origin_of
 
 #: More would starve the loop on small machines and gain nothing: each takes a whole core.
 HASHES_AT_ONCE = 2
+#: Of one address, while its mistakes make it wait. Each holds a connection, also one whose client
+#: has gone: without a bound guessing would take all places of the server for hours.
+WAITING_MAX = 16
 
 
 class Authentication:
@@ -23,19 +27,35 @@ class Authentication:
         self._clock = clock
         self._threads = ThreadPoolExecutor(HASHES_AT_ONCE, thread_name_prefix="argon2")
         self._turns = asyncio.Semaphore(HASHES_AT_ONCE)
+        #: How many wait, by address.
+        self._waiting: Counter[str] = Counter()
 
     async def verify(self, hashed: str | None, password: str, *, address: str) -> bool:
         """Whether the password is right; None stands for a user who does not exist, and costs the
-        same. Wrong answers make the address wait longer and longer for the next one."""
+        same. Wrong answers make the address wait longer and longer for the next one; when many
+        wait already, the answer is no without a look."""
         while True:
             wait = self._throttle.wait(address, now=self._clock())
-            if wait:
-                await asyncio.sleep(wait / 1_000_000)
+            if wait and not await self._waited(origin_of(address), wait / 1_000_000):
+                return False
             async with self._turns:
                 # Many connections of one address wait together, and all but the first have to
                 # wait again after its mistake: guessing in parallel is no faster.
                 if not self._throttle.wait(address, now=self._clock()):
                     return await self._verified(hashed, password, address)
+
+    async def _waited(self, origin: str, seconds: float) -> bool:
+        """Whether there was a place to wait."""
+        if self._waiting[origin] >= WAITING_MAX:
+            return False
+        self._waiting[origin] += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._waiting[origin] -= 1
+            if not self._waiting[origin]:
+                del self._waiting[origin]
+        return True
 
     async def _verified(self, hashed: str | None, password: str, address: str) -> bool:
         loop = asyncio.get_running_loop()

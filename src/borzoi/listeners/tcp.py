@@ -24,7 +24,7 @@ from borzoi.listeners.lingering import Lingering
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
 from borzoi.storage.media import File
-from borzoi.storage.memory_pool import MemoryPool
+from borzoi.storage.memory_pool import MemoryPool, PooledBuffer
 
 log = logging.getLogger(__name__)
 
@@ -167,8 +167,8 @@ class TcpConnection:
         """Something begins. The rest of a frame that is not large has as a rule arrived while its
         first bytes were looked at, and need not wait for another turn of the loop."""
         listener = self._listener
-        if conversation.received(data, listener.receiving):
-            listener.take_new_buffer()
+        if conversation.received(data, listener.lent_buffer()):
+            listener.change_buffers()
         rest = conversation.wanted
         if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
             try:
@@ -331,10 +331,20 @@ class TcpConnection:
         log.info("closing %s: %s", self.session.address, reason)
         self._close()
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something was begun that the peer has to go on with."""
+        return self.conversation.inside_frame or bool(self._outgoing) or self.parting
+
     def stalled(self, before: float) -> bool:
         """Whether something begun has not moved since the moment."""
-        unfinished = self.conversation.inside_frame or bool(self._outgoing) or self.parting
-        return unfinished and self.progressed_at < before
+        return self.is_unfinished and self.progressed_at < before
+
+    def end_if_reset(self) -> None:
+        """The loop does not call the reader of a socket that has nothing to read but an error."""
+        error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self._lose(OSError(error, os.strerror(error)))
 
     def _lose(self, fault: OSError | None) -> None:
         if fault is not None and fault.errno not in (errno.ECONNRESET, errno.EPIPE):
@@ -378,7 +388,9 @@ class TcpListener:
         self.dispatcher = dispatcher
         self.pool = pool
         self.lingering = Lingering(self.loop)
-        self.take_new_buffer()
+        self._receiving = pool.acquire(RECEIVE_BUFFER_BYTES)
+        self._spare: PooledBuffer | None = None
+        self.scratch = self._receiving.view[:RECEIVE_BYTES]
         self.connections: set[TcpConnection] = set()
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
@@ -387,10 +399,21 @@ class TcpListener:
         )
         self.address = self._acceptor.address
 
-    def take_new_buffer(self) -> None:
-        """Receive into another buffer from now on: somebody needs the one before."""
-        self.receiving = self.pool.acquire(RECEIVE_BUFFER_BYTES)
-        self.scratch = self.receiving.view[:RECEIVE_BYTES]
+    def lent_buffer(self) -> PooledBuffer | None:
+        """The buffer that was received into, for who needs to keep it; none while there is no
+        memory for another one to receive into, because a buffer must not have two owners."""
+        if self._spare is None:
+            try:
+                self._spare = self.pool.acquire(RECEIVE_BUFFER_BYTES)
+            except MemoryError:
+                return None
+        return self._receiving
+
+    def change_buffers(self) -> None:
+        """Somebody has kept the buffer that was lent."""
+        assert self._spare is not None
+        self._receiving, self._spare = self._spare, None
+        self.scratch = self._receiving.view[:RECEIVE_BYTES]
 
     def _welcome(self, sock: socket.socket, peer: Peer) -> None:
         address = peer_text(peer)
@@ -413,7 +436,10 @@ class TcpListener:
             self._acceptor.leave(host_of(connection.session.address))
 
     def give_up_stalled(self, before: float) -> None:
-        """Close connections that began something and stopped in the middle of it."""
+        """Close connections that began something and stopped in the middle of it, and those of
+        peers that are gone."""
+        for connection in [one for one in self.connections if one.is_unfinished]:
+            connection.end_if_reset()
         for connection in [one for one in self.connections if one.stalled(before)]:
             connection.give_up("it stopped in the middle of a frame")
 
@@ -431,7 +457,9 @@ class TcpListener:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")
-        self.pool.release(self.receiving)
+        for buffer in (self._receiving, self._spare):
+            if buffer is not None:
+                self.pool.release(buffer)
 
 
 def host_of(address: str) -> str:

@@ -11,6 +11,8 @@ import contextlib
 import logging
 import os
 import select
+import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 #: For the trial: a sync of a file in memory, which takes no time unless nobody carries it out.
 TRIAL_MS: Final = 2000
+#: How often a thread that waits for a sync looks whether the loop has seen its end.
+LOOK_AGAIN_SECONDS: Final = 0.001
 
 
 class Ring(Protocol):
@@ -61,7 +65,7 @@ class _Flight:
 class UringSyncer:
     """Hands syncs of local files to a ring, and every other job to threads."""
 
-    __slots__ = ("_flying", "_loop", "_numbers", "_ring", "_threads", "_usable")
+    __slots__ = ("_flying", "_loop", "_numbers", "_ring", "_thread", "_threads", "_usable")
 
     def __init__(self, ring: Ring, threads: ThreadSyncer | None = None) -> None:
         self._ring = ring
@@ -70,6 +74,7 @@ class UringSyncer:
         self._flying: dict[int, tuple[_Flight, File]] = {}
         self._numbers = count()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._usable = True
 
     def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
@@ -119,11 +124,20 @@ class UringSyncer:
         if loop is not self._loop:
             assert self._loop is None or self._loop.is_closed()
             self._loop = loop
+            self._thread = threading.get_ident()
             loop.add_reader(self._ring.eventfd, self._reap)
 
     def _finish(self, flight: _Flight) -> None:
         while flight.left:
-            self._wait()
+            if (
+                threading.get_ident() == self._thread
+                or self._loop is None
+                or self._loop.is_closed()
+            ):
+                self._wait()
+            else:
+                # The loop takes note of what ends; two must not do so at once.
+                time.sleep(LOOK_AGAIN_SECONDS)
         if flight.failure is not None:
             raise flight.failure
 
