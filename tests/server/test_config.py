@@ -120,6 +120,10 @@ def test_a_file_is_found_upwards_and_must_be_there_when_named(tmp_path: Path) ->
     for missing in ("no.toml", str(tmp_path / "no.toml")):
         with pytest.raises(InvalidConfiguration, match=r"no\.toml"):
             load({"BORZOI_CONFIG_PATH": missing}, below)
+    for directory in ("a", str(tmp_path / "a")):
+        said = rf"^CONFIG_PATH: {tmp_path / 'a'} is a directory; it takes the path of a file$"
+        with pytest.raises(InvalidConfiguration, match=said):
+            load({"BORZOI_CONFIG_PATH": directory}, below)
     (tmp_path / "borzoi.toml").write_text("[tcp")
     with pytest.raises(InvalidConfiguration, match="TOML"):
         load({}, tmp_path)

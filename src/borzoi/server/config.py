@@ -3,7 +3,7 @@
 import difflib
 import ipaddress
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +76,24 @@ def _read_file(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, 
         except ValueError as fault:
             raise InvalidConfiguration(f"{path} is not valid TOML: {fault}") from fault
     if named:
+        directory = _found_upwards(folder, Path(named), Path.is_dir)
+        if directory is not None:
+            raise InvalidConfiguration(
+                f"CONFIG_PATH: {directory} is a directory; it takes the path of a file"
+            )
         raise InvalidConfiguration(
             f"the file {named} that CONFIG_PATH names is not in {folder} nor above it"
         )
     return {}, "the built-in defaults"
 
 
-def _found_upwards(folder: Path, path: Path) -> Path | None:
+def _found_upwards(
+    folder: Path, path: Path, wanted: Callable[[Path], bool] = Path.is_file
+) -> Path | None:
     if path.is_absolute():
-        return path if path.is_file() else None
+        return path if wanted(path) else None
     for parent in (folder, *folder.parents):
-        if (parent / path).is_file():
+        if wanted(parent / path):
             return parent / path
     return None
 
