@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.model.errors import InvalidConfiguration
-from borzoi.server.config import KEYS, load, parts_not_there
+from borzoi.server.config import KEYS, check_follower, load, parts_not_there
 from borzoi.server.declaring import Key, shown_section
 from borzoi.server.settings import Settings
 from borzoi.server.toml import written
@@ -271,6 +271,16 @@ def test_certificates_must_be_there_unless_we_may_make_one(tmp_path: Path) -> No
     with pytest.raises(InvalidConfiguration, match=r"^tcp\.tls\.key_file"):
         load(unnamable, tmp_path)
     load({**unnamable, "BORZOI_TCP_ENABLED": "false"}, tmp_path)
+
+
+def test_a_follower_has_somebody_to_follow_or_no_cluster(tmp_path: Path) -> None:
+    check_follower(load({}, tmp_path).settings)
+    cluster = {"BORZOI_CLUSTER_ENABLED": "true"}
+    with pytest.raises(InvalidConfiguration, match=r"^--follower: cluster\.node\.others is empty"):
+        check_follower(load(cluster, tmp_path).settings)
+    other = {"NAME": "two", "IP": "10.0.0.2"}
+    cluster |= {f"BORZOI_CLUSTER_NODE_OTHERS_0_{name}": value for name, value in other.items()}
+    check_follower(load(cluster, tmp_path).settings)
 
 
 def test_parts_that_are_not_there_are_told_once_when_they_are_asked_for(tmp_path: Path) -> None:

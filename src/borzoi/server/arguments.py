@@ -9,7 +9,7 @@ import click
 
 from borzoi import __version__
 from borzoi.model.errors import BorzoiError
-from borzoi.server.config import load
+from borzoi.server.config import check_follower, load
 
 
 @click.command()
@@ -35,6 +35,8 @@ def serve(
     del config_provider
     try:
         configuration = load(os.environ, Path.cwd())
+        if follower:
+            check_follower(configuration.settings)
     except BorzoiError as fault:
         click.echo(f"borzoi cannot start: {fault}", err=True)
         sys.exit(2)

@@ -125,6 +125,15 @@ def check(settings: Settings) -> None:
         raise InvalidConfiguration(fault)
 
 
+def check_follower(settings: Settings) -> None:
+    """Refuse to be a follower of nobody: clients would be told of no leader and go nowhere."""
+    if settings.cluster.enabled and not settings.cluster.node.others:
+        raise InvalidConfiguration(
+            "--follower: cluster.node.others is empty, so that there would be no leader;"
+            " name the other nodes there, or start without --follower"
+        )
+
+
 def faults(settings: Settings) -> Iterator[str]:
     """Every rule between keys that the settings break."""
     yield from _storage_faults(settings)
