@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.model.errors import InvalidConfiguration
 from borzoi.server.logs import FILES_MAX, files_kept, forgotten, remove_forgotten, start_logging
 from borzoi.server.settings import LoggingSection
 
@@ -41,6 +42,20 @@ def test_a_file_that_is_full_makes_room_for_the_next(tmp_path: Path) -> None:
         "borzoi.log.1",
         "borzoi.log.2",
     ]
+
+
+def test_a_log_file_that_cannot_be_written_is_told_before_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "taken" / "borzoi.log").mkdir(parents=True)
+    for path, why in (
+        ("file", "File exists"),
+        ("file/below", "Not a directory"),
+        ("taken", "Is a directory"),
+    ):
+        said = rf"^system\.logging\.path: borzoi\.log cannot be written in {tmp_path / path}: {why}"
+        with pytest.raises(InvalidConfiguration, match=said):
+            start_logging(LoggingSection(path=path), tmp_path)
+        start_logging(LoggingSection(path=path, file_enabled=False), tmp_path)
 
 
 def test_how_many_files_fit() -> None:

@@ -5,6 +5,7 @@ import logging.handlers
 import sys
 from pathlib import Path
 
+from borzoi.model.errors import InvalidConfiguration
 from borzoi.server.settings import LoggingSection
 
 FILE_NAME = "borzoi.log"
@@ -38,14 +39,20 @@ def start_logging(settings: LoggingSection, data_directory: Path) -> None:
 
 
 def _file_handler(settings: LoggingSection, folder: Path) -> logging.Handler:
-    folder.mkdir(parents=True, exist_ok=True)
-    return logging.handlers.RotatingFileHandler(
-        folder / FILE_NAME,
-        maxBytes=settings.max_file_size,
-        backupCount=files_kept(settings.max_file_size, settings.max_total_size),
-        delay=True,
-        encoding="utf-8",
-    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Opened now, not with the first line: what cannot be written is told while we can refuse.
+        return logging.handlers.RotatingFileHandler(
+            folder / FILE_NAME,
+            maxBytes=settings.max_file_size,
+            backupCount=files_kept(settings.max_file_size, settings.max_total_size),
+            encoding="utf-8",
+        )
+    except OSError as fault:
+        raise InvalidConfiguration(
+            f"system.logging.path: {FILE_NAME} cannot be written in {folder}: {fault.strerror};"
+            " it takes a directory that we may write, or set system.logging.file_enabled to false"
+        ) from fault
 
 
 def files_kept(max_file_size: int, max_total_size: int) -> int:
