@@ -197,6 +197,18 @@ def test_two_servers_share_neither_a_directory_nor_an_address(
             client.login()
 
 
+def test_a_server_that_cannot_write_its_log_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    start = start_of(tmp_path, TCP_ADDRESS="127.0.0.1:0", SYSTEM_LOGGING_PATH="../file")
+    assert run(start) == EXIT_CANNOT_START
+    said = capsys.readouterr()
+    assert "borzoi cannot start: system.logging.path: " in said.err
+    assert "is ready" not in said.out
+    assert "Traceback" not in said.err
+
+
 def test_the_file_that_says_ready_is_not_there_when_nothing_listens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
