@@ -27,8 +27,8 @@ INVALID_COMMAND = 3
 UNAUTHENTICATED = 40
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
 
-#: A frame of fewer bytes is copied out of the receive buffer: that costs less than it to part with
-#: the buffer. More than a stranger may send, so nobody holds one who has not logged in.
+#: A frame of fewer bytes is copied out of the receive buffer: that costs less than to part with the
+#: buffer. More than a stranger may send, so nobody holds one who has not logged in.
 STAYING_BYTES_MIN = UNAUTHENTICATED_BYTES_MAX + 1
 
 #: What a client may send ahead while its earlier request runs, before we stop reading from it.

@@ -52,7 +52,6 @@ class KernelRing:
     __slots__ = (
         "_completions",
         "_descriptor",
-        "_ended_at",
         "_ended_head_at",
         "_ended_mask",
         "_ended_tail_at",
