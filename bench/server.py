@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
+
 from bench.comparing import ROUNDS, Row, compare
 from bench.load import (
     Measured,
@@ -25,8 +28,6 @@ from bench.load import (
 )
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
 
 KB = 1024
 

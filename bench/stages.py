@@ -20,6 +20,8 @@ from time import perf_counter_ns
 from typing import Any
 
 import uvloop
+from tests.support.embedded import embedded_server
+from tests.support.listening import tcp_listener
 
 from bench.load import connected, send_frame, send_over_and_over
 from borzoi.handlers import routes
@@ -33,8 +35,6 @@ from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import encode_request
 from borzoi.records import batch
 from borzoi.storage import log, log_files
-from borzoi.testing.embedded import embedded_server
-from borzoi.testing.listening import tcp_listener
 
 #: Messages, bytes of each, requests.
 WORKLOADS = ((1000, 1000, 400), (1000, 100, 1500), (1, 1000, 8000))

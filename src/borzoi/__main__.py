@@ -19,8 +19,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 COMMANDS = {
     "serve": "borzoi.server.arguments:serve",
     "config": "borzoi.server.config_command:config",
-    "log": "borzoi.server.tools:log",
-    "import": "borzoi.server.tools:import_",
+    "log": "borzoi.tools.command:log",
+    "import": "borzoi.tools.command:import_",
     "simulate": "borzoi.simulator.command:simulate",
 }
 

@@ -1,8 +1,9 @@
 """Committed ops into machine and table (N7, 4.7)."""
 
+from tests.support.consensus_cluster import ScriptedCluster, client_id
+
 from borzoi.consensus.effects import Applied
 from borzoi.consensus.messages import Operation
-from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
 ADA = client_id(1)
 

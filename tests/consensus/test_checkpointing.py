@@ -1,6 +1,7 @@
 import dataclasses
 
 import pytest
+from tests.support.consensus_cluster import ScriptedCluster, client_id
 
 from borzoi.consensus import checkpointing, state_transfer
 from borzoi.consensus.checkpointing import (
@@ -13,7 +14,6 @@ from borzoi.consensus.config import Config, PlantedBugs
 from borzoi.consensus.effects import Refusal, WriteCheckpoint, WriteJournal
 from borzoi.consensus.messages import Operation, RequestPrepare
 from borzoi.consensus.state import Held
-from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
 ADA = client_id(1)
 

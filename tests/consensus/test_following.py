@@ -1,13 +1,13 @@
 """The backup's side: what it takes, what it ignores, when it asks (N4-N8, V7)."""
 
 import pytest
+from tests.support.consensus_cluster import ScriptedCluster
 
 from borzoi.consensus import following
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Send
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import Commit, Header, Prepare, PrepareOk, RequestStartView
-from borzoi.testing.consensus_cluster import ScriptedCluster
 
 
 def backup_of(cluster: ScriptedCluster) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from tests.support.consensus_cluster import ScriptedCluster
 
 from borzoi.consensus import heartbeat
 from borzoi.consensus.config import PlantedBugs
@@ -19,7 +20,6 @@ from borzoi.consensus.effects import (
 )
 from borzoi.consensus.messages import Operation, Ping, Pong, RequestStartView, StartView
 from borzoi.consensus.state import Status
-from borzoi.testing.consensus_cluster import ScriptedCluster
 
 
 def test_a_primary_in_contact_with_a_quorum_may_answer_reads():

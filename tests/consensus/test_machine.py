@@ -1,8 +1,9 @@
 """Both planes fit the interface the core drives."""
 
+from tests.support.consensus_cluster import RegisterMachine
+
 from borzoi.consensus.data_plane import DataPlane
 from borzoi.consensus.machine import StateMachine
-from borzoi.testing.consensus_cluster import RegisterMachine
 
 
 def test_the_machines_fit_the_interface():

@@ -1,6 +1,7 @@
 """The start of a view, at its primary and at those who adopt it (4.4 step 8, 4.5)."""
 
 import pytest
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
 
 from borzoi.consensus import new_view, state_transfer
 from borzoi.consensus.config import PlantedBugs
@@ -22,7 +23,6 @@ from borzoi.consensus.messages import (
 )
 from borzoi.consensus.replica import Replica
 from borzoi.consensus.state import Status
-from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
 
 
 def backup_of(cluster: ScriptedCluster) -> int:

@@ -1,6 +1,7 @@
 """Normal operation, rule by rule (4.1, 4.7)."""
 
 import pytest
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, client_id
 
 from borzoi.consensus import normal
 from borzoi.consensus.config import PlantedBugs
@@ -18,7 +19,6 @@ from borzoi.consensus.messages import (
     Request,
 )
 from borzoi.consensus.timeouts import Timer
-from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster, client_id
 
 ADA = client_id(1)
 CREATE = Operation.CREATE_STREAM.value

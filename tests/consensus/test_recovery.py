@@ -5,6 +5,7 @@ from collections import deque
 from contextlib import nullcontext
 
 import pytest
+from tests.support.consensus_cluster import ScriptedCluster
 
 from borzoi.consensus import view_change
 from borzoi.consensus.config import PlantedBugs
@@ -13,7 +14,6 @@ from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import DoViewChange, Handshake, Prepare, PrepareOk
 from borzoi.consensus.state import Status
 from borzoi.consensus.superblock import Superblock, Unreadable
-from borzoi.testing.consensus_cluster import ScriptedCluster
 
 
 def backups(cluster: ScriptedCluster) -> list[int]:

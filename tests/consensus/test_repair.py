@@ -1,6 +1,7 @@
 """Repair by identity, from any replica, whatever its status (4.6)."""
 
 import pytest
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
 
 from borzoi.consensus import repair
 from borzoi.consensus.config import PlantedBugs
@@ -14,7 +15,6 @@ from borzoi.consensus.messages import (
     RequestPrepare,
 )
 from borzoi.consensus.state import JOURNAL_WRITES_MAX, Entry, Held
-from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
 
 
 def lagging_cluster(ops: int = 20, **bugs: bool) -> tuple[ScriptedCluster, int]:

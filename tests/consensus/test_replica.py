@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
 
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.data_plane import DataPlane
@@ -13,11 +14,10 @@ from borzoi.consensus.machine import StateMachine
 from borzoi.consensus.messages import Operation
 from borzoi.consensus.partition_ops import PartitionCommand, encode_command, propose_batch
 from borzoi.records.message import Message, encode_messages
-from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
 
 PROGRAM = """
 import hashlib
-from borzoi.testing.consensus_cluster import ScriptedCluster
+from tests.support.consensus_cluster import ScriptedCluster
 cluster = ScriptedCluster()
 cluster.elect()
 digest = hashlib.sha256()

@@ -1,11 +1,11 @@
 import pytest
+from tests.support.consensus_cluster import ScriptedCluster, client_id
 
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import Operation
 from borzoi.consensus.state import Status
 from borzoi.consensus.superblock import Superblock
-from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
 
 @pytest.mark.parametrize(

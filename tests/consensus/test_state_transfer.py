@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from tests.support.consensus_cluster import ScriptedCluster, client_id
 
 from borzoi.consensus import new_view, state_transfer, view_change
 from borzoi.consensus.checkpoint import Checkpoint
@@ -22,7 +23,6 @@ from borzoi.consensus.replica import Replica
 from borzoi.consensus.state import CheckpointWrite, Status
 from borzoi.consensus.superblock import Superblock
 from borzoi.consensus.timeouts import Timer
-from borzoi.testing.consensus_cluster import ScriptedCluster, client_id
 
 ADA = client_id(1)
 

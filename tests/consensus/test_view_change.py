@@ -1,6 +1,7 @@
 """Leaving views, deciding logs, adopting them (4.2-4.5), and the errors of 12.1 around them."""
 
 import pytest
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
 
 from borzoi.consensus import view_change
 from borzoi.consensus.config import PlantedBugs
@@ -23,7 +24,6 @@ from borzoi.consensus.messages import (
 )
 from borzoi.consensus.state import Held, Status
 from borzoi.consensus.superblock import Superblock
-from borzoi.testing.consensus_cluster import CLUSTER, ScriptedCluster
 
 
 def backups(cluster: ScriptedCluster) -> list[int]:

@@ -18,7 +18,7 @@ LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlin
 
 #: Packages that use the layers from outside, and why none of the layers may know them.
 OUTSIDE = {
-    "testing": "support for tests; a server must not need it",
+    "testing": "a test broker for users; a server must not need it",
     "simulator": "plays the world around the replicas",
     "cli": "talks to a server, or to the files of one that is down",
     "client": "is installed where no server is",

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.support.golden import EXCHANGES, Exchange, What, read_differences, read_exchanges
 
 from borzoi.model.errors import BorzoiError
 from borzoi.protocol.catalog import REQUESTS, Request, decode_request, decode_response
@@ -19,7 +20,6 @@ from borzoi.protocol.framing import (
     encode_request,
     encode_response,
 )
-from borzoi.testing.golden import EXCHANGES, Exchange, What, read_differences, read_exchanges
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LINES = 2306

@@ -6,12 +6,12 @@ What differs on purpose is in ``tests/golden/differences.toml`` and nowhere else
 from pathlib import Path
 
 import pytest
+from tests.support.golden import REQUESTS, What, read_differences, read_requests
 
 from borzoi.protocol.catalog import decode_request, decode_response
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.framing import RequestDecoder, encode_request
-from borzoi.testing.golden import REQUESTS, What, read_differences, read_requests
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LINES = 138

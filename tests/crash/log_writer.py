@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+from tests.support.logs import batch_of
 
 from borzoi.model.namespace import Namespace
 from borzoi.model.topics import Compression
@@ -29,7 +30,6 @@ from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import Syncer
 from borzoi.storage.uring import best_syncer
-from borzoi.testing.logs import batch_of
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 SEGMENT_BYTES = 512 * 256

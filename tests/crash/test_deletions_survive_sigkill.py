@@ -10,6 +10,8 @@ from itertools import count
 from random import Random
 
 import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
@@ -26,8 +28,6 @@ from borzoi.protocol.commands.topics import (
     Topics,
 )
 from borzoi.records.message import Message, decode_messages, encode_messages
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import PATIENCE_SECONDS, WireClient
 
 pytestmark = pytest.mark.crash
 

@@ -18,14 +18,14 @@ from random import Random
 from threading import Thread
 
 import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.protocol.commands.messages import PolledMessages, PollMessages
 from borzoi.protocol.commands.streams import GetStream, GetStreams, StreamDetails, Streams
 from borzoi.records.message import decode_messages
 from borzoi.server.process import EXIT_OK, STOP_SECONDS_MAX
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.crash
 

@@ -4,6 +4,8 @@ import random
 import threading
 
 import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.partitioning import Partitioning
@@ -13,11 +15,9 @@ from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOff
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStreams
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.records.message import Message, encode_messages
-from borzoi.storage.findings import Finding, Severity
-from borzoi.storage.inspection import verify
 from borzoi.storage.local import LocalMedium
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
+from borzoi.tools.findings import Finding, Severity
+from borzoi.tools.inspection import verify
 
 pytestmark = pytest.mark.crash
 

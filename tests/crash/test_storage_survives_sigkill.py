@@ -9,36 +9,23 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from random import Random
-from types import ModuleType
 
 import pytest
+from tests.crash import log_writer
+from tests.support.logs import payloads_in
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.topics import Compression
 from borzoi.records.batch import verify, walk
 from borzoi.storage.settings import Acknowledge
-from borzoi.testing.logs import payloads_in
 
 CYCLES = int(os.environ.get("BORZOI_CRASH_CYCLES", "5"))
 SEED = int(os.environ.get("BORZOI_CRASH_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
-WRITER = Path(__file__).with_name("log_writer.py")
+ROOT = Path(__file__).resolve().parents[2]
 #: Numbers of different cycles never meet.
 NUMBERS_PER_CYCLE = 1 << 32
-
-
-def load(path: Path) -> ModuleType:
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-log_writer = load(WRITER)
 
 
 @dataclass
@@ -95,7 +82,10 @@ def run_until_killed(
     arguments += [str(cycle * NUMBERS_PER_CYCLE), str(random.getrandbits(32))]
     record = log_writer.ACKNOWLEDGED
     with subprocess.Popen(
-        [sys.executable, str(WRITER), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "tests.crash.log_writer", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as writer:
         assert writer.stdout is not None
         assert writer.stderr is not None

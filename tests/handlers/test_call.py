@@ -1,8 +1,8 @@
 import pytest
+from tests.support.embedded import EmbeddedServer
 
 from borzoi.handlers.call import Call
 from borzoi.model.errors import Unauthenticated
-from borzoi.testing.embedded import EmbeddedServer
 
 
 async def test_a_call_knows_who_asks_and_what_time_it_is(server: EmbeddedServer) -> None:

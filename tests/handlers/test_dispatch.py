@@ -4,6 +4,7 @@ from asyncio import Future
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import EmbeddedServer, embedded_server, whole
 
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.replies import DONE
@@ -20,7 +21,6 @@ from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser
 from borzoi.protocol.contract import Request, encode_payload
 from borzoi.records.message import Message, encode_messages
 from borzoi.security.permissions import Rule
-from borzoi.testing.embedded import EmbeddedServer, embedded_server, whole
 
 
 async def test_an_unknown_code_is_an_invalid_command(server: EmbeddedServer) -> None:

@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 from borzoi.model.errors import ClientNotFound, GroupNameTaken, GroupNotFound, MemberNotFound
 from borzoi.protocol.codes import Code
@@ -18,7 +19,6 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 GROUP = ("s", "t", "g")
 #: Each change waits for the disk, so those that follow wait for their turn.

@@ -1,4 +1,5 @@
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
@@ -15,7 +16,6 @@ from borzoi.protocol.commands.partitions import CreatePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.records.message import Message, decode_messages, encode_messages
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 READER = Consumer(ConsumerKind.CONSUMER, 1)
 GROUP = Consumer(ConsumerKind.GROUP, "billing")

@@ -1,4 +1,5 @@
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
 from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.errors import (
@@ -20,7 +21,6 @@ from borzoi.protocol.commands.offsets import (
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.records.message import Message, encode_messages
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 NAMED = Consumer(ConsumerKind.CONSUMER, "my-consumer")
 HASHED = Consumer(ConsumerKind.CONSUMER, 2115191887)

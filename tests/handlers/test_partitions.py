@@ -1,10 +1,10 @@
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
 from borzoi.model.errors import InvalidPartitionsCount, TooManyPartitions
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 
 async def test_partitions_come_and_go_at_the_end(

@@ -1,8 +1,10 @@
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
 from borzoi.handlers import routes as routes_module
 from borzoi.handlers.call import Call
 from borzoi.handlers.routes import PollRoutes, SendRoutes
+from borzoi.memory.pool import NOWHERE
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import PartitionNotFound
 from borzoi.model.identifiers import consumer_key
@@ -14,8 +16,6 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.contract import encode_payload
 from borzoi.records.message import Message, encode_messages
-from borzoi.storage.memory_pool import NOWHERE
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 
 def payload(partitioning: Partitioning, count: int = 1) -> memoryview:

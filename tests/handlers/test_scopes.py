@@ -1,4 +1,5 @@
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
 from borzoi.handlers.call import Call
 from borzoi.handlers.scopes import (
@@ -16,7 +17,6 @@ from borzoi.protocol.commands.streams import CreateStream, GetStream
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from borzoi.protocol.commands.users import CreateUser, GetUser
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 
 async def test_scopes_are_numbers_and_resolve_before_they_allow(

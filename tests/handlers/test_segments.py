@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import embedded_server
 
 from borzoi.model.errors import PartitionNotFound
 from borzoi.model.partitioning import Partitioning
@@ -9,7 +10,6 @@ from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from borzoi.records.message import Message, encode_messages
-from borzoi.testing.embedded import embedded_server
 
 
 async def test_the_oldest_sealed_segments_go_and_the_open_one_stays(tmp_path: Path) -> None:

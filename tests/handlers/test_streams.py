@@ -1,4 +1,5 @@
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
 from borzoi.model.errors import StreamNameTaken, StreamNotFound
 from borzoi.protocol.commands.streams import (
@@ -10,7 +11,6 @@ from borzoi.protocol.commands.streams import (
     UpdateStream,
 )
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 
 async def test_a_created_stream_is_listed_and_described(root: EmbeddedClient) -> None:

@@ -2,6 +2,7 @@ import io
 import zipfile
 
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
 from borzoi import __version__
 from borzoi.handlers.system import version_number
@@ -20,7 +21,6 @@ from borzoi.protocol.commands.system import (
 )
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import CreateUser, LoginUser
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer
 
 
 async def test_a_ping_needs_no_login_and_is_remembered(server: EmbeddedServer) -> None:

@@ -1,4 +1,5 @@
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 from borzoi.model.errors import (
     InvalidTokenName,
@@ -15,7 +16,6 @@ from borzoi.protocol.commands.tokens import (
     LoginWithPersonalAccessToken,
 )
 from borzoi.protocol.commands.users import GetUsers
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 
 async def test_a_token_logs_in_until_it_is_deleted(

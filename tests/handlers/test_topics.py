@@ -1,4 +1,5 @@
 import pytest
+from tests.support.embedded import EmbeddedClient
 
 from borzoi.model.errors import InvalidTopicSize, TooManyPartitions, TopicNameTaken, TopicNotFound
 from borzoi.model.limits import NEVER, UNLIMITED
@@ -12,7 +13,6 @@ from borzoi.protocol.commands.topics import (
     PurgeTopic,
     UpdateTopic,
 )
-from borzoi.testing.embedded import EmbeddedClient
 
 
 @pytest.fixture

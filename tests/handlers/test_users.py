@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 from borzoi.handlers.authentication import Authentication
 from borzoi.metadata.sealed import SealedCreateUser
@@ -40,7 +41,6 @@ from borzoi.protocol.commands.users import (
 )
 from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.errors import code_of
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 READS_STREAMS = Permissions(GlobalPermissions(read_streams=True))
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.server import RunningServer, running_server
 
 from borzoi.security.certificates import self_signed
-from borzoi.testing.server import RunningServer, running_server
 
 #: More than all that a program itself waits for, with its start.
 SCENARIO_SECONDS_MAX = 300.0

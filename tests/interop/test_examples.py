@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from borzoi.testing.server import RunningServer
+from tests.support.server import RunningServer
 
 pytestmark = pytest.mark.interop
 

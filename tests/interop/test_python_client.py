@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.interop
 

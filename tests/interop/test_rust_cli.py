@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from borzoi.testing.server import RunningServer
+from tests.support.server import RunningServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

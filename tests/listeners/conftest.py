@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
-from borzoi.testing.embedded import EmbeddedServer, embedded_server
+from tests.support.embedded import EmbeddedServer, embedded_server
 
 
 @pytest.fixture

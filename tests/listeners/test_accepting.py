@@ -2,10 +2,11 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+from tests.support.listening import PATIENCE_SECONDS
+
 from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.tcp import listening_socket, peer_text
-from borzoi.testing.listening import PATIENCE_SECONDS
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.embedded import EmbeddedServer, embedded_server, whole
+from tests.support.listening import PATIENCE_SECONDS, turns
 
 from borzoi.handlers.replies import DONE, RangesReply, Reply, failed
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.connection import PIPELINED_BYTES_MAX, Conversation
+from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import (
@@ -31,9 +34,6 @@ from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.batch import verify, walk
 from borzoi.records.message import Message, decode_messages, encode_messages
-from borzoi.storage.memory_pool import MemoryPool, PooledBuffer
-from borzoi.testing.embedded import EmbeddedServer, embedded_server, whole
-from borzoi.testing.listening import PATIENCE_SECONDS, turns
 
 PING = encode_request(Ping())
 

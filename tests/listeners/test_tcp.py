@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import EmbeddedServer, embedded_server
+from tests.support.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, turns
 
 from borzoi.handlers.replies import failed
 from borzoi.handlers.sessions import Session
@@ -23,6 +25,7 @@ from borzoi.listeners.tcp import (
     listening_socket,
     peer_text,
 )
+from borzoi.memory.pool import PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
 from borzoi.model.partitioning import Partitioning
@@ -36,9 +39,6 @@ from borzoi.protocol.commands.users import CreateUser, DeleteUser, GetUsers, Log
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
-from borzoi.storage.memory_pool import PooledBuffer
-from borzoi.testing.embedded import EmbeddedServer, embedded_server
-from borzoi.testing.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, turns
 
 PING = encode_request(Ping())
 READER = Consumer(ConsumerKind.CONSUMER, 1)

@@ -5,6 +5,8 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from tests.support.embedded import EmbeddedServer
+from tests.support.listening import PATIENCE_SECONDS, FrameClient, tls_listener, turns
 
 from borzoi.handlers.replies import failed
 from borzoi.listeners.admission import Admission
@@ -18,8 +20,6 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.framing import encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.security.certificates import self_signed_context
-from borzoi.testing.embedded import EmbeddedServer
-from borzoi.testing.listening import PATIENCE_SECONDS, FrameClient, tls_listener, turns
 
 PING = encode_request(Ping())
 EVERYTHING = PollMessages(

@@ -1,5 +1,5 @@
+from borzoi.memory.pool import BUCKET_BYTES
 from borzoi.model import limits
-from borzoi.storage.memory_pool import BUCKET_BYTES
 
 
 def test_every_limit_is_positive_but_the_one_that_means_the_default() -> None:

@@ -3,6 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
+from tests.support.logs import ManualSyncer, batch_of, payloads_in
 
 from borzoi.model.errors import StorageFailure
 from borzoi.partitions.appending import MANY, Appender
@@ -12,9 +15,6 @@ from borzoi.records.fresh_ids import BLOCK, FreshIds
 from borzoi.security.encryption import Cipher
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
-from borzoi.testing.logs import ManualSyncer, batch_of, payloads_in
 
 DIRECTORY = Path("/d")
 NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)

@@ -2,6 +2,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import batch_of
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import ConsumerOffsetNotFound
@@ -24,8 +26,6 @@ from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import batch_of
 
 CONSUMER = ConsumerKind.CONSUMER
 

@@ -3,6 +3,8 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import batch_of, payloads_in
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import ConsumerOffsetNotFound, InvalidOffset
@@ -16,8 +18,6 @@ from borzoi.security.encryption import Cipher
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.settings import SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import batch_of, payloads_in
 
 DIRECTORY = Path("/data/0")
 NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)

@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import batch_of, numbered, payloads_in
 
 from borzoi.model.consuming import PollingStrategy
 from borzoi.partitions.encrypting import encrypted
@@ -10,8 +12,6 @@ from borzoi.security.encryption import Cipher
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.reading import Reading
 from borzoi.storage.settings import SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import batch_of, numbered, payloads_in
 
 CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import numbered
+
 from borzoi.partitions.statistics import PartitionStatistics, current_offset_of, statistics_of
 from borzoi.storage.log import open_log
 from borzoi.storage.settings import SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import numbered
 
 
 def test_the_current_offset_is_that_of_the_last_message_and_0_without_any() -> None:

@@ -1,11 +1,12 @@
 from pathlib import Path
 
+from tests.support.embedded import EmbeddedServer, embedded_server
+
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from borzoi.records.message import Message, encode_messages
-from borzoi.testing.embedded import EmbeddedServer, embedded_server
 
 SETTINGS = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
 

@@ -6,6 +6,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_strategies import f32, identifiers, names, short_texts, texts
 
 from borzoi.model.errors import (
     BorzoiError,
@@ -15,7 +16,6 @@ from borzoi.model.errors import (
     InvalidNumber,
 )
 from borzoi.protocol.buffers import Reader, Writer
-from borzoi.testing.wire_strategies import f32, identifiers, names, short_texts, texts
 
 U128 = st.integers(0, 2**128 - 1)
 

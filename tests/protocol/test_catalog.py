@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import wire_strategies
 
 from borzoi.model.errors import BorzoiError, InvalidCommand
 from borzoi.protocol.buffers import Reader
@@ -16,7 +17,6 @@ from borzoi.protocol.commands.streams import GetStream, GetStreams, Streams
 from borzoi.protocol.commands.system import Ping, Snapshot
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
-from borzoi.testing import wire_strategies
 
 COMMANDS = sorted(REQUESTS.items())
 VALUES: list[Any] = list(REQUESTS.values())

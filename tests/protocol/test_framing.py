@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_strategies import chunks, requests
 
 from borzoi.model.errors import InvalidCommand
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX
@@ -22,7 +23,6 @@ from borzoi.protocol.framing import (
     encode_request,
     encode_response,
 )
-from borzoi.testing.wire_strategies import chunks, requests
 
 PING = encode_request(Ping())
 

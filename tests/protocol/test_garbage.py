@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import wire_strategies
+from tests.support.golden import read_exchanges
+from tests.support.wire_garbage import REFUSALS, Sample, Tally, request_sample, storm
 
 from borzoi.model.errors import BorzoiError
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.catalog import REQUESTS, decode_request
 from borzoi.protocol.errors import code_of
-from borzoi.testing import wire_strategies
-from borzoi.testing.golden import read_exchanges
-from borzoi.testing.wire_garbage import REFUSALS, Sample, Tally, request_sample, storm
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 BYTES_MAX = 600

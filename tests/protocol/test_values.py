@@ -2,6 +2,14 @@
 
 import pytest
 from hypothesis import given
+from tests.support.wire_strategies import (
+    consumers,
+    optional_partitions,
+    optional_permissions,
+    partitionings,
+    permissions,
+    polling_strategies,
+)
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidCommand, InvalidFormat, InvalidKeyLength
@@ -31,14 +39,6 @@ from borzoi.protocol.values import (
     write_permissions,
     write_sized_permissions,
     write_strategy,
-)
-from borzoi.testing.wire_strategies import (
-    consumers,
-    optional_partitions,
-    optional_permissions,
-    partitionings,
-    permissions,
-    polling_strategies,
 )
 
 # manage_users, read_streams; stream 7: read_stream, poll; its topics 1 and 300.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.record_strategies import Sent, sent, sent_batches, stored
 from xxhash import xxh3_64_intdigest
 
 from borzoi.model.errors import (
@@ -30,7 +31,6 @@ from borzoi.records.batch import (
 )
 from borzoi.records.header import unpack_header
 from borzoi.records.message import Message, decode_messages
-from borzoi.testing.record_strategies import Sent, sent, sent_batches, stored
 
 NOW = 1_700_000_000_000_000
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.record_strategies import Sent, sent
 
 from borzoi.model.errors import BorzoiError
 from borzoi.records.batch import Batch, receive, receive_at, stamp, verify
@@ -17,7 +18,6 @@ from borzoi.records.layouts import (
     Place,
 )
 from borzoi.records.message import Message
-from borzoi.testing.record_strategies import Sent, sent
 
 AT = 3  # an odd address, as in a request
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.record_strategies import messages
 
 from borzoi.model.errors import (
     BorzoiError,
@@ -15,7 +16,6 @@ from borzoi.model.limits import PAYLOAD_BYTES_MAX, U64_MAX, U128_MAX, USER_HEADE
 from borzoi.records.header import MessageHeader, pack_header
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.records.user_headers import HeaderKind, HeaderValue
-from borzoi.testing.record_strategies import messages
 
 
 def as_polled(message: Message) -> Message:

@@ -6,6 +6,8 @@ from random import Random
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.record_strategies import typed_values
+from tests.support.record_strategies import user_headers as drawn_headers
 
 from borzoi.model.errors import (
     BorzoiError,
@@ -22,8 +24,6 @@ from borzoi.records.user_headers import (
     encode_user_headers,
     user_headers,
 )
-from borzoi.testing.record_strategies import typed_values
-from borzoi.testing.record_strategies import user_headers as drawn_headers
 
 # As a published client wrote them: "k" = "v", "n" = -5 as a 32-bit number.
 PUBLISHED = bytes.fromhex("02010000006b02010000007602010000006e0604000000fbffffff")

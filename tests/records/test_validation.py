@@ -8,6 +8,8 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.golden import Exchange, read_exchanges
+from tests.support.record_strategies import Sent, sent_batches
 
 from borzoi.model.errors import (
     BorzoiError,
@@ -25,8 +27,6 @@ from borzoi.model.errors import (
 from borzoi.records.batch import receive
 from borzoi.records.header import MessageHeader, pack_header
 from borzoi.records.validation import KEPT_LAYOUT_MAX, check_all, check_each
-from borzoi.testing.golden import Exchange, read_exchanges
-from borzoi.testing.record_strategies import Sent, sent_batches
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

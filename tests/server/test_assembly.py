@@ -3,6 +3,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import embedded_server
 
 from borzoi.model.errors import BorzoiError, InvalidCredentials, Unauthenticated
 from borzoi.model.identifiers import ROOT_USER_ID
@@ -26,7 +27,6 @@ from borzoi.server.assembly import STORED_ROOT, acknowledge_of, cluster_nodes, h
 from borzoi.server.config import load
 from borzoi.server.settings import Settings
 from borzoi.storage.settings import Acknowledge
-from borzoi.testing.embedded import embedded_server
 
 KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
@@ -31,7 +32,6 @@ from borzoi.records.message import Message, encode_messages
 from borzoi.server import housekeeping
 from borzoi.server.config import load
 from borzoi.server.housekeeping import Chore, Strangers, algorithm_of, chores, run_all
-from borzoi.testing.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import EmbeddedServer, embedded_server
+from tests.support.listening import FrameClient, turns
 
 from borzoi.listeners.tcp import SocketOptions, TcpConnection, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
@@ -21,8 +23,6 @@ from borzoi.server.listening import (
     tls_context,
 )
 from borzoi.server.settings import Settings, TlsSection
-from borzoi.testing.embedded import EmbeddedServer, embedded_server
-from borzoi.testing.listening import FrameClient, turns
 
 
 @pytest.fixture

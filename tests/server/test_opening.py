@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import EmbeddedClient, embedded_server
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
@@ -14,7 +15,6 @@ from borzoi.server.config import load
 from borzoi.server.opening import folders_of, opener_of, random_ids
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.settings import Acknowledge
-from borzoi.testing.embedded import EmbeddedClient, embedded_server
 
 
 def send(*ids: int) -> SendMessages:

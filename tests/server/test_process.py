@@ -15,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.support.server import ServerDied, directory_in_memory, running_server
+from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
 from borzoi.handlers.replies import failed
 from borzoi.handlers.sessions import Session
@@ -44,8 +46,6 @@ from borzoi.server.process import (
     Start,
     run,
 )
-from borzoi.testing.server import ServerDied, directory_in_memory, running_server
-from borzoi.testing.wire_client import PATIENCE_SECONDS, WireClient
 
 pytestmark = pytest.mark.system
 
@@ -66,13 +66,13 @@ NOT_FOR_A_START = (
     "borzoi.security.certificates",
     "borzoi.server.config_command",
     "borzoi.server.schema",
-    "borzoi.server.tools",
+    "borzoi.tools.command",
     "borzoi.simulator",
-    "borzoi.storage.dumping",
-    "borzoi.storage.importing",
-    "borzoi.storage.inspection",
-    "borzoi.storage.repairing",
-    "borzoi.testing",
+    "borzoi.tools.dumping",
+    "borzoi.tools.importing",
+    "borzoi.tools.inspection",
+    "borzoi.tools.repairing",
+    "tests.support",
     "backports.zstd",
     "cryptography",
     "isal",

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import embedded_server
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.partitioning import Partitioning
@@ -9,7 +10,6 @@ from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from borzoi.records.message import Message, encode_messages
 from borzoi.storage.state_log import StateLog
-from borzoi.testing.embedded import embedded_server
 
 
 async def test_messages_outlive_the_metadata_log_when_asked(tmp_path: Path) -> None:

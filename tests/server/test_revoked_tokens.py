@@ -2,12 +2,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.support.embedded import embedded_server
 
 from borzoi.model.errors import StateCorrupted
 from borzoi.server.revoked_tokens import REVOKED_TOKENS, read_revoked_tokens
-from borzoi.storage import importing
 from borzoi.storage.local import LocalMedium
-from borzoi.testing.embedded import embedded_server
+from borzoi.tools import importing
 
 
 def test_a_token_is_remembered_until_it_expires(tmp_path: Path) -> None:

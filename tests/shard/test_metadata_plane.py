@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.metadata.effects import CreatedPartitions, Effect
 from borzoi.metadata.groups import ClientGone, JoinGroup
@@ -16,7 +17,6 @@ from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
-from borzoi.testing.faults import Fault, FaultyMedium
 
 DEFAULTS = TopicDefaults(segment_size=1 << 20)
 SMALL = StateSettings(snapshot_entries=3)

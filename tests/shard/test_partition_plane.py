@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
+from tests.support.listening import turns
 
 from borzoi.metadata.effects import (
     CheckRevocations,
@@ -31,8 +33,6 @@ from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, encode_messages
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.trash import Trash
-from borzoi.testing.embedded import EmbeddedServer, embedded_server, sent, with_topic
-from borzoi.testing.listening import turns
 
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)

@@ -4,6 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.embedded import embedded_server, sent, with_topic
+from tests.support.faults import FaultyMedium
+from tests.support.logs import numbered
 
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import PartitionNotFound, StorageFailure
@@ -17,10 +21,6 @@ from borzoi.storage.layout import DRAFT_SUFFIX, RECOVERY_POINT, partition_direct
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.syncing import ThreadSyncer
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.embedded import embedded_server, sent, with_topic
-from borzoi.testing.faults import FaultyMedium
-from borzoi.testing.logs import numbered
 
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.model.errors import StorageFailure
 from borzoi.shard.trash import Trash
 from borzoi.storage.local import LocalMedium
-from borzoi.testing.faults import Fault, FaultyMedium
 
 PATIENCE_SECONDS = 60.0
 

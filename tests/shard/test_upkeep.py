@@ -3,6 +3,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from tests.support.embedded import embedded_server, sent, with_topic
+
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
@@ -10,7 +12,6 @@ from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.records.message import Message, encode_messages
-from borzoi.testing.embedded import embedded_server, sent, with_topic
 
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)

@@ -1,10 +1,10 @@
 import asyncio
 
 import pytest
+from tests.support.logs import ManualSyncer
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, answer
-from borzoi.testing.logs import ManualSyncer
 
 
 class Log:

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
 
 from borzoi.model.errors import InvalidChecksum, StorageFailure
 from borzoi.model.topics import Compression
@@ -25,7 +26,6 @@ from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.log import open_log
 from borzoi.storage.settings import SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
 
 ALGORITHMS = list(SUFFIXES)
 SEGMENT_BYTES = 600 * 1024

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.model.errors import StorageFailure
 from borzoi.storage import layout, truncation
 from borzoi.storage.cutting import Cutting
 from borzoi.storage.recovery_point import PointKeeper
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
 
 DIRECTORY = Path("/d")
 LOG = DIRECTORY / layout.log_name(0)

@@ -1,7 +1,8 @@
 from pathlib import Path
 
+from tests.support.disk import SimulatedDisk
+
 from borzoi.storage.descriptors import Descriptors
-from borzoi.testing.disk import SimulatedDisk
 
 DIRECTORY = Path("/d")
 

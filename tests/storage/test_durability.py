@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.model.errors import CannotSync
 from borzoi.storage import recovery_point
@@ -10,8 +12,6 @@ from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.segment import Segment
 from borzoi.storage.segments import Segments
 from borzoi.storage.syncing import Once
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
 
 DIRECTORY = Path("/a/b")
 BESIDE = Path("/a/c")

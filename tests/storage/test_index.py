@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import numbered
 
 from borzoi.records.batch import index_entries
 from borzoi.storage.index import (
@@ -15,8 +17,6 @@ from borzoi.storage.index import (
     valid_prefix,
 )
 from borzoi.storage.media import File
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import numbered
 
 PATH = Path("/d/0.index")
 

@@ -4,6 +4,8 @@ import logging
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import index_lag
@@ -13,8 +15,6 @@ from borzoi.storage.index_lag import IndexLag
 from borzoi.storage.segment import Segment
 from borzoi.storage.segments import Segments
 from borzoi.storage.settings import CacheIndexes
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
 
 DIRECTORY = Path("/d")
 

@@ -1,8 +1,9 @@
+from tests.support.logs import batch_of, numbered, payloads_in
+
 from borzoi.records.batch import walk
 from borzoi.storage.journal import Journal, Pending
 from borzoi.storage.reading import Reading
 from borzoi.storage.settings import PartitionSettings
-from borzoi.testing.logs import batch_of, numbered, payloads_in
 
 
 def journal_of(*batches: list[bytes], first_offset: int = 10) -> Journal:

@@ -5,6 +5,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import FaultyMedium
+from tests.support.logs import ManualSyncer, numbered, payloads_in
 
 from borzoi.model.errors import StorageFailure
 from borzoi.storage import index_lag
@@ -14,9 +17,6 @@ from borzoi.storage.log import ALONE_MAX, SegmentedLog, open_log
 from borzoi.storage.reading import FileRange
 from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import ThreadSyncer
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import FaultyMedium
-from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
 
 DIRECTORY = Path("/d")
 

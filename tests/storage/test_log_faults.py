@@ -5,14 +5,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
+from tests.support.logs import numbered
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.records.batch import walk
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
-from borzoi.testing.logs import numbered
 
 DIRECTORY = Path("/data/0")
 SYNCS = ("fdatasync", "fsync_directory")

@@ -5,13 +5,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
+from tests.support.logs import ManualSyncer, numbered, payloads_in
 
 from borzoi.model.errors import CannotSync, InvalidOffset, PartitionDeleted, StorageFailure
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
-from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
 
 DIRECTORY = Path("/data/0")
 

@@ -19,11 +19,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import ManualSyncer, numbered
 
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import ManualSyncer, numbered
 
 DIRECTORY = Path("/data/streams/0/topics/0/partitions/0")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.support.logs import batch_of
 
 from borzoi.records.batch import stamp, verify, walk
 from borzoi.storage import index
@@ -17,7 +18,6 @@ from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.scanning import CHUNK_BYTES
 from borzoi.storage.segment import SegmentFacts
-from borzoi.testing.logs import batch_of
 
 GIB = 1 << 30
 SEALED = 10

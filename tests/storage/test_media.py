@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.model.limits import VECTORS_MAX
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium, read_exactly, replace_file, write_all
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
 
 
 @pytest.fixture(params=[LocalMedium, SimulatedDisk])

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.disk import SimulatedDisk
 
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import CannotSync, ConsumerOffsetNotFound, StorageFailure
 from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.offsets import OPEN_FILES_MAX, ConsumerOffsets, OffsetWriter, open_offsets
 from borzoi.storage.settings import Acknowledge
-from borzoi.testing.disk import SimulatedDisk
 
 CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import ManualSyncer, numbered, payloads_in
 
 from borzoi.model.errors import FeatureUnavailable, StorageFailure
 from borzoi.model.limits import HEADER_BYTES
@@ -19,8 +21,6 @@ from borzoi.storage.reading import FileRange
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.segment import Body
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import ManualSyncer, numbered, payloads_in
 
 DIRECTORY = Path("/d")
 DATA = Path(__file__).parents[1] / "golden" / "data"

@@ -4,11 +4,11 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.storage import recovery_point
 from borzoi.storage.recovery_point import PointKeeper, RecoveryPoint, decode, encode
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
 
 DIRECTORY = Path("/d")
 POINT = RecoveryPoint(100, 5000, False, "boot 0")

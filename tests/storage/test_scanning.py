@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import numbered
 
 from borzoi.storage import scanning
 from borzoi.storage.media import File
 from borzoi.storage.scanning import sound_batches
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import numbered
 
 PATH = Path("/d/f")
 

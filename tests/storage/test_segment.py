@@ -1,10 +1,11 @@
 from pathlib import Path
 
+from tests.support.disk import SimulatedDisk
+
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import INDEX_ENTRY, SegmentIndex
 from borzoi.storage.reading import FileRange
 from borzoi.storage.segment import PlainBody, Segment
-from borzoi.testing.disk import SimulatedDisk
 
 DIRECTORY = Path("/d")
 

@@ -1,14 +1,14 @@
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import numbered
 
 from borzoi.model.errors import StorageFailure
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import entries_of
 from borzoi.storage.reading import Reading
 from borzoi.storage.segments import Segments
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import numbered
 
 DIRECTORY = Path("/d")
 

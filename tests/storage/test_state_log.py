@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.disk import SimulatedDisk
 
 from borzoi.model.errors import (
     CannotDecrypt,
@@ -19,7 +20,6 @@ from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.state_entry import StateEntry
 from borzoi.storage.state_log import StateSettings, open_state_log
 from borzoi.storage.state_snapshot import SNAPSHOT_NAME, read_snapshot
-from borzoi.testing.disk import SimulatedDisk
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 SYNCED = StateSettings(enforce_fsync=True)

@@ -4,6 +4,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
+from tests.support.logs import numbered
 
 from borzoi.model.errors import StorageFailure
 from borzoi.storage import layout, truncation
@@ -11,9 +14,6 @@ from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
 from borzoi.storage.settings import SegmentSettings
 from borzoi.storage.truncation import PURGE, Intent, decode, encode
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.faults import Fault, FaultyMedium
-from borzoi.testing.logs import numbered
 
 DIRECTORY = Path("/d")
 

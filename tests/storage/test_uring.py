@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import numbered, payloads_in
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage import uring
@@ -25,8 +27,6 @@ from borzoi.storage.log import open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
 from borzoi.storage.syncing import Job, Syncer, ThreadSyncer
 from borzoi.storage.uring import UringSyncer, best_syncer, working_ring
-from borzoi.testing.disk import SimulatedDisk
-from borzoi.testing.logs import numbered, payloads_in
 
 #: For one sync of a slow disk.
 PATIENCE_SECONDS = 60.0

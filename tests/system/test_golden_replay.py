@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-
-from borzoi.protocol.buffers import Reader
-from borzoi.protocol.commands.system import Clients, GetClients, Ping
-from borzoi.protocol.commands.tokens import Tokens
-from borzoi.protocol.framing import encode_request
-from borzoi.records.checksum import checksum
-from borzoi.records.message import decode_messages
-from borzoi.testing.golden import (
+from tests.support.golden import (
     EXCHANGES,
     Difference,
     Differences,
@@ -35,8 +28,15 @@ from borzoi.testing.golden import (
     read_differences,
     read_exchanges,
 )
-from borzoi.testing.server import running_server
-from borzoi.testing.wire_client import PATIENCE_SECONDS, ConnectionEnded, WireClient
+from tests.support.server import running_server
+from tests.support.wire_client import PATIENCE_SECONDS, ConnectionEnded, WireClient
+
+from borzoi.protocol.buffers import Reader
+from borzoi.protocol.commands.system import Clients, GetClients, Ping
+from borzoi.protocol.commands.tokens import Tokens
+from borzoi.protocol.framing import encode_request
+from borzoi.records.checksum import checksum
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 

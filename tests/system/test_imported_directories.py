@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.support.server import running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.tokens import Tokens
-from borzoi.testing.server import running_server
-from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.system
 

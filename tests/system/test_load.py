@@ -18,6 +18,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.support.listening import FrameClient
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError
@@ -42,9 +45,6 @@ from borzoi.protocol.commands.topics import CreateTopic, GetTopic, PurgeTopic
 from borzoi.protocol.commands.users import GetUsers
 from borzoi.protocol.framing import encode_request
 from borzoi.records.message import Message, encode_messages
-from borzoi.testing.listening import FrameClient
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.system
 

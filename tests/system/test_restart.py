@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import InvalidCredentials
@@ -25,8 +27,6 @@ from borzoi.protocol.commands.tokens import (
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, GetTopics
 from borzoi.protocol.commands.users import ChangePassword, CreateUser, GetUser, GetUsers
 from borzoi.records.message import Message, decode_messages, encode_messages
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.system
 

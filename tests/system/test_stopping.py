@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from tests.support.server import running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.model.limits import PARTITIONS_PER_REQUEST_MAX
 from borzoi.model.partitioning import Partitioning
@@ -11,8 +13,6 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
 from borzoi.records.message import Message, encode_messages
 from borzoi.server.process import EXIT_OK, STOP_SECONDS_MAX
-from borzoi.testing.server import running_server
-from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.system
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import cast
 
 import pytest
+from tests.support.server import running_server
+from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
 from borzoi.protocol.commands.system import Clients, GetClients, GetMe, Ping
 from borzoi.protocol.commands.users import LogoutUser
-from borzoi.testing.server import running_server
-from borzoi.testing.wire_client import PATIENCE_SECONDS, WireClient
 
 pytestmark = pytest.mark.system
 

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError, NoPartitions, Unauthorized
@@ -35,8 +37,6 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.protocol.commands.users import CreateUser, LoginUser
 from borzoi.records.message import Message, decode_messages, encode_messages
-from borzoi.testing.server import RunningServer, running_server
-from borzoi.testing.wire_client import WireClient
 
 pytestmark = pytest.mark.system
 

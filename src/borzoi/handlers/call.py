@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from borzoi.diagnostics.host import Host
+from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.sessions import Session, Sessions
 from borzoi.metadata.commands import Command
@@ -13,10 +15,8 @@ from borzoi.metadata.state import Metadata, User
 from borzoi.model.errors import Unauthenticated
 from borzoi.model.users import UserStatus
 from borzoi.shard.cluster_nodes import ClusterNodes
-from borzoi.shard.host import Host
 from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.partition_plane import PartitionPlane
-from borzoi.shard.snapshots import Snapshots
 
 
 class Services(msgspec.Struct, frozen=True):

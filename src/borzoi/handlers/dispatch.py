@@ -18,6 +18,7 @@ from borzoi.handlers.routes import PollRoutes, Route, SendRoutes
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
+from borzoi.memory.pool import NOWHERE
 from borzoi.model.errors import (
     BorzoiError,
     ClientNotFound,
@@ -36,7 +37,6 @@ from borzoi.protocol.errors import code_of
 from borzoi.protocol.values import strategy_of
 from borzoi.records.batch import Batch
 from borzoi.security.permissions import FREE, Rule, allows
-from borzoi.storage.memory_pool import NOWHERE
 
 log = logging.getLogger(__name__)
 

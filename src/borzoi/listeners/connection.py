@@ -12,6 +12,7 @@ from typing import Protocol
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.replies import Reply, failed
 from borzoi.handlers.sessions import Session
+from borzoi.memory.pool import NOWHERE, MemoryPool, PooledBuffer
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
     CONTROL_PAYLOAD_BYTES_MAX,
@@ -19,7 +20,6 @@ from borzoi.model.limits import (
 )
 from borzoi.protocol.codes import Code
 from borzoi.protocol.framing import REQUEST_PREFIX
-from borzoi.storage.memory_pool import NOWHERE, MemoryPool, PooledBuffer
 
 PREFIX_BYTES = REQUEST_PREFIX.size
 CODE_BYTES = 4

@@ -21,10 +21,10 @@ from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.lingering import Lingering
+from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
 from borzoi.storage.media import File
-from borzoi.storage.memory_pool import MemoryPool, PooledBuffer
 
 log = logging.getLogger(__name__)
 

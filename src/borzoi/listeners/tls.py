@@ -19,11 +19,11 @@ from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import SocketOptions, host_of, peer_text
+from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
 from borzoi.storage.media import read_exactly
-from borzoi.storage.memory_pool import MemoryPool
 from borzoi.storage.reading import FileRange
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,12 @@ from pathlib import Path
 import msgspec
 
 from borzoi import __version__
+from borzoi.diagnostics.host import Host
+from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session, Sessions
+from borzoi.memory.pool import MemoryPool
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import encode_command
 from borzoi.metadata.effects import DroppedToken, DroppedUser, Effect
@@ -29,17 +32,14 @@ from borzoi.server.revoked_tokens import read_revoked_tokens
 from borzoi.server.root_user import RootCredentials, root_credentials
 from borzoi.server.settings import Settings
 from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
-from borzoi.shard.host import Host
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.partition_table import PartitionTable
-from borzoi.shard.snapshots import Snapshots
 from borzoi.shard.trash import Trash
 from borzoi.shard.upkeep import Upkeep
 from borzoi.storage.info import open_info
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium
-from borzoi.storage.memory_pool import MemoryPool
 from borzoi.storage.settings import Acknowledge
 from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
 

@@ -12,10 +12,10 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
+from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.server.descriptor_limit import room_for_connections
 from borzoi.server.settings import Settings, TcpSocketSection, TlsSection
-from borzoi.storage.memory_pool import MemoryPool
 
 SECOND_US = 1_000_000
 

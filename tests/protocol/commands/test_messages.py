@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_strategies import REQUESTS
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import InvalidCommand, InvalidIdentifier, InvalidKeyLength
@@ -21,7 +22,6 @@ from borzoi.protocol.commands.messages import (
     decode_send_metadata,
 )
 from borzoi.protocol.contract import encode_payload
-from borzoi.testing.wire_strategies import REQUESTS
 
 
 def read(code, payload) -> Any:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_strategies import REQUESTS, names
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
@@ -38,7 +39,6 @@ from borzoi.protocol.rest.documents import encode_document
 from borzoi.protocol.rest.errors import error_answer, missing_answer
 from borzoi.protocol.rest.faults import HttpFault
 from borzoi.protocol.rest.routes import ROUTES, GetMetrics, RefreshToken, Welcome
-from borzoi.testing.wire_strategies import REQUESTS, names
 
 NOW = 1_700_000_000_000_000
 JSON = "application/json"

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.support.wire_strategies import RESPONSES, names, u32, u64
 
 from borzoi.model.errors import BorzoiError, InvalidFormat
 from borzoi.model.topics import Compression
@@ -15,7 +16,6 @@ from borzoi.protocol.commands.tokens import TokenInfo, Tokens
 from borzoi.protocol.commands.topics import TopicDetails, TopicInfo, Topics
 from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.protocol.rest.documents import DOCUMENTS, decode_document, encode_document
-from borzoi.testing.wire_strategies import RESPONSES, names, u32, u64
 
 identities = st.builds(AccessIdentity, u32, names, u64)
 STRATEGIES: dict[type, st.SearchStrategy[Any]] = {

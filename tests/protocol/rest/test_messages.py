@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_strategies import partitionings
 
 from borzoi.model.errors import InvalidCommand, InvalidKeyLength, InvalidMessagesCount
 from borzoi.model.limits import U64_MAX, U128_MAX
@@ -21,7 +22,6 @@ from borzoi.protocol.rest.messages import (
     polled_of,
 )
 from borzoi.records.header import MessageHeader, pack_header, unpack_header
-from borzoi.testing.wire_strategies import partitionings
 
 NOTHING = memoryview(b"")
 NOW = 1_700_000_000_000_000

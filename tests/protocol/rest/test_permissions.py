@@ -3,6 +3,7 @@ import json
 import msgspec
 import pytest
 from hypothesis import given
+from tests.support.wire_strategies import optional_permissions
 
 from borzoi.model.users import (
     ALL_PERMISSIONS,
@@ -16,7 +17,6 @@ from borzoi.protocol.rest.permissions import (
     permissions_document,
     permissions_of,
 )
-from borzoi.testing.wire_strategies import optional_permissions
 
 
 @given(optional_permissions)

@@ -1,5 +1,6 @@
 import msgspec
 from hypothesis import assume, given
+from tests.support.wire_strategies import RESPONSES
 
 from borzoi.protocol.commands.system import ClusterMetadata, Stats
 from borzoi.protocol.rest.system import (
@@ -10,7 +11,6 @@ from borzoi.protocol.rest.system import (
     stats_document,
     stats_of,
 )
-from borzoi.testing.wire_strategies import RESPONSES
 
 
 @given(RESPONSES[ClusterMetadata])

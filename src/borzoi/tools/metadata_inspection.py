@@ -1,0 +1,122 @@
+"""Inspection of what lies in the root of a data directory: info, snapshot, metadata log."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+from borzoi.metadata import snapshot
+from borzoi.metadata.commands import decode_command
+from borzoi.metadata.machine import Entry, apply
+from borzoi.metadata.state import Metadata
+from borzoi.model.errors import BorzoiError, EncryptionFailure, StateCorrupted
+from borzoi.security.encryption import Cipher
+from borzoi.storage.info import DATA_FORMAT, INFO_NAME, read_info
+from borzoi.storage.layout import DRAFT_SUFFIX
+from borzoi.storage.media import Medium
+from borzoi.storage.state_entry import StateEntry, TornTail, read_entries
+from borzoi.storage.state_log import STATE_LOG_NAME
+from borzoi.storage.state_snapshot import SNAPSHOT_NAME, StateSnapshot, read_snapshot
+from borzoi.tools.findings import Finding, Progress, Severity
+
+
+def inspect_metadata(
+    medium: Medium, directory: Path, cipher: Cipher | None = None
+) -> Generator[Finding | Progress, None, Metadata | None]:
+    """Findings about the files in the root; returns the metadata when all of it can be read."""
+    yield from _inspect_info(medium, directory)
+    for name in sorted(medium.list(directory)):
+        if name.endswith(DRAFT_SUFFIX):
+            yield Finding(Severity.NOTE, directory / name, "is left over from an interrupted write")
+    path = directory / SNAPSHOT_NAME
+    try:
+        taken = read_snapshot(medium, directory, cipher)
+        state = Metadata() if taken is None else snapshot.decode(taken.body)
+    except EncryptionFailure as error:
+        yield Finding(Severity.WARNING, path, f"cannot be looked into: {error}")
+        return None
+    except BorzoiError as error:
+        yield Finding(Severity.DAMAGE, path, str(error))
+        return None
+    if taken is not None:
+        yield Progress(path, medium.open(path, writable=False).size())
+    return (yield from _inspect_log(medium, directory, taken, state, cipher))
+
+
+def _inspect_info(medium: Medium, directory: Path) -> Generator[Finding, None, None]:
+    path = directory / INFO_NAME
+    try:
+        info = read_info(medium, directory)
+    except StateCorrupted as error:
+        yield Finding(Severity.DAMAGE, path, str(error))
+        return
+    if info is None:
+        yield Finding(Severity.NOTE, path, "is missing; the next start writes it")
+    elif info.format > DATA_FORMAT:
+        yield Finding(
+            Severity.WARNING, path, f"says format {info.format}, this borzoi knows {DATA_FORMAT}"
+        )
+
+
+def _inspect_log(
+    medium: Medium,
+    directory: Path,
+    taken: StateSnapshot | None,
+    state: Metadata,
+    cipher: Cipher | None,
+) -> Generator[Finding | Progress, None, Metadata | None]:
+    path = directory / STATE_LOG_NAME
+    if not medium.exists(path):
+        yield Finding(Severity.WARNING, path, "is missing; without it there is no metadata log")
+        return state
+    file = medium.open(path, writable=False)
+    content = file.read(file.size(), 0)
+    included = -1 if taken is None else taken.index
+    whole = True
+    first: int | None = None
+    try:
+        for entry in read_entries(content, cipher=cipher):
+            if isinstance(entry, TornTail):
+                yield Finding(
+                    Severity.WARNING,
+                    path,
+                    f"ends with {entry.length} bytes of an entry {entry.index} that is not whole"
+                    f" ({entry.reason}); the next start cuts them off",
+                    position=entry.position,
+                )
+                break
+            if first is None:
+                first = entry.index
+                if first > included + 1:
+                    yield Finding(
+                        Severity.DAMAGE,
+                        path,
+                        f"begins with entry {first}, entry {included + 1} is needed",
+                    )
+            yield Progress(path, 0, entries=1)
+            if entry.index > included:
+                whole = (yield from _replay(path, state, entry)) and whole
+    except EncryptionFailure as error:
+        yield Finding(Severity.WARNING, path, f"cannot be looked into: {error}")
+        return None
+    except StateCorrupted as error:
+        yield Finding(Severity.DAMAGE, path, str(error))
+        return None
+    yield Progress(path, len(content))
+    return state if whole else None
+
+
+def _replay(path: Path, state: Metadata, entry: StateEntry) -> Generator[Finding, None, bool]:
+    """Applies the entry; a command that was refused once is refused again, which is no fault."""
+    try:
+        command = decode_command(entry.code, entry.command)
+    except StateCorrupted as error:
+        yield Finding(Severity.DAMAGE, path, f"entry {entry.index}: {error}")
+        return False
+    try:
+        apply(state, Entry(entry.timestamp, entry.user_id, command))
+        state.check()
+    except StateCorrupted as error:
+        yield Finding(Severity.DAMAGE, path, f"entry {entry.index} leads nowhere: {error}")
+        return False
+    except BorzoiError:
+        pass
+    return True

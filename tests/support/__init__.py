@@ -1,0 +1,1 @@
+"""Shared by tests and benches: servers, faulty disks, wire strategies, golden recordings."""

@@ -1,0 +1,145 @@
+"""A whole server without a socket: planes, handlers and dispatch on the caller's event loop.
+
+For tests of what commands do; tests of how they travel use `tests.support.server`.
+"""
+
+from asyncio import Future
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from borzoi.handlers.call import Services
+from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.replies import RangesReply, Reply
+from borzoi.handlers.sessions import Session
+from borzoi.metadata.groups import ClientGone
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.limits import NEVER
+from borzoi.model.partitioning import Partitioning
+from borzoi.model.system import Transport
+from borzoi.protocol.buffers import Reader
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.contract import Request, encode_payload
+from borzoi.protocol.errors import error_of
+from borzoi.protocol.framing import RESPONSE_PREFIX
+from borzoi.records.message import Message, encode_messages
+from borzoi.server.assembly import Opened, open_data, services_of
+from borzoi.server.config import Configuration, load
+from borzoi.storage.media import read_exactly
+
+
+@dataclass(slots=True, eq=False)
+class EmbeddedClient:
+    """A session of an embedded server."""
+
+    server: "EmbeddedServer"
+    session: Session
+    hung_up: bool = False
+
+    async def call(self, request: Request) -> Any:
+        """The decoded answer, None for an empty one; an error status becomes its exception."""
+        status, payload = await self.exchange(int(request.CODE), encode_payload(request))
+        if status:
+            raise error_of(status)
+        if request.RESPONSE is None or not payload:
+            return None
+        return request.RESPONSE.decode(Reader(payload))
+
+    async def exchange(self, code: int, payload: bytes) -> tuple[int, bytes]:
+        """Status and payload of the answer to a frame."""
+        reply = self.server.dispatcher.dispatch(self.session, code, memoryview(bytearray(payload)))
+        answer = whole(await reply if isinstance(reply, Future) else reply)
+        status, length = RESPONSE_PREFIX.unpack_from(answer)
+        assert len(answer) == RESPONSE_PREFIX.size + length
+        return status, answer[RESPONSE_PREFIX.size :]
+
+    async def disconnect(self) -> None:
+        self.server.services.sessions.remove(self.session)
+        await self.server.services.metadata.submit(
+            ClientGone(self.session.client_id), user_id=ROOT_USER_ID
+        )
+
+    def _hang_up(self) -> None:
+        self.hung_up = True
+
+
+def whole(reply: Reply) -> bytes:
+    """The bytes of a reply, those in files included."""
+    if not isinstance(reply, RangesReply):
+        return reply
+    stored = [read_exactly(file, length, position) for file, position, length in reply.ranges]
+    return b"".join([reply.head, *stored, *reply.tail])
+
+
+@dataclass(slots=True)
+class EmbeddedServer:
+    """The parts of a server that a test may look at."""
+
+    configuration: Configuration
+    directory: Path
+    opened: Opened
+    services: Services
+    dispatcher: Dispatcher
+    _ports: int = field(default=50_000)
+
+    def connect(self, *, user_id: int | None = None, host: str = "127.0.0.1") -> EmbeddedClient:
+        """A new session, logged in as the user when one is given."""
+        self._ports += 1
+        session = Session(
+            self._ports,
+            f"{host}:{self._ports}",
+            Transport.TCP,
+            lambda: None,
+            pinged_at=0.0,
+            user_id=user_id,
+        )
+        client = EmbeddedClient(self, session)
+        session.hang_up = client._hang_up
+        self.services.sessions.add(session)
+        return client
+
+    def root(self) -> EmbeddedClient:
+        return self.connect(user_id=ROOT_USER_ID)
+
+    async def close(self) -> None:
+        self.services.authentication.close()
+        await self.services.partitions.close()
+        self.services.metadata.close()
+
+
+@asynccontextmanager
+async def embedded_server(
+    directory: Path, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[EmbeddedServer]:
+    """A server over the directory, with default credentials; `settings` as for a real one."""
+    environment = {f"BORZOI_{name}": value for name, value in (settings or {}).items()}
+    environment["BORZOI_SYSTEM_PATH"] = str(directory)
+    configuration = load(environment, directory)
+    opened = open_data(configuration.settings, directory, environment={}, default_credentials=True)
+    services = services_of(configuration.settings, directory, opened, follower=False)
+    server = EmbeddedServer(configuration, directory, opened, services, Dispatcher(services))
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def with_topic(server: EmbeddedServer, *, message_expiry: int = NEVER) -> EmbeddedServer:
+    """The server with a topic `t` of two partitions in a stream `s`."""
+    await server.root().call(CreateStream("s"))
+    await server.root().call(CreateTopic("s", "t", 2, message_expiry=message_expiry))
+    return server
+
+
+async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None:
+    """Messages of `size` bytes in the first partition of that topic."""
+    indexes, body = encode_messages([Message(b"x" * size)] * count)
+    await server.root().call(
+        SendMessages(
+            "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(body)
+        )
+    )

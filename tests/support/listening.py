@@ -1,0 +1,168 @@
+"""Listeners over an embedded server, and a client that speaks frames without blocking the loop.
+
+Everything runs on the caller's event loop, over real sockets on loopback: a test sees both ends.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from tests.support.embedded import EmbeddedServer
+
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
+from borzoi.listeners.tls import TlsListener
+from borzoi.protocol.buffers import Reader
+from borzoi.protocol.commands.users import LoginUser
+from borzoi.protocol.contract import Request
+from borzoi.protocol.errors import error_of
+from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+
+PATIENCE_SECONDS = 60.0
+PLENTY = 1000
+LOOPBACK = ("127.0.0.1", 0)
+
+
+@asynccontextmanager
+async def tcp_listener(
+    server: EmbeddedServer,
+    *,
+    admission: Admission | None = None,
+    options: SocketOptions | None = None,
+    ended: list[Session] | None = None,
+) -> AsyncIterator[TcpListener]:
+    """A plain listener; sessions that end are noted in `ended`."""
+    listener = TcpListener(
+        listening_socket(LOOPBACK),
+        dispatcher=server.dispatcher,
+        pool=server.opened.pool,
+        admission=admission or Admission(PLENTY, PLENTY),
+        options=options or SocketOptions(),
+        on_connect=server.services.sessions.add,
+        on_disconnect=lambda session: _left(server, session, ended),
+    )
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+@asynccontextmanager
+async def tls_listener(
+    server: EmbeddedServer, context: ssl.SSLContext, *, admission: Admission | None = None
+) -> AsyncIterator[TlsListener]:
+    """The same with TLS."""
+    listener = TlsListener(
+        dispatcher=server.dispatcher,
+        pool=server.opened.pool,
+        admission=admission or Admission(PLENTY, PLENTY),
+        on_connect=server.services.sessions.add,
+        on_disconnect=lambda session: _left(server, session, None),
+    )
+    await listener.start(listening_socket(LOOPBACK), context)
+    try:
+        yield listener
+    finally:
+        listener.close()
+        await turns(5)
+
+
+def _left(server: EmbeddedServer, session: Session, ended: list[Session] | None) -> None:
+    server.services.sessions.remove(session)
+    if ended is not None:
+        ended.append(session)
+
+
+async def turns(count: int) -> None:
+    """Let the loop do what is ready, this many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class FrameClient:
+    """One connection; what it waits for it waits for with patience, and then gives up."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.patience_seconds = PATIENCE_SECONDS
+
+    @classmethod
+    async def connect(
+        cls,
+        address: tuple[str, int],
+        *,
+        context: ssl.SSLContext | None = None,
+        receive_buffer: int | None = None,
+    ) -> Self:
+        sock = socket.socket()
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        except OSError:
+            sock.close()
+            raise
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        host = None if context is None else "localhost"
+        limit = 64 * 1024 if receive_buffer is None else receive_buffer
+        return cls(
+            *await asyncio.open_connection(
+                sock=sock, ssl=context, server_hostname=host, limit=limit
+            )
+        )
+
+    async def send(self, data: bytes | memoryview) -> None:
+        self.writer.write(data)
+        async with asyncio.timeout(self.patience_seconds):
+            await self.writer.drain()
+
+    async def receive(self) -> tuple[int, bytes]:
+        """Status and payload of the next answer."""
+        async with asyncio.timeout(self.patience_seconds):
+            prefix = await self.reader.readexactly(RESPONSE_PREFIX.size)
+            status, length = RESPONSE_PREFIX.unpack(prefix)
+            return status, await self.reader.readexactly(length)
+
+    async def exchange(self, frame: bytes) -> tuple[int, bytes]:
+        await self.send(frame)
+        return await self.receive()
+
+    async def call(self, request: Request) -> Any:
+        """The decoded answer, None for an empty one; an error status becomes its exception."""
+        status, payload = await self.exchange(encode_request(request))
+        if status:
+            raise error_of(status)
+        if request.RESPONSE is None or not payload:
+            return None
+        return request.RESPONSE.decode(Reader(payload))
+
+    async def login(self) -> None:
+        await self.call(LoginUser("iggy", "iggy"))
+
+    async def rest(self) -> bytes:
+        """Everything until the server closes."""
+        async with asyncio.timeout(self.patience_seconds):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except (ConnectionError, ssl.SSLError):
+            # The server closed first; that is its right.
+            return
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *fault: object) -> None:
+        await self.close()
