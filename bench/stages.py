@@ -25,7 +25,7 @@ from tests.support.listening import tcp_listener
 
 from bench.load import connected, send_frame, send_over_and_over
 from borzoi.handlers import routes
-from borzoi.handlers.dispatch import Dispatcher
+from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import TcpConnection
 from borzoi.partitions import appending
@@ -133,7 +133,7 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
                     (TcpConnection, "send", "answer"),
                     (Conversation, "received", "frames"),
                     (Conversation, "filled", "frames"),
-                    (Dispatcher, "dispatch", "dispatch"),
+                    (BinaryProtocol, "respond", "dispatch"),
                     (routes, "receive", "check"),
                     (routes, "receive_at", "check"),
                     (appending.Appender, "append", "append"),

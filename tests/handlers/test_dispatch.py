@@ -3,44 +3,85 @@ import logging
 from asyncio import Future
 from pathlib import Path
 
+import msgspec
 import pytest
-from tests.support.embedded import EmbeddedServer, embedded_server, whole
+from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
 
+from borzoi.handlers.answers import Delivery
 from borzoi.handlers.dispatch import Dispatcher
-from borzoi.handlers.replies import DONE
 from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.table import COMMANDS, Row
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import (
+    InvalidCommand,
+    ServerError,
+    StaleClient,
+    StreamNameTaken,
+    StreamNotFound,
+    Unauthenticated,
+)
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import SendMessages
-from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.system import GetMe, Ping
-from borzoi.protocol.commands.tokens import TokenInfo
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream, GetStream, GetStreams, StreamInfo
+from borzoi.protocol.commands.system import ClientDetails, GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser
-from borzoi.protocol.contract import Request, encode_payload
-from borzoi.records.message import Message, encode_messages
+from borzoi.protocol.contract import Request
+from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.security.permissions import Rule
 
 
-async def test_an_unknown_code_is_an_invalid_command(server: EmbeddedServer) -> None:
-    assert await server.connect().exchange(9999, b"") == (3, b"")
+class Unknown(Ping, frozen=True):
+    """A request that no row of the table is about."""
 
 
-async def test_decoding_comes_before_the_question_who_asks(server: EmbeddedServer) -> None:
-    client = server.connect()
-    assert await client.exchange(Code.GET_STREAM, b"\x09\x01x") == (3, b"")
-    assert await client.exchange(Code.GET_STREAM, b"\x02\x01x") == (40, b"")
+async def test_a_request_without_a_row_is_an_invalid_command(server: EmbeddedServer) -> None:
+    with pytest.raises(InvalidCommand):
+        server.dispatcher.perform(server.connect().session, Unknown())
 
 
-async def test_a_stale_session_is_told_so_and_ends(server: EmbeddedServer) -> None:
+async def test_an_answer_is_a_value_and_a_refusal_an_exception(server: EmbeddedServer) -> None:
+    perform, session = server.dispatcher.perform, server.root().session
+    assert perform(session, Ping()) is None
+    me = perform(session, GetMe())
+    assert isinstance(me, ClientDetails)
+    assert me.client_id == session.client_id
+    with pytest.raises(StreamNotFound):
+        perform(session, GetStream("s"))
+    created = perform(session, CreateStream("s"))
+    assert isinstance(created, Future)
+    assert isinstance(await created, StreamInfo)
+    again = perform(session, CreateStream("s"))
+    assert isinstance(again, Future)
+    with pytest.raises(StreamNameTaken):
+        await again
+    with pytest.raises(Unauthenticated):
+        perform(server.connect().session, GetMe())
+
+
+async def test_a_poll_is_answered_with_where_its_messages_are(server: EmbeddedServer) -> None:
+    await with_topic(server)
+    await sent(server, 3)
+    consumer = Consumer(ConsumerKind.CONSUMER, 1)
+    poll = PollMessages(consumer, "s", "t", 0, PollingStrategy.first(), 10)
+    for request in (poll, msgspec.structs.replace(poll, auto_commit=True)):
+        answer = server.dispatcher.perform(server.root().session, request)
+        delivery = await answer if isinstance(answer, Future) else answer
+        assert isinstance(delivery, Delivery)
+        assert (delivery.partition_id, delivery.current_offset) == (0, 2)
+        assert len(decode_messages(delivery.reading.materialise())) == 3
+
+
+async def test_a_stale_session_is_refused_and_ends(server: EmbeddedServer) -> None:
     client = server.root()
     client.session.stale = True
-    assert await client.exchange(Code.GET_STREAMS, b"") == (30, b"")
+    with pytest.raises(StaleClient):
+        server.dispatcher.perform(client.session, GetStreams())
     assert client.session.closing
 
 
-async def test_a_fault_of_ours_is_a_status_and_a_line_in_the_log(
+async def test_a_fault_of_the_server_is_logged_and_raised_as_an_error_with_a_status(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(request: object, call: object) -> None:
@@ -54,10 +95,16 @@ async def test_a_fault_of_ours_is_a_status_and_a_line_in_the_log(
         Row(GetMe, Rule.LOGGED_IN, everywhere, broken_later),
     )
     monkeypatch.setattr("borzoi.handlers.dispatch.COMMANDS", rows)
-    server.dispatcher = Dispatcher(server.services)
+    dispatcher, session = Dispatcher(server.services), server.root().session
     logging.getLogger("borzoi").propagate = True
-    assert await server.root().exchange(Code.PING, b"") == (1, b"")
-    assert await server.root().exchange(Code.GET_ME, b"") == (1, b"")
+    with pytest.raises(ServerError) as at_once:
+        dispatcher.perform(session, Ping())
+    answer = dispatcher.perform(session, GetMe())
+    assert isinstance(answer, Future)
+    with pytest.raises(ServerError) as later:
+        await answer
+    assert at_once.value.code == later.value.code == 1
+    assert caplog.text.count("Traceback") == 2
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -66,35 +113,13 @@ def test_only_what_needs_no_login_is_public(server: EmbeddedServer) -> None:
     assert public == {Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN}
 
 
-async def test_an_answer_that_cannot_be_encoded_is_a_fault_of_ours_too(
-    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unfit(request: object, call: object) -> object:
-        return TokenInfo("x" * 300, 0)
-
-    async def unfit_later(request: object, call: object) -> object:
-        return TokenInfo("x" * 300, 0)
-
-    rows = (
-        Row(Ping, Rule.ANYONE, everywhere, unfit),
-        Row(GetMe, Rule.LOGGED_IN, everywhere, unfit_later),
-    )
-    monkeypatch.setattr("borzoi.handlers.dispatch.COMMANDS", rows)
-    server.dispatcher = Dispatcher(server.services)
-    assert (await server.root().exchange(Code.PING, b""))[0] != 0
-    assert (await server.root().exchange(Code.GET_ME, b""))[0] != 0
-
-
 async def test_a_login_nobody_waits_for_is_given_up_and_everything_else_is_finished(
     server: EmbeddedServer,
 ) -> None:
     dispatcher, root = server.dispatcher, server.root()
     session = server.connect().session
-    login = encode_payload(LoginUser("iggy", "iggy"))
-    asked = dispatcher.dispatch(session, Code.LOGIN_USER, memoryview(login))
-    made = dispatcher.dispatch(
-        root.session, Code.CREATE_STREAM, memoryview(encode_payload(CreateStream("s")))
-    )
+    asked = dispatcher.perform(session, LoginUser("iggy", "iggy"))
+    made = dispatcher.perform(root.session, CreateStream("s"))
     assert isinstance(asked, Future)
     assert isinstance(made, Future)
     dispatcher.abandon(asked)
@@ -102,7 +127,7 @@ async def test_a_login_nobody_waits_for_is_given_up_and_everything_else_is_finis
     await dispatcher.drain()
     await asyncio.wait({asked})
     assert asked.cancelled()
-    assert whole(made.result())[:4] == bytes(4)
+    assert isinstance(made.result(), StreamInfo)
     assert session.user_id is None
 
 
@@ -113,8 +138,7 @@ async def test_who_hangs_up_lets_nobody_wait_behind_its_passwords(
     server: EmbeddedServer, request_: Request
 ) -> None:
     dispatcher, root = server.dispatcher, server.root()
-    payload = memoryview(encode_payload(request_))
-    asked = dispatcher.dispatch(root.session, int(request_.CODE), payload)
+    asked = dispatcher.perform(root.session, request_)
     assert isinstance(asked, Future)
     dispatcher.abandon(asked)
     await asyncio.wait({asked})
@@ -130,10 +154,10 @@ async def test_draining_waits_for_appends_on_their_way_to_the_disk(tmp_path: Pat
         await root.call(CreateTopic("s", "t", 1))
         indexes, body = encode_messages([Message(b"m")])
         request = SendMessages(
-            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(body)
+            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(bytearray(body))
         )
-        payload = memoryview(bytearray(encode_payload(request)))
-        reply = server.dispatcher.dispatch(root.session, Code.SEND_MESSAGES, payload)
-        assert isinstance(reply, Future)
+        answer = server.dispatcher.perform(root.session, request)
+        assert isinstance(answer, Future)
         await server.dispatcher.drain()
-        assert reply.result() == DONE
+        assert answer.done()
+        assert answer.result() is None

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.support.embedded import EmbeddedServer, embedded_server, whole
 from tests.support.listening import PATIENCE_SECONDS, turns
 
-from borzoi.handlers.replies import DONE, RangesReply, Reply, failed
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.binary import DONE, RangesReply, Reply, failed
 from borzoi.listeners.connection import PIPELINED_BYTES_MAX, Conversation
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
@@ -78,7 +78,7 @@ def talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
     """A conversation that root is logged in on."""
     session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
     server.services.sessions.add(session)
-    return Conversation(session, server.dispatcher, sink, pool)
+    return Conversation(session, server.binary, sink, pool)
 
 
 def frame(code: int, payload: bytes) -> bytes:
@@ -113,7 +113,7 @@ async def test_frames_survive_any_chunking(server: EmbeddedServer, pool: MemoryP
     def check(sent: list[bytes], data: st.DataObject) -> None:
         sink = Sink()
         session = Session(1, "1.1.1.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-        talk = Conversation(session, server.dispatcher, sink, pool)
+        talk = Conversation(session, server.binary, sink, pool)
         wire = memoryview(b"".join(sent))
         while wire:
             cut = data.draw(st.one_of(st.integers(1, min(20, len(wire))), st.just(len(wire))))
@@ -189,7 +189,7 @@ async def test_who_is_not_logged_in_cannot_make_us_hold_a_large_frame(
 ) -> None:
     pool = MemoryPool(512 << 20)
     session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     size = UNAUTHENTICATED_BYTES_MAX + 1
     talk.feed(memoryview(REQUEST_PREFIX.pack(size + 4, int(code))))
     assert talk.wanted is None
@@ -206,7 +206,7 @@ async def test_what_fits_is_held_also_before_a_login(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
     session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     talk.feed(memoryview(frame(int(Code.PING), bytes(UNAUTHENTICATED_BYTES_MAX))))
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
     await answered(sink, 2)
@@ -218,7 +218,7 @@ async def test_a_buffer_goes_back_to_the_pool_when_its_frame_ran_or_its_connecti
 ) -> None:
     pool = MemoryPool(512 << 20)
     session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     large = memoryview(frame(int(Code.PING), bytes(200_000)))
     talk.feed(large[:1000])
     assert pool.counters().in_use_bytes
@@ -242,7 +242,7 @@ async def test_a_frame_that_fits_stays_where_its_first_bytes_arrived(
 ) -> None:
     pool = MemoryPool(512 << 20)
     session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     whole = memoryview(PING + frame(int(Code.PING), bytes(200_000)))
     buffer, data = arrived(whole[:1000], pool)
     assert talk.received(data, buffer)
@@ -267,7 +267,7 @@ async def test_any_other_frame_leaves_the_listener_its_buffer(
 ) -> None:
     pool = MemoryPool(512 << 20)
     session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     whole = memoryview(frame(int(Code.PING), bytes(size)))
     if first:
         assert not talk.received(memoryview(first))
@@ -314,7 +314,7 @@ def batch_frame(*payloads: bytes) -> memoryview:
 
 def root_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool, number: int) -> Conversation:
     session = Session(number, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    return Conversation(session, server.dispatcher, sink, pool)
+    return Conversation(session, server.binary, sink, pool)
 
 
 def stored(server: EmbeddedServer, start: int = 0) -> list[bytes]:
@@ -414,7 +414,7 @@ async def test_a_stranger_is_not_read_from_while_its_login_runs(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
     session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     talk.received(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING * 1000))
     seen = [sink.reading]
     await answered(sink, 1001)
@@ -474,7 +474,7 @@ async def test_a_login_is_given_up_with_its_connection(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
     session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
     talk.lost()
     await turns(5)
@@ -487,7 +487,7 @@ async def test_a_request_that_will_never_be_answered_ends_its_connection(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
     session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.dispatcher, sink, pool)
+    talk = Conversation(session, server.binary, sink, pool)
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING))
     await server.dispatcher.drain()
     await turns(5)

@@ -11,9 +11,9 @@ import pytest
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, turns
 
-from borzoi.handlers.replies import failed
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import failed
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import (
     LARGE_PIECE_BYTES,
@@ -480,7 +480,7 @@ async def test_clients_of_the_newer_protocol_are_served_alike(server: EmbeddedSe
         pytest.skip("this machine has no IPv6")
     listener = TcpListener(
         sock,
-        dispatcher=server.dispatcher,
+        binary=server.binary,
         pool=server.opened.pool,
         admission=Admission(10, 1),
         options=SocketOptions(),

@@ -8,8 +8,8 @@ import pytest
 from tests.support.embedded import EmbeddedServer
 from tests.support.listening import PATIENCE_SECONDS, FrameClient, tls_listener, turns
 
-from borzoi.handlers.replies import failed
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import failed
 from borzoi.listeners.tls import TlsConnection, TlsListener
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning

@@ -40,7 +40,7 @@ def settings_of(folder: Path, **variables: str) -> Settings:
 async def listening(server: EmbeddedServer, settings: Settings) -> list[Endpoint]:
     return await listen(
         settings,
-        dispatcher=server.dispatcher,
+        binary=server.binary,
         pool=server.opened.pool,
         on_connect=server.services.sessions.add,
         on_disconnect=lambda session: None,

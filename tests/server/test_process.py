@@ -18,8 +18,8 @@ import pytest
 from tests.support.server import ServerDied, directory_in_memory, running_server
 from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
-from borzoi.handlers.replies import failed
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.binary import failed
 from borzoi.metadata.commands import Command
 from borzoi.metadata.groups import JoinGroup
 from borzoi.metadata.topics import resolved

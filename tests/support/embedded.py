@@ -3,6 +3,7 @@
 For tests of what commands do; tests of how they travel use `tests.support.server`.
 """
 
+import asyncio
 from asyncio import Future
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,8 +13,8 @@ from typing import Any
 
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
-from borzoi.handlers.replies import RangesReply, Reply
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.metadata.groups import ClientGone
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
@@ -51,11 +52,18 @@ class EmbeddedClient:
 
     async def exchange(self, code: int, payload: bytes) -> tuple[int, bytes]:
         """Status and payload of the answer to a frame."""
-        reply = self.server.dispatcher.dispatch(self.session, code, memoryview(bytearray(payload)))
-        answer = whole(await reply if isinstance(reply, Future) else reply)
+        answer = whole(await self.reply(code, memoryview(bytearray(payload))))
         status, length = RESPONSE_PREFIX.unpack_from(answer)
         assert len(answer) == RESPONSE_PREFIX.size + length
         return status, answer[RESPONSE_PREFIX.size :]
+
+    async def reply(self, code: int, payload: memoryview) -> Reply:
+        binary = self.server.binary
+        reply = binary.respond(self.session, code, payload)
+        if not isinstance(reply, Future):
+            return reply
+        await asyncio.wait({reply})
+        return binary.reply_to(self.session, code, reply)
 
     async def disconnect(self) -> None:
         self.server.services.sessions.remove(self.session)
@@ -83,7 +91,7 @@ class EmbeddedServer:
     directory: Path
     opened: Opened
     services: Services
-    dispatcher: Dispatcher
+    binary: BinaryProtocol
     _ports: int = field(default=50_000)
 
     def connect(self, *, user_id: int | None = None, host: str = "127.0.0.1") -> EmbeddedClient:
@@ -101,6 +109,10 @@ class EmbeddedServer:
         session.hang_up = client._hang_up
         self.services.sessions.add(session)
         return client
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return self.binary.dispatcher
 
     def root(self) -> EmbeddedClient:
         return self.connect(user_id=ROOT_USER_ID)
@@ -121,7 +133,8 @@ async def embedded_server(
     configuration = load(environment, directory)
     opened = open_data(configuration.settings, directory, environment={}, default_credentials=True)
     services = services_of(configuration.settings, directory, opened, follower=False)
-    server = EmbeddedServer(configuration, directory, opened, services, Dispatcher(services))
+    binary = BinaryProtocol(Dispatcher(services))
+    server = EmbeddedServer(configuration, directory, opened, services, binary)
     try:
         yield server
     finally:

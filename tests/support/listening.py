@@ -38,7 +38,7 @@ async def tcp_listener(
     """A plain listener; sessions that end are noted in `ended`."""
     listener = TcpListener(
         listening_socket(LOOPBACK),
-        dispatcher=server.dispatcher,
+        binary=server.binary,
         pool=server.opened.pool,
         admission=admission or Admission(PLENTY, PLENTY),
         options=options or SocketOptions(),
@@ -57,7 +57,7 @@ async def tls_listener(
 ) -> AsyncIterator[TlsListener]:
     """The same with TLS."""
     listener = TlsListener(
-        dispatcher=server.dispatcher,
+        binary=server.binary,
         pool=server.opened.pool,
         admission=admission or Admission(PLENTY, PLENTY),
         on_connect=server.services.sessions.add,

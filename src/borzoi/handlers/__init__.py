@@ -1,5 +1,5 @@
 """Commands: who may, and what happens, in the vocabulary of the protocol.
 
-Listeners hand in frames; handlers hand work to the planes of ``shard`` and give back answers. They
-never touch a partition, the metadata or a socket themselves.
+Listeners call `Dispatcher.perform` with a session and a request, and encode the answer. Handlers
+call the planes of ``shard``. They never touch a partition, the metadata, a frame or a socket.
 """

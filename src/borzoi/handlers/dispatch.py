@@ -1,7 +1,8 @@
-"""Decode → authenticate → authorise → run → encode, in one place; the only catch-all.
+"""Authenticate → authorise → run, for requests and answers as values.
 
-A request that only touches a local partition runs to its answer inside `dispatch`; only a handler
-that has to wait costs a task.
+Every transport decodes its own requests, calls `Dispatcher.perform`, and encodes the answer.
+A request that only touches a local partition gets its answer inside the call; only a handler that
+has to wait costs a task.
 """
 
 import asyncio
@@ -9,200 +10,223 @@ import logging
 from asyncio import Future
 from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
+from borzoi.handlers.answers import Answer
 from borzoi.handlers.call import Call, Services
 from borzoi.handlers.messages import poll_alone
-from borzoi.handlers.replies import DONE, RangesReply, Reply, failed, ok
-from borzoi.handlers.routes import PollRoutes, Route, SendRoutes
+from borzoi.handlers.routes import PollRoute, Route
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
-from borzoi.memory.pool import NOWHERE
+from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import (
     BorzoiError,
-    ClientNotFound,
     InvalidCommand,
-    NotFound,
+    ServerError,
     StaleClient,
     Unauthenticated,
     Unauthorized,
 )
-from borzoi.protocol.buffers import Reader
-from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import POLL_MOVING
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.system import Ping
-from borzoi.protocol.contract import encode_payload
-from borzoi.protocol.errors import code_of
-from borzoi.protocol.values import strategy_of
+from borzoi.protocol.contract import Request
 from borzoi.records.batch import Batch
 from borzoi.security.permissions import FREE, Rule, allows
 
 log = logging.getLogger(__name__)
 
-#: The status of a fault of ours; the log has the story.
+#: The status of a fault in the server itself; the log has the traceback.
 INTERNAL_ERROR = 1
-SEND_MESSAGES = int(Code.SEND_MESSAGES)
-POLL_MESSAGES = int(Code.POLL_MESSAGES)
-#: What clients do again and again.
-OFTEN = frozenset({SEND_MESSAGES, POLL_MESSAGES})
-EMPTY = DONE
+
+Performed: TypeAlias = "Answer | Future[Answer]"
 
 
 class Dispatcher:
-    """Turns frames into replies for the sessions of one shard."""
+    """Performs the requests of all sessions of one shard.
+
+    How a transport uses it::
+
+        answer = dispatcher.perform(session, request)      # raises BorzoiError
+        if isinstance(answer, Future):
+            answer = await asyncio.shield(answer)          # raises BorzoiError
+
+    - `session` is a `handlers.sessions.Session`, registered in `Services.sessions` for as long as
+      the client is connected. `session.user_id` says who is logged in; the login requests set it.
+    - `request` is a value of `protocol/commands/` whose class is in `handlers/table.py`.
+    - The answer is one of `handlers/answers.py`.
+    - The errors are those of `model/errors.py`. `protocol.errors.code_of` gives the status of the
+      binary protocol and `row_of(code).http_status` that of HTTP. Faults of the server itself are
+      logged here and raised as `ServerError(1)`.
+    - A question about something that does not exist raises `NotFound`. Transports that answer it
+      with an empty payload look at `rows[code].missing_is_empty`.
+    - After an answer or an error, close the connection if `session.closing` is set.
+    - `SendMessages.messages` must be a writable view: offsets, timestamps and checksums are stamped
+      in place. It may be reused once the answer is there.
+    - Cancelling the future cancels the work, so shield it. When the client is gone, call `abandon`.
+    """
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._rows: Mapping[int, Row] = {int(row.request.CODE): row for row in COMMANDS}
-        #: What was promised and is not answered yet, and of which command.
-        self._begun: dict[Future[Reply], Row] = {}
-        self._send_routes = SendRoutes()
-        self._poll_routes = PollRoutes()
+        self.services = services
+        #: The commands by their code.
+        self.rows: Mapping[int, Row] = {int(row.request.CODE): row for row in COMMANDS}
+        self._by_type: Mapping[type, Row] = {row.request: row for row in COMMANDS}
+        #: Requests that are running, and the command of each.
+        self._pending: dict[Future[Answer], Row] = {}
 
     def is_public(self, code: int) -> bool:
-        """Whether the command is one that needs no login, or none at all, which nobody may give."""
-        row = self._rows.get(code)
+        """Whether the command needs no login. Unknown codes count: nobody may use those."""
+        row = self.rows.get(code)
         return row is None or row.rule is Rule.ANYONE
 
-    def dispatch(
-        self, session: Session, code: int, payload: memoryview, *, at: int = NOWHERE
-    ) -> "Reply | Future[Reply]":
-        """The reply to a frame, or the promise of one.
+    def perform(self, session: Session, request: Request) -> Performed:
+        """The answer to a request, or the future of one. Raises `BorzoiError`.
 
-        `at` says where the payload lies when that is memory of the pool: it will be used again.
+        Faults are found in this order: the session is stale or not logged in, the request is wrong
+        whatever the server holds, what it names is missing, the user may not, the rest.
         """
-        row = self._rows.get(code)
+        row = self._by_type.get(type(request))
+        if row is None:
+            raise InvalidCommand(f"this server does not know {type(request).__name__}")
         try:
-            if code in OFTEN and session.user_id is not None and not session.stale:
-                again = self._again(session, code, payload, at)
-                if again is not None:
-                    return again
-            if row is None:
-                raise InvalidCommand(f"no command has the code {code}")
-            request = row.request.decode(Reader(payload))
-            self._admit(row, session)
-            request = row.prepare(request)
-            call = self._call(row, request, session)
+            _admit(row, session)
+            prepared = row.prepare(request)
+            call = self._call(row, prepared, session)
             call.permit(call)
-            answer = row.run(request, call)
-            if code == SEND_MESSAGES:
-                self._send_routes.remember(session, payload, call)
-            elif code == POLL_MESSAGES:
-                self._poll_routes.remember(session, payload, request, call)
-            if answer is None:
-                return DONE
-            if isinstance(answer, Coroutine):
-                return self._started(row, session, answer)
-            if isinstance(answer, Future):
-                return self._promised(row, session, answer)
-            return _encoded(answer)
+            return self._watched(row, session, row.run(prepared, call))
+        except BorzoiError:
+            raise
         except Exception as fault:
-            return _refusal(row, session, fault)
+            raise _internal(row, session, fault) from fault
 
-    def _again(
-        self, session: Session, code: int, payload: memoryview, at: int
-    ) -> "Reply | Future[Reply] | None":
-        """The reply to a request that, but for its messages or its offset, was allowed before."""
-        services = self._services
-        revision = services.metadata.revision
-        if code == SEND_MESSAGES:
-            known = self._send_routes.find(session, payload, revision, at)
-            return None if known is None else self._send_again(*known, session)
-        route = self._poll_routes.find(session, payload, revision)
-        if route is None:
-            return None
-        kind, value, count, auto_commit = POLL_MOVING.unpack_from(
-            payload, len(payload) - POLL_MOVING.size
-        )
-        answer = poll_alone(
-            services.partitions,
-            route.namespace,
-            route.consumer_id,
-            strategy_of(kind, value),
-            count,
-            auto_commit != 0,
-        )
-        if isinstance(answer, bytes | RangesReply):
-            return answer
-        return self._started(self._rows[POLL_MESSAGES], session, answer)
-
-    def _send_again(self, route: Route, batch: Batch, session: Session) -> "Reply | Future[Reply]":
-        """A send like one that was allowed before, since when nothing changed."""
-        services = self._services
+    def send_again(self, session: Session, route: Route, batch: Batch) -> Performed:
+        """A send like one that was permitted before, since when no metadata changed."""
+        services = self.services
         namespace = route.namespace or route.chosen(Call(session, services))
         waiter = services.partitions.append(namespace, batch, now=services.clock())
-        if waiter is None:
-            return DONE
-        return self._promised(self._rows[SEND_MESSAGES], session, waiter)
+        return None if waiter is None else self._watched(SEND, session, waiter)
+
+    def poll_again(
+        self,
+        session: Session,
+        route: PollRoute,
+        strategy: PollingStrategy,
+        count: int,
+        auto_commit: bool,
+    ) -> Performed:
+        """The same for a poll of a single consumer."""
+        answer = poll_alone(
+            self.services.partitions,
+            route.namespace,
+            route.consumer_id,
+            strategy,
+            count,
+            auto_commit,
+        )
+        return self._watched(POLL, session, answer)
 
     def _call(self, row: Row, request: Any, session: Session) -> Call:
         if session.user_id is None:
-            return Call(session, self._services)
-        asker = self._services.metadata.state.users.get(session.user_id)
+            return Call(session, self.services)
+        asker = self.services.metadata.state.users.get(session.user_id)
         if row.rule in FREE:
-            return Call(session, self._services, asker)
-        return Call(session, self._services, asker, partial(_authorise, row, request))
+            return Call(session, self.services, asker)
+        return Call(session, self.services, asker, partial(_authorise, row, request))
 
-    def _admit(self, row: Row, session: Session) -> None:
-        if session.stale and row.request is not Ping:
-            # A login would not help either: the session has left its groups and stays unknown.
-            raise StaleClient("the session sent no ping for too long")
-        if row.rule is Rule.ANYONE:
-            return
-        if session.user_id is None:
-            raise Unauthenticated("log in first")
+    def _watched(self, row: Row, session: Session, answer: Any) -> Performed:
+        """The answer as it is; one that has to be waited for is counted until it is there."""
+        if isinstance(answer, Coroutine):
+            return self._started(row, session, answer)
+        if isinstance(answer, Future):
+            return self._promised(row, session, answer)
+        found: Answer = answer
+        return found
 
     def _started(
-        self, row: Row, session: Session, waiting: Coroutine[Any, Any, Any]
-    ) -> "Future[Reply]":
+        self, row: Row, session: Session, waiting: Coroutine[Any, Any, Answer]
+    ) -> "Future[Answer]":
         task = asyncio.get_running_loop().create_task(_finished(row, session, waiting))
-        self._begun[task] = row
-        task.add_done_callback(self._begun.pop)
-        # One that is given up before its first step would never be looked at.
-        task.add_done_callback(lambda _: waiting.close())
+        self._pending[task] = row
+
+        def settle(done: "Future[Answer]") -> None:
+            del self._pending[done]
+            # A task that is cancelled before its first step never closes its coroutine.
+            waiting.close()
+            if not done.cancelled():
+                done.exception()  # retrieved: the client may be gone
+
+        task.add_done_callback(settle)
         return task
 
-    def _promised(self, row: Row, session: Session, waited: "Future[None]") -> "Future[Reply]":
-        """The reply to a request whose work ends with a future: an append waiting for the disk."""
-        reply: Future[Reply] = waited.get_loop().create_future()
-        self._begun[reply] = row
+    def _promised(self, row: Row, session: Session, waited: "Future[None]") -> "Future[Answer]":
+        """The answer to a request whose work ends with a future: an append waiting for the disk.
+
+        It is a future of its own, because cancelling it must not cancel the append.
+        """
+        answer: Future[Answer] = waited.get_loop().create_future()
+        self._pending[answer] = row
 
         def settle(done: "Future[None]") -> None:
-            del self._begun[reply]
+            del self._pending[answer]
+            if answer.done():
+                return
             if done.cancelled():
-                reply.cancel()
+                answer.cancel()
                 return
             fault = done.exception()
             if fault is None:
-                reply.set_result(DONE)
-            elif isinstance(fault, Exception):
-                reply.set_result(_refusal(row, session, fault))
+                answer.set_result(None)
+                return
+            if isinstance(fault, Exception) and not isinstance(fault, BorzoiError):
+                fault = _internal(row, session, fault)
+            answer.set_exception(fault)
+            answer.exception()  # retrieved: the client may be gone
 
         waited.add_done_callback(settle)
-        return reply
+        return answer
 
     @property
     def waiting(self) -> int:
-        """How many requests were begun and are not answered yet."""
-        return len(self._begun)
+        """How many requests are running."""
+        return len(self._pending)
 
-    def abandon(self, reply: "Future[Reply]") -> None:
-        """Nobody is left to take the reply. Who waits for a password to be hashed stops waiting:
-        otherwise one could begin any number of them by hanging up after each, and all others
-        would wait behind them. Anything else is finished all the same."""
-        row = self._begun.get(reply)
+    def abandon(self, answer: "Future[Answer]") -> None:
+        """The client of a running request is gone.
+
+        Password hashing stops: otherwise a client could start any number of hashes by hanging up
+        after each, and every other login would queue behind them. Anything else is finished.
+        """
+        row = self._pending.get(answer)
         if row is not None and row.hashes:
-            reply.cancel()
+            answer.cancel()
 
     async def drain(self) -> None:
-        """Return when every request that was begun has been answered; logins may wait long, and
-        whoever wants in has to come again anyway."""
-        for reply, row in list(self._begun.items()):
+        """Return when no request is running. Logins are cancelled: they may take long, and the
+        client has to reconnect anyway."""
+        for answer, row in list(self._pending.items()):
             if row.rule is Rule.ANYONE:
-                reply.cancel()
-        while self._begun:
-            await asyncio.wait(self._begun)
+                answer.cancel()
+        while self._pending:
+            await asyncio.wait(self._pending)
+
+
+def _row_of(request: type) -> Row:
+    return next(row for row in COMMANDS if row.request is request)
+
+
+SEND = _row_of(SendMessages)
+POLL = _row_of(PollMessages)
+
+
+def _admit(row: Row, session: Session) -> None:
+    if session.stale and row.request is not Ping:
+        # Logging in does not help: the session has left its groups and is not registered any more.
+        session.closing = True
+        raise StaleClient("the session sent no ping for too long")
+    if row.rule is Rule.ANYONE:
+        return
+    if session.user_id is None:
+        raise Unauthenticated("log in first")
 
 
 def _authorise(row: Row, request: Any, call: Call) -> None:
@@ -216,28 +240,17 @@ def _authorise(row: Row, request: Any, call: Call) -> None:
         raise Unauthorized(f"user {call.user_id} may not {row.request.__name__}")
 
 
-async def _finished(row: Row, session: Session, waiting: Coroutine[Any, Any, Any]) -> Reply:
+async def _finished(row: Row, session: Session, waiting: Coroutine[Any, Any, Answer]) -> Answer:
     try:
-        answer = await waiting
-        return DONE if answer is None else _encoded(answer)
+        return await waiting
+    except BorzoiError:
+        raise
     except Exception as fault:
-        return _refusal(row, session, fault)
+        raise _internal(row, session, fault) from fault
 
 
-def _encoded(answer: Any) -> Reply:
-    if isinstance(answer, bytes | RangesReply):
-        return answer
-    return ok(encode_payload(answer))
-
-
-def _refusal(row: Row | None, session: Session, fault: Exception) -> Reply:
-    if isinstance(fault, NotFound) and row is not None and row.missing_is_empty:
-        return EMPTY
-    if isinstance(fault, StaleClient | ClientNotFound):
-        # The only two answers after which the connection ends: the client has to begin again.
-        session.closing = isinstance(fault, StaleClient) or session.closing
-    if isinstance(fault, BorzoiError):
-        return failed(code_of(fault))
-    name = row.request.__name__ if row is not None else "an unknown command"
-    log.error("%s of %s failed", name, session.address, exc_info=fault)
-    return failed(INTERNAL_ERROR)
+def _internal(row: Row, session: Session, fault: Exception) -> ServerError:
+    """The error that stands for a fault of the server itself; the log has the traceback."""
+    name = row.request.__name__
+    log.error("%s from %s failed", name, session.address, exc_info=fault)
+    return ServerError(INTERNAL_ERROR, f"{name} failed inside the server")

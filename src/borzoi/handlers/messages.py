@@ -1,14 +1,13 @@
 """Messages: sent, polled, flushed. The hot path: nothing here waits unless the disk must."""
 
-import struct
 from asyncio import Future
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import msgspec
 
+from borzoi.handlers.answers import NOTHING_DELIVERED, Delivery
 from borzoi.handlers.call import Call
-from borzoi.handlers.replies import RangesReply, Reply, ok
 from borzoi.metadata import queries
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.metadata.state import Group, Topic
@@ -17,23 +16,9 @@ from borzoi.model.errors import InvalidKeyLength, NoPartitions, PartitionNotFoun
 from borzoi.model.identifiers import Identifier, consumer_key
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning, PartitioningKind, partition_for_key
-from borzoi.partitions.polling import Polled
-from borzoi.protocol.commands.messages import (
-    POLLED_PREFIX,
-    FlushUnsavedBuffer,
-    PollMessages,
-    SendMessages,
-)
-from borzoi.protocol.framing import RESPONSE_PREFIX
+from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
 from borzoi.records.batch import Batch, receive
 from borzoi.shard.partition_plane import PartitionPlane
-
-#: A member without a partition gets this: clients of 0.8 cannot read an empty payload here.
-NOTHING_POLLED = ok(bytes(POLLED_PREFIX.size))
-
-#: What stands before polled messages: status and length, then the prefix.
-POLLED_HEAD = struct.Struct(RESPONSE_PREFIX.format + POLLED_PREFIX.format.removeprefix("<"))
-assert POLLED_HEAD.size == RESPONSE_PREFIX.size + POLLED_PREFIX.size
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -79,7 +64,7 @@ def chosen_partition(partitioning: Partitioning, stream_id: int, topic: Topic, c
     return partition_for_key(partitioning.value, count)
 
 
-def poll(request: PollMessages, call: Call) -> Reply | Coroutine[Any, Any, Reply]:
+def poll(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, Any, Delivery]:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     if request.consumer.kind is ConsumerKind.GROUP:
@@ -104,7 +89,7 @@ def poll_alone(
     strategy: PollingStrategy,
     count: int,
     auto_commit: bool,
-) -> Reply | Coroutine[Any, Any, Reply]:
+) -> Delivery | Coroutine[Any, Any, Delivery]:
     """The answer to a consumer that shares its partition with nobody."""
     polled = partitions.poll(
         namespace,
@@ -114,16 +99,16 @@ def poll_alone(
         consumer_id=consumer_id,
         auto_commit=auto_commit,
     )
-    reply = _polled_reply(namespace.partition_id, polled)
-    return reply if polled.committed is None else _committed(reply, polled.committed)
+    delivery = Delivery(namespace.partition_id, polled.current_offset, polled.reading)
+    return delivery if polled.committed is None else _committed(delivery, polled.committed)
 
 
 def _poll_as_member(
     request: PollMessages, stream_id: int, topic: Topic, group: Group, call: Call
-) -> Reply | Coroutine[Any, Any, Reply]:
+) -> Delivery | Coroutine[Any, Any, Delivery]:
     partition_id = _polled_partition(group, request.partition_id, call)
     if partition_id is None:
-        return NOTHING_POLLED
+        return NOTHING_DELIVERED
     queries.partition_of(topic, partition_id)
     namespace = Namespace(stream_id, topic.id, partition_id)
     polled = call.partitions.poll(
@@ -134,12 +119,12 @@ def _poll_as_member(
         consumer_id=group.id,
         auto_commit=request.auto_commit,
     )
-    reply = _polled_reply(partition_id, polled)
+    delivery = Delivery(partition_id, polled.current_offset, polled.reading)
     if polled.reading.count:
         call.partitions.mark_polled(namespace, group.id, polled.reading.last_offset)
         if request.auto_commit and queries.is_pending(group, partition_id):
-            return _handed_over(reply, polled.committed, namespace, group, call)
-    return reply if polled.committed is None else _committed(reply, polled.committed)
+            return _handed_over(delivery, polled.committed, namespace, group, call)
+    return delivery if polled.committed is None else _committed(delivery, polled.committed)
 
 
 def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None:
@@ -150,29 +135,24 @@ def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None
     return asked if asked in queries.member_partitions(group, client_id) else None
 
 
-def _polled_reply(partition_id: int, polled: Polled) -> Reply:
-    reading, current_offset, _ = polled
-    size = POLLED_PREFIX.size + reading.size
-    head = POLLED_HEAD.pack(0, size, partition_id, current_offset, reading.count)
-    if not reading.ranges:
-        return b"".join((head, *reading.tail)) if reading.tail else head
-    return RangesReply(head, reading.ranges, reading.tail)
-
-
-async def _committed(reply: Reply, stored: Awaitable[None]) -> Reply:
+async def _committed(delivery: Delivery, stored: Awaitable[None]) -> Delivery:
     """The commit comes before the delivery: a poll that cannot commit is not answered."""
     await stored
-    return reply
+    return delivery
 
 
 async def _handed_over(
-    reply: Reply, stored: Awaitable[None] | None, namespace: Namespace, group: Group, call: Call
-) -> Reply:
+    delivery: Delivery,
+    stored: Awaitable[None] | None,
+    namespace: Namespace,
+    group: Group,
+    call: Call,
+) -> Delivery:
     """The same for a partition that is about to move to another member."""
     if stored is not None:
         await stored
     await hand_over_settled(namespace, group, call)
-    return reply
+    return delivery
 
 
 async def hand_over_settled(namespace: Namespace, group: Group, call: Call) -> None:

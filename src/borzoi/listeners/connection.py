@@ -9,9 +9,9 @@ straight to where it lies (`wanted`), so a batch is copied at most once on its w
 from asyncio import Future
 from typing import Protocol
 
-from borzoi.handlers.dispatch import Dispatcher
-from borzoi.handlers.replies import Reply, failed
+from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.binary import BinaryProtocol, Reply, failed
 from borzoi.memory.pool import NOWHERE, MemoryPool, PooledBuffer
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
@@ -59,10 +59,10 @@ class Conversation:
     """
 
     __slots__ = (
+        "_binary",
         "_code",
         "_discard",
         "_discard_status",
-        "_dispatcher",
         "_filled",
         "_frame",
         "_frame_at",
@@ -79,10 +79,10 @@ class Conversation:
     )
 
     def __init__(
-        self, session: Session, dispatcher: Dispatcher, output: Output, pool: MemoryPool
+        self, session: Session, binary: BinaryProtocol, output: Output, pool: MemoryPool
     ) -> None:
         self.session = session
-        self._dispatcher = dispatcher
+        self._binary = binary
         self._output = output
         self._pool = pool
         self._head = b""
@@ -94,7 +94,7 @@ class Conversation:
         self._code = 0
         self._discard = 0
         self._discard_status = 0
-        self._running: Future[Reply] | None = None
+        self._running: Future[Answer] | None = None
         self._unread: bytearray | None = None
         #: The client sends nothing more, but takes the answers it still waits for.
         self._input_ended = False
@@ -212,7 +212,7 @@ class Conversation:
         if self.session.user_id is None and size > UNAUTHENTICATED_BYTES_MAX:
             self._discard = size
             self._discard_status = (
-                INVALID_COMMAND if self._dispatcher.is_public(code) else UNAUTHENTICATED
+                INVALID_COMMAND if self._binary.dispatcher.is_public(code) else UNAUTHENTICATED
             )
             return True
         return False
@@ -225,7 +225,7 @@ class Conversation:
         return gone
 
     def _run(self, code: int, payload: memoryview, buffer: PooledBuffer | None, at: int) -> None:
-        reply = self._dispatcher.dispatch(self.session, code, payload, at=at)
+        reply = self._binary.respond(self.session, code, payload, at=at)
         if isinstance(reply, Future):
             self._wait_for(reply, code, buffer)
             return
@@ -233,25 +233,25 @@ class Conversation:
             self._pool.release(buffer)
         self._answer(reply)
 
-    def _wait_for(self, reply: "Future[Reply]", code: int, buffer: PooledBuffer | None) -> None:
-        self._running = reply
+    def _wait_for(self, answer: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
+        self._running = answer
         if buffer is not None and code != SEND_MESSAGES:
             self._pool.release(buffer)
             buffer = None
         # A batch may wait in a journal until it is written: its buffer is not ours before.
-        reply.add_done_callback(lambda done: self._ran(done, buffer))
+        answer.add_done_callback(lambda done: self._ran(done, code, buffer))
 
-    def _ran(self, done: "Future[Reply]", buffer: PooledBuffer | None) -> None:
+    def _ran(self, done: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
         self._running = None
         if buffer is not None:
             self._pool.release(buffer)
         if self.ended:
             return
-        if done.cancelled() or done.exception() is not None:
+        if done.cancelled():
             # There will be no answer, and the next one must not be taken for it.
             self.end()
             return
-        self._answer(done.result())
+        self._answer(self._binary.reply_to(self.session, code, done))
         self._continue()
 
     def _answer(self, reply: Reply) -> None:
@@ -322,7 +322,7 @@ class Conversation:
         self.ended = True
         self._unread = None
         if self._running is not None:
-            self._dispatcher.abandon(self._running)
+            self._binary.dispatcher.abandon(self._running)
         if self._frame_buffer is not None:
             self._pool.release(self._frame_buffer)
         self._frame = self._frame_buffer = None

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from borzoi.handlers.dispatch import Dispatcher
-from borzoi.handlers.replies import RangesReply, Reply
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.lingering import Lingering
 from borzoi.memory.pool import MemoryPool, PooledBuffer
@@ -117,7 +116,7 @@ class TcpConnection:
         self._listener = listener
         self._sock = sock
         self.session = session
-        self.conversation = Conversation(session, listener.dispatcher, self, listener.pool)
+        self.conversation = Conversation(session, listener.binary, self, listener.pool)
         #: Pieces of replies that the socket did not take yet.
         self._outgoing: list[bytes | memoryview | _Rest] = []
         self._finishing = False
@@ -377,7 +376,7 @@ class TcpListener:
         self,
         sock: socket.socket,
         *,
-        dispatcher: Dispatcher,
+        binary: BinaryProtocol,
         pool: MemoryPool,
         admission: Admission,
         options: SocketOptions,
@@ -385,7 +384,7 @@ class TcpListener:
         on_disconnect: Callable[[Session], None],
     ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.dispatcher = dispatcher
+        self.binary = binary
         self.pool = pool
         self.lingering = Lingering(self.loop)
         self._receiving = pool.acquire(RECEIVE_BUFFER_BYTES)

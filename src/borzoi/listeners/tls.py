@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from borzoi.handlers.dispatch import Dispatcher
-from borzoi.handlers.replies import RangesReply, Reply
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool
@@ -61,7 +60,7 @@ class TlsConnection(asyncio.Protocol):
         )
         self.session = session
         listener = self._listener
-        self.conversation = Conversation(session, listener.dispatcher, self, listener.pool)
+        self.conversation = Conversation(session, listener.binary, self, listener.pool)
         session.hang_up = self.conversation.hang_up
         listener.welcomed(self)
 
@@ -164,7 +163,7 @@ class TlsListener:
     def __init__(
         self,
         *,
-        dispatcher: Dispatcher,
+        binary: BinaryProtocol,
         pool: MemoryPool,
         admission: Admission,
         on_connect: Callable[[Session], None],
@@ -172,7 +171,7 @@ class TlsListener:
         options: SocketOptions | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.dispatcher = dispatcher
+        self.binary = binary
         self.pool = pool
         self._admission = admission
         self._options = options or SocketOptions()

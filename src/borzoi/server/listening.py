@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
 from borzoi.memory.pool import MemoryPool
@@ -37,7 +37,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 async def listen(
     settings: Settings,
     *,
-    dispatcher: Dispatcher,
+    binary: BinaryProtocol,
     pool: MemoryPool,
     on_connect: Callable[[Session], None],
     on_disconnect: Callable[[Session], None],
@@ -61,7 +61,7 @@ async def listen(
     admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)
     if tcp.tls.enabled:
         secure = TlsListener(
-            dispatcher=dispatcher,
+            binary=binary,
             pool=pool,
             admission=admission,
             options=socket_options(tcp.socket),
@@ -72,7 +72,7 @@ async def listen(
         return [Endpoint("tcp (TLS)", "tcp", secure)]
     plain = TcpListener(
         sock,
-        dispatcher=dispatcher,
+        binary=binary,
         pool=pool,
         admission=admission,
         options=socket_options(tcp.socket),

@@ -21,8 +21,8 @@ import uvloop
 
 from borzoi import __version__
 from borzoi.handlers.dispatch import Dispatcher
-from borzoi.handlers.replies import failed
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.binary import BinaryProtocol, failed
 from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.metadata.groups import ClientGone
@@ -153,7 +153,7 @@ class Server:
             loop.add_signal_handler(number, self._stop.set)
         self._endpoints = await listen(
             self._settings,
-            dispatcher=self._dispatcher,
+            binary=BinaryProtocol(self._dispatcher),
             pool=self._opened.pool,
             on_connect=self._services.sessions.add,
             on_disconnect=self._disconnected,
