@@ -11,6 +11,7 @@ from borzoi.handlers.answers import Delivery
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.table import COMMANDS, Row
+from borzoi.metadata.permissions import Rule
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
     InvalidCommand,
@@ -29,7 +30,6 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, decode_messages, encode_messages
-from borzoi.security.permissions import Rule
 
 
 class Unknown(Ping, frozen=True):

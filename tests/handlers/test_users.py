@@ -5,6 +5,7 @@ import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 from borzoi.handlers.authentication import Authentication
+from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.sealed import SealedCreateUser
 from borzoi.model.errors import (
     CannotChangeRootPermissions,
@@ -243,8 +244,10 @@ async def test_what_a_deleted_user_asked_for_is_not_done_in_another_ones_name(
         plane = server.services.metadata
         token = encode_payload(CreatePersonalAccessToken("mine", 0))
         async with asyncio.TaskGroup() as at_once:
-            at_once.create_task(plane.submit(DeleteUser("bob"), user_id=ROOT_USER_ID))
-            at_once.create_task(plane.submit(SealedCreateUser("eve", "hash"), user_id=ROOT_USER_ID))
+            at_once.create_task(plane.submit(Proposal(DeleteUser("bob"), ROOT_USER_ID)))
+            at_once.create_task(
+                plane.submit(Proposal(SealedCreateUser("eve", "hash"), ROOT_USER_ID))
+            )
             asked = at_once.create_task(bob.exchange(Code.CREATE_PERSONAL_ACCESS_TOKEN, token))
         assert asked.result()[0] == code_of(Unauthenticated(""))
         assert plane.state.users[created.id].username == "eve"

@@ -12,6 +12,7 @@ from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.table import Row
 from borzoi.listeners.binary import DONE, BinaryProtocol, RangesReply, encoded, failed, ok
+from borzoi.metadata.permissions import Rule
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
@@ -19,7 +20,6 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.tokens import TokenInfo
 from borzoi.protocol.contract import encode_payload
-from borzoi.security.permissions import Rule
 from borzoi.storage.reading import Reading
 
 

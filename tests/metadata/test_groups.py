@@ -18,7 +18,7 @@ from borzoi.model.errors import (
     StreamNotFound,
     TopicNotFound,
 )
-from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
+from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup, GroupMember
 from borzoi.protocol.commands.partitions import CreatePartitions
 from borzoi.protocol.commands.topics import CreateTopic
 
@@ -75,7 +75,7 @@ def test_a_deleted_group_leaves_no_member_behind(control, group):
 
 
 def test_the_first_member_has_everything(control, group):
-    assert control.do(JoinGroup(0, 0, 0, A)) == Outcome(0)
+    assert control.do(JoinGroup(0, 0, 0, A)) == Outcome(GroupMember(0, tuple(range(6))))
     assert control.hands() == [(0, [0, 1, 2, 3, 4, 5])]
 
 
@@ -83,14 +83,14 @@ def test_joining_twice_changes_nothing(control, group):
     control.join(A)
     control.join(B)
     before = control.hands()
-    assert control.do(JoinGroup(0, 0, 0, A)) == Outcome(0)
+    assert control.do(JoinGroup(0, 0, 0, A)).created_id == 0
     assert control.hands() == before
 
 
 def test_a_newcomer_is_promised_its_whole_share(control, group):
     control.join(A)
     outcome = control.do(JoinGroup(0, 0, 0, B))
-    assert outcome == Outcome(1, (CheckRevocations(0, 0, 0, (3, 4, 5)),))
+    assert outcome == Outcome(GroupMember(1, ()), (CheckRevocations(0, 0, 0, (3, 4, 5)),))
     assert control.hands() == [(0, [0, 1, 2, 3, 4, 5]), (1, [])]
     assert group.pending[5] == Revocation(target=1, since=control.now)
     complete(control, 5, 3, 4)
@@ -153,7 +153,7 @@ def test_a_promise_redirected_alone_asks_nobody(control):
     control.join(A)
     control.do(JoinGroup(0, 0, 0, B))
     outcome = control.do(JoinGroup(0, 0, 0, C))
-    assert outcome == Outcome(2)
+    assert outcome == Outcome(GroupMember(2, ()))
 
 
 def test_completing_what_is_not_pending_means_nothing(control, group):
@@ -196,7 +196,7 @@ def test_the_last_to_leave_leaves_marks_to_forget(control, group):
     outcome = control.do(LeaveGroup(0, 0, 0, A))
     assert outcome.effects == (ForgetPolled(0, 0, 0, (0, 1, 2, 3, 4, 5)),)
     assert control.state.memberships == {}
-    assert control.do(JoinGroup(0, 0, 0, B)) == Outcome(0)
+    assert control.do(JoinGroup(0, 0, 0, B)) == Outcome(GroupMember(0, tuple(range(6))))
 
 
 def test_an_idle_member_leaves_without_a_mark(control):
@@ -221,7 +221,7 @@ def test_a_lost_connection_leaves_every_group(control, group):
 
 def test_a_group_of_a_topic_without_partitions_waits_for_some(control):
     control.topic(0)
-    assert control.do(JoinGroup(0, 0, 0, A)) == Outcome(0)
+    assert control.do(JoinGroup(0, 0, 0, A)) == Outcome(GroupMember(0, ()))
     assert control.hands() == [(0, [])]
     control.do(CreatePartitions(0, 0, 2))
     assert control.hands() == [(0, [0, 1])]

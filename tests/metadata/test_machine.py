@@ -24,6 +24,7 @@ from borzoi.metadata.groups import (
     LeaveGroup,
     VolatileCommand,
 )
+from borzoi.metadata.guards import CallerIs
 from borzoi.metadata.machine import Entry, apply, verify
 from borzoi.metadata.sealed import (
     SealedChangePassword,
@@ -34,7 +35,7 @@ from borzoi.metadata.state import Metadata
 from borzoi.metadata.tokens import ExpireTokens
 from borzoi.metadata.topics import TopicDefaults, resolved
 from borzoi.metadata.users import root_creation
-from borzoi.model.errors import BorzoiError
+from borzoi.model.errors import BorzoiError, Unauthenticated
 from borzoi.model.topics import Compression
 from borzoi.model.users import Permissions, StreamPermissions, TopicPermissions, UserStatus
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
@@ -209,3 +210,12 @@ def test_the_order_of_sets_has_no_say():
 
 def test_an_entry_is_a_value():
     assert Entry(1, 0, CreateStream("s")) == Entry(1, 0, CreateStream("s"))
+
+
+def test_a_guard_that_does_not_hold_refuses_the_entry_and_changes_nothing(control):
+    before = snapshot.digest(control.state)
+    entry = Entry(9, 0, CreateStream("guarded"), (CallerIs(control.state.users[0].birth + 1),))
+    for door in (verify, apply):
+        with pytest.raises(Unauthenticated):
+            door(control.state, entry)
+    assert snapshot.digest(control.state) == before

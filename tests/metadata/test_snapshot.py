@@ -128,12 +128,22 @@ def test_the_format_is_pinned(control):
         "max_topic_size": 2**64 - 1,
         "replication_factor": 1,
         "partitions": [3, 3],
-        "groups": [{"id": 0, "name": "g", "members": members, "pending": [[1, 1, 7]]}],
+        "groups": [{"id": 0, "name": "g", "members": members, "pending": [[1, 1, 7]], "birth": 4}],
         "freed_groups": [],
+        "birth": 3,
     }
     token = {"name": "token", "token_hash": "abc", "expiry_at": 7}
     assert state == {
-        "streams": [{"id": 0, "name": "s", "created_at": 2, "topics": [topic], "freed_topics": []}],
+        "streams": [
+            {
+                "id": 0,
+                "name": "s",
+                "created_at": 2,
+                "topics": [topic],
+                "freed_topics": [],
+                "birth": 2,
+            }
+        ],
         "freed_streams": [],
         "users": [
             {
@@ -143,9 +153,11 @@ def test_the_format_is_pinned(control):
                 "status": 1,
                 "created_at": 1,
                 "tokens": [token],
+                "birth": 1,
             }
         ],
         "freed_users": [],
+        "births": 4,
     }
 
 
@@ -188,3 +200,29 @@ def test_a_changed_byte_makes_another_sound_state_or_damage(lived_once, data):
         snapshot.decode(bytes(body)).check()
     except StateCorrupted:
         pass
+
+
+def test_a_snapshot_from_before_births_opens(control):
+    control.topic(2)
+    version, state = msgspec.msgpack.decode(snapshot.encode(control.state), strict=False)
+
+    def without_births(value):
+        if isinstance(value, dict):
+            return {k: without_births(v) for k, v in value.items() if k not in ("birth", "births")}
+        return [without_births(v) for v in value] if isinstance(value, list) else value
+
+    old = snapshot.decode(msgspec.msgpack.encode((version, without_births(state))))
+    assert old.births == old.streams[0].birth == old.users[0].birth == 0
+    control.state = old
+    control.do(CreateStream("next"))
+    assert old.streams[1].birth == 1
+
+
+def test_a_birth_number_is_given_out_once(control):
+    control.topic(1)
+    control.state.streams[0].birth = control.state.users[0].birth
+    with pytest.raises(StateCorrupted):
+        control.state.check()
+    control.state.streams[0].birth = control.state.births + 1
+    with pytest.raises(StateCorrupted):
+        control.state.check()

@@ -6,14 +6,31 @@ from borzoi.metadata.state import Stream
 from borzoi.model.errors import InvalidFormat, LimitReached, StreamNameTaken, StreamNotFound
 from borzoi.model.limits import STREAMS_MAX
 from borzoi.protocol.commands.groups import CreateConsumerGroup
-from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
+from borzoi.protocol.commands.streams import (
+    CreateStream,
+    DeleteStream,
+    PurgeStream,
+    StreamInfo,
+    UpdateStream,
+)
 from borzoi.protocol.commands.topics import CreateTopic
 
 
 def test_streams_are_numbered_from_zero_and_remember_when_they_began(control):
-    assert control.do(CreateStream("s1")) == Outcome(0)
-    assert control.do(CreateStream("S1")) == Outcome(1)
-    assert control.state.streams[1] == Stream(1, "S1", created_at=control.now)
+    first = control.do(CreateStream("s1"))
+    assert first == Outcome(StreamInfo(0, control.now, 0, 0, 0, "s1"))
+    second = control.do(CreateStream("S1"))
+    assert second == Outcome(StreamInfo(1, control.now, 0, 0, 0, "S1"))
+    births = control.state.births
+    assert control.state.streams[1] == Stream(1, "S1", created_at=control.now, birth=births)
+
+
+def test_a_birth_number_is_never_given_out_again(control):
+    control.do(CreateStream("s"))
+    before = control.state.streams[0].birth
+    control.do(DeleteStream("s"))
+    control.do(CreateStream("s"))
+    assert control.state.streams[0].birth > before
 
 
 def test_a_taken_name_is_refused(control):

@@ -18,8 +18,15 @@ from borzoi.model.errors import (
 )
 from borzoi.model.limits import NEVER, TOPICS_PER_STREAM_MAX, UNLIMITED
 from borzoi.model.topics import Compression
+from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic, UpdateTopic
+from borzoi.protocol.commands.topics import (
+    CreateTopic,
+    DeleteTopic,
+    PurgeTopic,
+    TopicDetails,
+    UpdateTopic,
+)
 
 MIB = 1024 * 1024
 DEFAULTS = TopicDefaults(
@@ -74,10 +81,14 @@ def test_a_topic_smaller_than_a_segment_is_refused(size):
 
 def test_a_topic_is_created_with_its_partitions(control, stream):
     outcome = control.do(CreateTopic("s", "t", 2, Compression.GZIP, 9, 4096, 3))
-    assert outcome == Outcome(0, (CreatedPartitions(0, 0, (0, 1)),))
     at = control.now
+    empty = tuple(PartitionInfo(number, at, 0, 0, 0, 0) for number in (0, 1))
+    details = TopicDetails(0, at, 9, Compression.GZIP, 4096, 3, 0, 0, "t", empty)
+    assert outcome == Outcome(details, (CreatedPartitions(0, 0, (0, 1)),))
     partitions = {0: PartitionRecord(0, at), 1: PartitionRecord(1, at)}
-    assert stream.topics[0] == Topic(0, "t", at, Compression.GZIP, 9, 4096, 3, partitions)
+    assert stream.topics[0] == Topic(
+        0, "t", at, Compression.GZIP, 9, 4096, 3, partitions, birth=control.state.births
+    )
 
 
 def test_a_topic_without_partitions_still_needs_its_directory(control, stream):
@@ -131,6 +142,7 @@ def test_an_update_changes_everything_but_id_partitions_and_age(control, stream)
     control.do(UpdateTopic("s", "t", "u", Compression.ZSTD, 5, 2048, 9))
     partitions = {0: PartitionRecord(0, created_at)}
     expected = Topic(0, "u", created_at, Compression.ZSTD, 5, 2048, 9, partitions)
+    expected.birth = control.state.births
     assert stream.topics[0] == expected
     assert stream.topics.ids == {"u": 0}
 

@@ -23,14 +23,14 @@ from borzoi.model.errors import (
 )
 from borzoi.model.limits import USERS_MAX
 from borzoi.model.users import ALL_PERMISSIONS, GlobalPermissions, Permissions, UserStatus
-from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
+from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser, UserDetails
 
 READS_USERS = Permissions(GlobalPermissions(read_users=True))
 
 
 def test_the_first_user_is_root_with_every_permission(control):
     assert control.state.users[0] == User(
-        0, "iggy", "hash of root", UserStatus.ACTIVE, ALL_PERMISSIONS, created_at=1
+        0, "iggy", "hash of root", UserStatus.ACTIVE, ALL_PERMISSIONS, created_at=1, birth=1
     )
 
 
@@ -42,9 +42,10 @@ def test_the_first_user_cannot_be_less_than_root():
 
 def test_users_are_numbered_after_root(control):
     command = SealedCreateUser("bob", "hash", UserStatus.INACTIVE, READS_USERS)
-    assert control.do(command) == Outcome(1)
+    outcome = control.do(command)
+    assert outcome == Outcome(UserDetails(1, control.now, UserStatus.INACTIVE, "bob", READS_USERS))
     assert control.state.users[1] == User(
-        1, "bob", "hash", UserStatus.INACTIVE, READS_USERS, created_at=control.now
+        1, "bob", "hash", UserStatus.INACTIVE, READS_USERS, created_at=control.now, birth=2
     )
 
 

@@ -22,6 +22,7 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import failed
 from borzoi.metadata.commands import Command
 from borzoi.metadata.groups import JoinGroup
+from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.topics import resolved
 from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.identifiers import ROOT_USER_ID
@@ -315,10 +316,10 @@ async def test_who_was_dropped_before_takes_no_namesake_along_when_it_disconnect
     services, state = server._services, opened.state
 
     async def submitted(command: Command) -> None:
-        await services.metadata.submit(command, user_id=ROOT_USER_ID)
+        await services.metadata.submit(Proposal(command, ROOT_USER_ID))
 
     def session() -> Session:
-        return Session(77, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+        return Session(77, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, joined=True)
 
     await submitted(CreateStream("s"))
     await submitted(resolved(CreateTopic("s", "t", 1), services.metadata.defaults))

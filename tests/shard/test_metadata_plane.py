@@ -6,13 +6,15 @@ from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.metadata.effects import CreatedPartitions, Effect
 from borzoi.metadata.groups import ClientGone, JoinGroup
+from borzoi.metadata.guards import CallerIs
 from borzoi.metadata.machine import Entry, apply
+from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Metadata
 from borzoi.metadata.topics import TopicDefaults
 from borzoi.metadata.users import root_creation
-from borzoi.model.errors import StateCorrupted, StorageFailure, StreamNameTaken
+from borzoi.model.errors import StorageFailure, StreamNameTaken, Unauthenticated
 from borzoi.protocol.commands.groups import CreateConsumerGroup
-from borzoi.protocol.commands.streams import CreateStream, UpdateStream
+from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.storage.local import LocalMedium
@@ -40,9 +42,9 @@ def with_root(state: Metadata) -> Metadata:
 async def test_what_was_submitted_is_there_after_a_restart(tmp_path: Path, sync_each: bool) -> None:
     state, log = opened(tmp_path, StateSettings(enforce_fsync=sync_each))
     plane = plane_over(with_root(state), log, sync_each=sync_each)
-    assert await plane.create(CreateStream("orders"), user_id=0) == 0
-    await plane.submit(CreateTopic("orders", "placed", 2), user_id=0)
-    await plane.submit(UpdateTopic("orders", "placed", "shipped"), user_id=0)
+    assert (await plane.submit(Proposal(CreateStream("orders"), 0))).created_id == 0
+    await plane.submit(Proposal(CreateTopic("orders", "placed", 2), 0))
+    await plane.submit(Proposal(UpdateTopic("orders", "placed", "shipped"), 0))
     plane.close()
     again, _ = opened(tmp_path)
     assert again.streams[0].topics[0].name == "shipped"
@@ -52,10 +54,10 @@ async def test_what_was_submitted_is_there_after_a_restart(tmp_path: Path, sync_
 async def test_a_refused_command_is_not_logged(tmp_path: Path) -> None:
     state, log = opened(tmp_path)
     plane = plane_over(with_root(state), log)
-    await plane.submit(CreateStream("orders"), user_id=0)
+    await plane.submit(Proposal(CreateStream("orders"), 0))
     size, revision = log.size, plane.revision
     with pytest.raises(StreamNameTaken):
-        await plane.submit(CreateStream("orders"), user_id=0)
+        await plane.submit(Proposal(CreateStream("orders"), 0))
     assert (log.size, plane.revision) == (size, revision)
 
 
@@ -63,7 +65,7 @@ async def test_a_snapshot_holds_the_entry_that_caused_it(tmp_path: Path) -> None
     state, log = opened(tmp_path)
     plane = plane_over(with_root(state), log)
     for number in range(3):
-        await plane.submit(CreateStream(f"stream-{number}"), user_id=0)
+        await plane.submit(Proposal(CreateStream(f"stream-{number}"), 0))
     assert log.entries_since_snapshot == 0
     again, _ = opened(tmp_path)
     assert [stream.name for stream in again.streams.in_order()] == [
@@ -82,21 +84,13 @@ async def test_effects_are_carried_out_before_the_answer(tmp_path: Path) -> None
         seen.append(effect)
         return ()
 
-    plane.carried_out_by(carry_out)
-    await plane.submit(CreateStream("orders"), user_id=0)
-    await plane.submit(CreateTopic("orders", "placed", 2), user_id=0)
+    plane.bind_effects(carry_out)
+    await plane.submit(Proposal(CreateStream("orders"), 0))
+    await plane.submit(Proposal(CreateTopic("orders", "placed", 2), 0))
     assert seen == [CreatedPartitions(0, 0, (0, 1))]
 
 
-async def test_what_creates_nothing_has_no_id(tmp_path: Path) -> None:
-    state, log = opened(tmp_path)
-    plane = plane_over(with_root(state), log)
-    await plane.submit(CreateStream("orders"), user_id=0)
-    with pytest.raises(StateCorrupted):
-        await plane.create(UpdateStream("orders", "other"), user_id=0)
-
-
-async def test_whoever_is_cancelled_the_change_is_made_to_its_end(tmp_path: Path) -> None:
+async def test_a_change_is_completed_although_its_caller_is_cancelled(tmp_path: Path) -> None:
     state, log = opened(tmp_path, StateSettings(enforce_fsync=True))
     plane = plane_over(with_root(state), log, sync_each=True)
     seen: list[Effect] = []
@@ -106,13 +100,13 @@ async def test_whoever_is_cancelled_the_change_is_made_to_its_end(tmp_path: Path
         seen.append(effect)
         return ()
 
-    plane.carried_out_by(carry_out)
-    await plane.submit(CreateStream("orders"), user_id=0)
-    half_way = asyncio.create_task(plane.submit(CreateTopic("orders", "placed", 1), user_id=0))
+    plane.bind_effects(carry_out)
+    await plane.submit(Proposal(CreateStream("orders"), 0))
+    half_way = asyncio.create_task(plane.submit(Proposal(CreateTopic("orders", "placed", 1), 0)))
     await asyncio.sleep(0)
     half_way.cancel()
     # The next one is checked against the state that the log has, not against an older one.
-    await plane.submit(CreateTopic("orders", "paid", 1), user_id=0)
+    await plane.submit(Proposal(CreateTopic("orders", "paid", 1), 0))
     assert half_way.cancelled()
     assert [topic.name for topic in state.streams[0].topics.in_order()] == ["placed", "paid"]
     assert seen == [CreatedPartitions(0, 0, (0,)), CreatedPartitions(0, 1, (0,))]
@@ -124,21 +118,21 @@ async def test_whoever_is_cancelled_the_change_is_made_to_its_end(tmp_path: Path
 async def test_an_effect_that_fails_stops_neither_the_others_nor_the_change(tmp_path: Path) -> None:
     state, log = opened(tmp_path)
     plane = plane_over(with_root(state), log)
-    await plane.submit(CreateStream("orders"), user_id=0)
+    await plane.submit(Proposal(CreateStream("orders"), 0))
     for name in ("placed", "paid"):
-        await plane.submit(CreateTopic("orders", name, 2), user_id=0)
-        await plane.submit(CreateConsumerGroup("orders", name, "g"), user_id=0)
+        await plane.submit(Proposal(CreateTopic("orders", name, 2), 0))
+        await plane.submit(Proposal(CreateConsumerGroup("orders", name, "g"), 0))
     for topic_id, client_id in ((0, 7), (0, 8), (1, 7), (1, 8)):
-        await plane.submit(JoinGroup(0, topic_id, 0, client_id), user_id=0)
+        await plane.submit(Proposal(JoinGroup(0, topic_id, 0, client_id), 0))
     seen: list[Effect] = []
 
     async def carry_out(effect: Effect) -> tuple[()]:
         seen.append(effect)
         raise StorageFailure("no space")
 
-    plane.carried_out_by(carry_out)
+    plane.bind_effects(carry_out)
     with pytest.raises(StorageFailure):
-        await plane.submit(ClientGone(7), user_id=0)
+        await plane.submit(Proposal(ClientGone(7), 0))
     assert len(seen) == 2
     assert 7 not in state.memberships
 
@@ -158,22 +152,32 @@ async def test_without_room_for_a_snapshot_changes_are_made_all_the_same(tmp_pat
         seen.append(effect)
         return ()
 
-    plane.carried_out_by(carry_out)
-    await plane.submit(CreateStream("orders"), user_id=0)
+    plane.bind_effects(carry_out)
+    await plane.submit(Proposal(CreateStream("orders"), 0))
     full = True
     for number in range(4):
-        await plane.submit(CreateTopic("orders", f"topic-{number}", 1), user_id=0)
+        await plane.submit(Proposal(CreateTopic("orders", f"topic-{number}", 1), 0))
     assert len(seen) == 4
     assert log.entries_since_snapshot == 5
 
 
-async def test_who_is_asked_when_the_turn_has_come_can_still_refuse(tmp_path: Path) -> None:
+async def test_a_guard_that_fails_in_its_turn_refuses_the_change(tmp_path: Path) -> None:
     state, log = opened(tmp_path)
     plane = plane_over(with_root(state), log)
-
-    def refuse() -> None:
-        raise StreamNameTaken("by now")
-
-    with pytest.raises(StreamNameTaken):
-        await plane.create(CreateStream("orders"), user_id=0, provided=refuse)
+    root = state.users[0]
+    with pytest.raises(Unauthenticated):
+        await plane.submit(Proposal(CreateStream("orders"), 0, (CallerIs(root.birth + 1),)))
     assert not state.streams
+    await plane.submit(Proposal(CreateStream("orders"), 0, (CallerIs(root.birth),)))
+    assert list(state.streams.ids) == ["orders"]
+
+
+async def test_memberships_do_not_count_as_changes_of_streams(tmp_path: Path) -> None:
+    state, log = opened(tmp_path)
+    plane = plane_over(with_root(state), log)
+    await plane.submit(Proposal(CreateStream("s"), 0))
+    await plane.submit(Proposal(CreateTopic("s", "t", 1), 0))
+    await plane.submit(Proposal(CreateConsumerGroup("s", "t", "g"), 0))
+    before = plane.revision, plane.membership_revision
+    await plane.submit(Proposal(JoinGroup(0, 0, 0, 7), 0))
+    assert (plane.revision, plane.membership_revision) == (before[0], before[1] + 1)

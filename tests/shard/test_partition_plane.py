@@ -19,6 +19,7 @@ from borzoi.metadata.effects import (
     PurgedTopic,
 )
 from borzoi.metadata.groups import CompleteRevocation
+from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.topics import resolved
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError, PartitionNotFound, StorageFailure
@@ -293,7 +294,7 @@ async def crash_at(
     with monkeypatch.context() as patched:
         patched.setattr(PartitionPlane, method, die)
         with pytest.raises(PowerOff):
-            await server.services.metadata.submit(last, user_id=0)  # type: ignore[arg-type]
+            await server.services.metadata.submit(Proposal(last, 0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

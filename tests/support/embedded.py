@@ -16,6 +16,7 @@ from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.metadata.groups import ClientGone
+from borzoi.metadata.proposals import Proposal
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
 from borzoi.model.partitioning import Partitioning
@@ -67,9 +68,8 @@ class EmbeddedClient:
 
     async def disconnect(self) -> None:
         self.server.services.sessions.remove(self.session)
-        await self.server.services.metadata.submit(
-            ClientGone(self.session.client_id), user_id=ROOT_USER_ID
-        )
+        leaving = Proposal(ClientGone(self.session.client_id), ROOT_USER_ID)
+        await self.server.services.metadata.submit(leaving)
 
     def _hang_up(self) -> None:
         self.hung_up = True

@@ -1,7 +1,6 @@
 """All that a handler may touch: the session that asks, the planes, and the clock."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -10,10 +9,11 @@ from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.sessions import Session, Sessions
 from borzoi.metadata.commands import Command
-from borzoi.metadata.effects import Outcome
+from borzoi.metadata.effects import Created, Outcome
+from borzoi.metadata.guards import Allowed, CallerIs, Guard
+from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Metadata, User
-from borzoi.model.errors import Unauthenticated
-from borzoi.model.users import UserStatus
+from borzoi.model.errors import StateCorrupted, Unauthenticated
 from borzoi.shard.cluster_nodes import ClusterNodes
 from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.partition_plane import PartitionPlane
@@ -35,19 +35,15 @@ class Services(msgspec.Struct, frozen=True):
     clock: Callable[[], int]
 
 
-def permitted_to_all(call: "Call") -> None:
-    """Raises nothing: the request needs no permission."""
-
-
 class Call(msgspec.Struct, frozen=True):
     """One request's surroundings."""
 
     session: Session
     services: Services
-    #: Who was logged in when the request came.
-    asker: User | None = None
-    #: Raises unless the asker may do what is asked for, as things are now.
-    permit: Callable[[Any], None] = permitted_to_all
+    #: The user that was logged in when the request arrived.
+    caller: User | None = None
+    #: The permission that was checked on arrival, and that a change needs again in its turn.
+    allowed: Allowed | None = None
 
     @property
     def metadata(self) -> MetadataPlane:
@@ -69,41 +65,26 @@ class Call(msgspec.Struct, frozen=True):
             raise Unauthenticated("log in first")
         return self.session.user_id
 
-    @property
-    def user(self) -> User | None:
-        return self.state.users.get(self.user_id)
+    async def submit(self, command: Command, *guards: Guard) -> Outcome:
+        """Propose a change in the caller's name.
 
-    async def submit(
-        self, command: Command, *, provided: Callable[[], None] | None = None
-    ) -> Outcome:
-        """Make a change in the caller's name, if the caller is still there and may still make it
-        when its turn comes, and if `provided` raises nothing then."""
-        return await self.metadata.submit(
-            command, user_id=self.user_id, provided=self._still(provided)
-        )
+        Much can happen before its turn comes: the caller is deleted and its id given to another
+        user, the permission is withdrawn, a name moves to another stream. The guards cover that.
+        """
+        caller = self.caller
+        if caller is None or self.session.user_id != caller.id:
+            raise Unauthenticated("the user of this session is gone")
+        own: tuple[Guard, ...] = (CallerIs(caller.birth),)
+        if self.allowed is not None:
+            own += (self.allowed,)
+        return await self.metadata.submit(Proposal(command, caller.id, own + guards))
 
-    async def create(self, command: Command) -> int:
-        """The id of what the command creates."""
-        return await self.metadata.create(command, user_id=self.user_id, provided=self._still(None))
-
-    def _still(self, provided: Callable[[], None] | None) -> Callable[[], None]:
-        def check() -> None:
-            # Much may happen before a turn comes: a user is deleted, its number is somebody
-            # else's, a permission is taken away, a name is that of another stream. That the
-            # session is logged in proves nothing: one that hung up is not logged out any more.
-            asker = self.asker
-            if (
-                asker is None
-                or self.session.user_id != asker.id
-                or self.state.users.get(asker.id) is not asker
-                or asker.status is not UserStatus.ACTIVE
-            ):
-                raise Unauthenticated("the user of this session is gone")
-            self.permit(self)
-            if provided is not None:
-                provided()
-
-        return check
+    async def create(self, command: Command) -> Created:
+        """Propose a creation; what it created."""
+        outcome = await self.submit(command)
+        if outcome.created is None:
+            raise StateCorrupted(f"{type(command).__name__} created nothing")
+        return outcome.created
 
     def now(self) -> int:
         return self.services.clock()

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Coroutine, Mapping
-from functools import partial
 from typing import Any, TypeAlias
 
 from borzoi.handlers.answers import Answer
@@ -19,6 +18,8 @@ from borzoi.handlers.routes import PollRoute, Route
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
+from borzoi.metadata.guards import Allowed, check
+from borzoi.metadata.permissions import FREE, Rule
 from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import (
     BorzoiError,
@@ -26,13 +27,11 @@ from borzoi.model.errors import (
     ServerError,
     StaleClient,
     Unauthenticated,
-    Unauthorized,
 )
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.contract import Request
 from borzoi.records.batch import Batch
-from borzoi.security.permissions import FREE, Rule, allows
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +90,7 @@ class Dispatcher:
         try:
             _admit(row, session)
             prepared = row.prepare(request)
-            call = self._call(row, prepared, session)
-            call.permit(call)
+            call = self._permitted(row, prepared, session)
             return self._watched(row, session, row.run(prepared, call))
         except BorzoiError:
             raise
@@ -125,13 +123,20 @@ class Dispatcher:
         )
         return self._watched(POLL, session, answer)
 
-    def _call(self, row: Row, request: Any, session: Session) -> Call:
+    def _permitted(self, row: Row, request: Any, session: Session) -> Call:
+        """The call of a request that its session may make; raises otherwise."""
         if session.user_id is None:
             return Call(session, self.services)
-        asker = self.services.metadata.state.users.get(session.user_id)
+        state = self.services.metadata.state
+        call = Call(session, self.services, state.users.get(session.user_id))
         if row.rule in FREE:
-            return Call(session, self.services, asker)
-        return Call(session, self.services, asker, partial(_authorise, row, request))
+            return call
+        scope = row.scope(request, call)
+        if scope is OWN:
+            return call
+        allowed = Allowed(row.rule, *scope)
+        check(state, allowed, caller_id=session.user_id)
+        return Call(session, self.services, call.caller, allowed)
 
     def _watched(self, row: Row, session: Session, answer: Any) -> Performed:
         """The answer as it is; one that has to be waited for is counted until it is there."""
@@ -227,17 +232,6 @@ def _admit(row: Row, session: Session) -> None:
         return
     if session.user_id is None:
         raise Unauthenticated("log in first")
-
-
-def _authorise(row: Row, request: Any, call: Call) -> None:
-    scope = row.scope(request, call)
-    if scope is OWN:
-        return
-    stream_id, topic_id = scope
-    user = call.user
-    permissions = None if user is None else user.permissions
-    if not allows(row.rule, permissions, stream_id, topic_id):
-        raise Unauthorized(f"user {call.user_id} may not {row.request.__name__}")
 
 
 async def _finished(row: Row, session: Session, waiting: Coroutine[Any, Any, Answer]) -> Answer:

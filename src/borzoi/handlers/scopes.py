@@ -1,15 +1,17 @@
-"""What a request is about, as numbers: the stream and the topic its permission is asked for.
+"""What a request is about: the stream and the topic that its permission is needed for.
 
-A scope resolves before it is known whether the caller may know: missing and denied are told apart,
-as the published servers do. `OWN` means the caller asks about itself and needs no permission.
+A scope keeps the identifiers as they were given. They are resolved where the permission is checked,
+on arrival and again when a change's turn comes. `OWN` means that the caller asks about itself and
+needs no permission.
 """
 
 from typing import Any, Final, TypeAlias
 
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
+from borzoi.model.identifiers import Identifier
 
-Scope: TypeAlias = tuple[int | None, int | None]
+Scope: TypeAlias = tuple[Identifier | None, Identifier | None]
 
 OWN: Final[Scope] = (-1, -1)
 EVERYWHERE: Final[Scope] = (None, None)
@@ -20,19 +22,17 @@ def everywhere(request: Any, call: Call) -> Scope:
 
 
 def stream_of(request: Any, call: Call) -> Scope:
-    return queries.stream(call.state, request.stream_id).id, None
+    return request.stream_id, None
 
 
 def topic_of(request: Any, call: Call) -> Scope:
-    stream = queries.stream(call.state, request.stream_id)
-    return stream.id, queries.topic_of(stream, request.topic_id).id
+    return request.stream_id, request.topic_id
 
 
 def partition_of(request: Any, call: Call) -> Scope:
-    stream = queries.stream(call.state, request.stream_id)
-    topic = queries.topic_of(stream, request.topic_id)
-    queries.partition_of(topic, request.partition_id)
-    return stream.id, topic.id
+    # A missing partition is reported before a missing permission, as the published servers do.
+    queries.partition(call.state, request.stream_id, request.topic_id, request.partition_id)
+    return request.stream_id, request.topic_id
 
 
 def user_unless_own(request: Any, call: Call) -> Scope:

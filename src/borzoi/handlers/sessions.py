@@ -27,6 +27,8 @@ class Session(msgspec.Struct, eq=False):
     token_hash: str | None = None
     #: A login waits for its turn: the client did its part, however long ours takes.
     knocking: bool = False
+    #: It asked to join a group, so its groups have to learn when it is gone.
+    joined: bool = False
     #: Set by the heartbeat verifier: from now on only a reconnect helps.
     stale: bool = False
     #: Set by a handler: the connection ends once the answer has left.

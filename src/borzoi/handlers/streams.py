@@ -3,6 +3,7 @@
 from borzoi.handlers.call import Call
 from borzoi.handlers.topics import topic_info
 from borzoi.metadata import queries
+from borzoi.metadata.effects import Created
 from borzoi.metadata.state import Stream
 from borzoi.protocol.commands.streams import (
     CreateStream,
@@ -46,9 +47,8 @@ def stream_info(stream: Stream, call: Call) -> StreamInfo:
     )
 
 
-async def create_stream(request: CreateStream, call: Call) -> StreamInfo:
-    created = await call.create(request)
-    return stream_info(call.state.streams[created], call)
+async def create_stream(request: CreateStream, call: Call) -> Created:
+    return await call.create(request)
 
 
 async def update_stream(request: UpdateStream, call: Call) -> None:

@@ -32,6 +32,7 @@ from borzoi.handlers.scopes import (
     topic_of,
     user_unless_own,
 )
+from borzoi.metadata.permissions import Rule
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -90,7 +91,6 @@ from borzoi.protocol.commands.users import (
     UpdatePermissions,
     UpdateUser,
 )
-from borzoi.security.permissions import Rule
 
 
 class Row(msgspec.Struct, frozen=True):

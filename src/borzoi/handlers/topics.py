@@ -2,6 +2,7 @@
 
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
+from borzoi.metadata.effects import Created
 from borzoi.metadata.state import PartitionRecord, Topic
 from borzoi.model.namespace import Namespace
 from borzoi.protocol.commands.partitions import PartitionInfo
@@ -77,16 +78,8 @@ def partition_info(
     )
 
 
-async def create_topic(request: CreateTopic, call: Call) -> TopicDetails:
-    created = await call.create(request)
-    # Looked up afterwards: while it waited for its turn another stream may have got the name.
-    topic = queries.stream(call.state, request.stream_id).topics[created]
-    # The published servers count no segments yet in this one answer, and clients compare.
-    partitions = tuple(
-        PartitionInfo(record.id, record.created_at, 0, 0, 0, 0)
-        for record in topic.partitions.values()
-    )
-    return topic_details(topic, partitions)
+async def create_topic(request: CreateTopic, call: Call) -> Created:
+    return await call.create(request)
 
 
 async def update_topic(request: UpdateTopic, call: Call) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
+from borzoi.metadata.effects import Created
+from borzoi.metadata.guards import UserIs
 from borzoi.metadata.sealed import SealedChangePassword, SealedCreateUser
 from borzoi.metadata.state import User
 from borzoi.metadata.users import check_username, check_username_is_free
@@ -45,15 +47,14 @@ def user_details(user: User) -> UserDetails:
     return UserDetails(user.id, user.created_at, user.status, user.username, user.permissions)
 
 
-async def create_user(request: CreateUser, call: Call) -> UserDetails:
+async def create_user(request: CreateUser, call: Call) -> Created:
     check_username(request.username)
     check_password(request.password)
     # Asked before the password is hashed, which takes a while and would be for nothing.
     check_username_is_free(call.state, request.username)
     hashed = await call.services.authentication.hash(request.password)
     sealed = SealedCreateUser(request.username, hashed, request.status, request.permissions)
-    created = await call.create(sealed)
-    return user_details(call.state.users[created])
+    return await call.create(sealed)
 
 
 async def update_user(request: UpdateUser, call: Call) -> None:
@@ -79,13 +80,8 @@ async def change_password(request: ChangePassword, call: Call) -> None:
     if not right:
         raise InvalidCredentials("the current password is another one")
     hashed = await authentication.hash(request.new_password)
-
-    def is_the_same() -> None:
-        # Numbers of deleted users are given out again, and hashing takes its time.
-        if call.state.users.get(user.id) is not user:
-            raise InvalidCredentials("the user was deleted meanwhile")
-
-    await call.submit(SealedChangePassword(user.id, hashed), provided=is_the_same)
+    # Ids of deleted users are given out again, and hashing takes a while.
+    await call.submit(SealedChangePassword(user.id, hashed), UserIs(user.id, user.birth))
 
 
 def login_user(request: LoginUser, call: Call) -> Coroutine[Any, Any, Identity]:

@@ -9,6 +9,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from borzoi.protocol.commands.groups import GroupInfo, GroupMember
+from borzoi.protocol.commands.streams import StreamInfo
+from borzoi.protocol.commands.topics import TopicDetails
+from borzoi.protocol.commands.users import UserDetails
 from borzoi.protocol.hiding import hiding
 
 PartitionIds: TypeAlias = tuple[int, ...]
@@ -119,11 +123,19 @@ Effect: TypeAlias = (
 )
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """The id of what was created, if anything, and what has to be done about it."""
+#: What a creation answers: everything a client is shown about the new thing.
+Created: TypeAlias = StreamInfo | TopicDetails | GroupInfo | GroupMember | UserDetails
 
-    created_id: int | None = None
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What was created, if anything, and what has to be done about the change."""
+
+    created: Created | None = None
     effects: tuple[Effect, ...] = ()
+
+    @property
+    def created_id(self) -> int | None:
+        return None if self.created is None else self.created.id
 
 
 #: What a command that passed its checks still has to do. Command functions check, and return

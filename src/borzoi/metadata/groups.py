@@ -27,7 +27,12 @@ from borzoi.metadata.effects import (
 from borzoi.metadata.state import Group, GroupAddress, Member, Metadata, Revocation, Topic
 from borzoi.model.errors import GroupNameTaken
 from borzoi.model.identifiers import checked_name
-from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
+from borzoi.protocol.commands.groups import (
+    CreateConsumerGroup,
+    DeleteConsumerGroup,
+    GroupInfo,
+    GroupMember,
+)
 
 
 class JoinGroup(msgspec.Struct, frozen=True):
@@ -84,7 +89,9 @@ def create_group(state: Metadata, command: CreateConsumerGroup) -> Change:
         raise GroupNameTaken(f"consumer group {name!r} exists already in topic {topic.name!r}")
 
     def change() -> Outcome:
-        return Outcome(topic.groups.add(name, Group(topic.groups.next_id, name)))
+        group = Group(topic.groups.next_id, name, birth=state.next_birth())
+        topic.groups.add(name, group)
+        return Outcome(GroupInfo(group.id, len(topic.partitions), 0, name))
 
     return change
 
@@ -111,13 +118,13 @@ def join_group(state: Metadata, command: JoinGroup, at: int) -> Change:
     def change() -> Outcome:
         known = group.members.named(command.client_id)
         if known is not None:
-            return Outcome(known.id)
+            return Outcome(GroupMember(known.id, tuple(known.partitions)))
         member = Member(_next_member_id(group), command.client_id)
         group.members.add(command.client_id, member)
         state.memberships.setdefault(command.client_id, set()).add(address)
         pending = _promise_shares(topic, group, at)
         effects = (CheckRevocations(*address, pending),) if pending else ()
-        return Outcome(member.id, effects)
+        return Outcome(GroupMember(member.id, tuple(member.partitions)), effects)
 
     return change
 

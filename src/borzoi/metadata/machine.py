@@ -20,6 +20,7 @@ from borzoi.metadata.groups import (
     LeaveGroup,
     VolatileCommand,
 )
+from borzoi.metadata.guards import Guard, check
 from borzoi.metadata.sealed import (
     SealedChangePassword,
     SealedCreatePersonalAccessToken,
@@ -36,11 +37,15 @@ from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, Update
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A command, who gave it, and when (µs since the epoch)."""
+    """A command, the user it comes from, its time (µs since the epoch), and its preconditions.
+
+    The state log keeps no guards: an entry in it has passed them.
+    """
 
     at: int
     user_id: int
     command: Command
+    guards: tuple[Guard, ...] = ()
 
 
 def apply(state: Metadata, entry: Entry) -> Outcome:
@@ -56,6 +61,8 @@ def verify(state: Metadata, entry: Entry) -> None:
 
 def _checked(state: Metadata, entry: Entry) -> Change:
     at, user_id, command = entry.at, entry.user_id, entry.command
+    for guard in entry.guards:
+        check(state, guard, caller_id=user_id)
     if isinstance(command, VolatileCommand):
         return _checked_volatile(state, command, at)
     return _checked_logged(state, command, at, user_id)

@@ -4,17 +4,19 @@
 
     snapshot   MessagePack array [version, state]
     version    1
-    state      map  streams, freed_streams, users, freed_users
-    stream     map  id, name, created_at, topics, freed_topics
+    state      map  streams, freed_streams, users, freed_users, births
+    stream     map  id, name, created_at, topics, freed_topics, birth
     topic      map  id, name, created_at, compression, message_expiry, max_topic_size,
-                    replication_factor, partitions (created_at of each), groups, freed_groups
-    group      map  id, name, and where it has had members: members, freed_slots,
+                    replication_factor, partitions (created_at of each), groups, freed_groups,
+                    birth
+    group      map  id, name, birth, and where it has had members: members, freed_slots,
                     pending (arrays of partition, target slot, since)
     member     map  slot, id, client_id, partitions
-    user       map  id, username, password_hash, status, permissions, created_at, tokens
+    user       map  id, username, password_hash, status, permissions, created_at, tokens, birth
     token      map  name, token_hash, expiry_at
 
-Lists are by ascending id, tokens by name, freed ids in the order they were freed.
+Lists are by ascending id, tokens by name, freed ids in the order they were freed. Births are 0 in
+snapshots that were written without them.
 Equal states have equal bytes. Members die with their connections, so a checkpoint is without
 them; what one shard hands to another has them.
 """
@@ -56,6 +58,7 @@ class _Group(msgspec.Struct, omit_defaults=True):
     members: list[_Member] = []
     freed_slots: list[int] = []
     pending: list[tuple[int, int, int]] = []
+    birth: int = 0
 
 
 class _Topic(msgspec.Struct):
@@ -69,6 +72,7 @@ class _Topic(msgspec.Struct):
     partitions: list[int]
     groups: list[_Group]
     freed_groups: list[int]
+    birth: int = 0
 
 
 class _Stream(msgspec.Struct):
@@ -77,6 +81,7 @@ class _Stream(msgspec.Struct):
     created_at: int
     topics: list[_Topic]
     freed_topics: list[int]
+    birth: int = 0
 
 
 class _User(msgspec.Struct):
@@ -87,6 +92,7 @@ class _User(msgspec.Struct):
     permissions: Permissions | None
     created_at: int
     tokens: list[Token]
+    birth: int = 0
 
 
 class _State(msgspec.Struct):
@@ -94,6 +100,7 @@ class _State(msgspec.Struct):
     freed_streams: list[int]
     users: list[_User]
     freed_users: list[int]
+    births: int = 0
 
 
 #: Permissions hold read-only views of dicts, which MessagePack does not know.
@@ -112,6 +119,7 @@ def encode(state: Metadata, *, members: bool = False) -> bytes:
                 state.streams.freed,
                 [_user_record(user) for user in state.users.in_order()],
                 state.users.freed,
+                state.births,
             ),
         )
     )
@@ -134,6 +142,7 @@ def decode(data: bytes | memoryview) -> Metadata:
         state.users.restore(user.id, user.username, _user(user))
         state.token_owners.update({token.token_hash: user.id for token in user.tokens})
     state.users.freed = record.freed_users
+    state.births = record.births
     _restore_memberships(state)
     state.check()
     return state
@@ -151,6 +160,7 @@ def _stream_record(stream: Stream, members: bool) -> _Stream:
         stream.created_at,
         [_topic_record(topic, members) for topic in stream.topics.in_order()],
         stream.topics.freed,
+        stream.birth,
     )
 
 
@@ -166,12 +176,13 @@ def _topic_record(topic: Topic, members: bool) -> _Topic:
         [record.created_at for record in topic.partitions.values()],
         [_group_record(group, members) for group in topic.groups.in_order()],
         topic.groups.freed,
+        topic.birth,
     )
 
 
 def _group_record(group: Group, members: bool) -> _Group:
     if not members:
-        return _Group(group.id, group.name)
+        return _Group(group.id, group.name, birth=group.birth)
     return _Group(
         group.id,
         group.name,
@@ -181,6 +192,7 @@ def _group_record(group: Group, members: bool) -> _Group:
         ],
         group.members.freed,
         [(p, pending.target, pending.since) for p, pending in sorted(group.pending.items())],
+        group.birth,
     )
 
 
@@ -193,11 +205,12 @@ def _user_record(user: User) -> _User:
         user.permissions,
         user.created_at,
         [token for _, token in sorted(user.tokens.items())],
+        user.birth,
     )
 
 
 def _stream(record: _Stream) -> Stream:
-    stream = Stream(record.id, record.name, record.created_at)
+    stream = Stream(record.id, record.name, record.created_at, birth=record.birth)
     for topic in record.topics:
         stream.topics.restore(topic.id, topic.name, _topic(topic))
     stream.topics.freed = record.freed_topics
@@ -214,6 +227,7 @@ def _topic(record: _Topic) -> Topic:
         record.max_topic_size,
         record.replication_factor,
         {number: PartitionRecord(number, at) for number, at in enumerate(record.partitions)},
+        birth=record.birth,
     )
     for group in record.groups:
         topic.groups.restore(group.id, group.name, _group(group))
@@ -222,7 +236,7 @@ def _topic(record: _Topic) -> Topic:
 
 
 def _group(record: _Group) -> Group:
-    group = Group(record.id, record.name)
+    group = Group(record.id, record.name, birth=record.birth)
     for member in record.members:
         restored = Member(member.id, member.client_id, member.partitions)
         group.members.restore(member.slot, member.client_id, restored)
@@ -240,6 +254,7 @@ def _user(record: _User) -> User:
         record.permissions,
         record.created_at,
         {token.name: token for token in record.tokens},
+        record.birth,
     )
 
 

@@ -1,6 +1,9 @@
 """Everything the control plane knows, as plain values, and the invariants they obey.
 
 Only `machine.apply` changes these objects. Everyone else reads, through `queries`.
+
+Ids are given out again after a deletion. A `birth` is not: it tells a stream, topic, group or user
+from the one that had its id before. 0 belongs to records that are older than births.
 """
 
 from typing import NamedTuple
@@ -53,6 +56,7 @@ class Group(msgspec.Struct):
     members: Slots[int, Member] = msgspec.field(default_factory=Slots)
     #: By partition.
     pending: dict[int, Revocation] = msgspec.field(default_factory=dict)
+    birth: int = 0
 
 
 class PartitionRecord(msgspec.Struct, frozen=True):
@@ -72,6 +76,7 @@ class Topic(msgspec.Struct):
     #: Ids are 0..n-1.
     partitions: dict[int, PartitionRecord] = msgspec.field(default_factory=dict)
     groups: Slots[str, Group] = msgspec.field(default_factory=Slots)
+    birth: int = 0
 
 
 class Stream(msgspec.Struct):
@@ -79,6 +84,7 @@ class Stream(msgspec.Struct):
     name: str
     created_at: int
     topics: Slots[str, Topic] = msgspec.field(default_factory=Slots)
+    birth: int = 0
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -102,6 +108,7 @@ class User(msgspec.Struct):
     created_at: int
     #: By name.
     tokens: dict[str, Token] = msgspec.field(default_factory=dict)
+    birth: int = 0
     __repr__ = hiding("password_hash")
 
 
@@ -114,7 +121,13 @@ class Metadata(msgspec.Struct):
     token_owners: dict[str, int] = msgspec.field(default_factory=dict)
     #: The groups each client is a member of.
     memberships: dict[int, set[GroupAddress]] = msgspec.field(default_factory=dict)
+    #: The last birth number given out.
+    births: int = 0
     __repr__ = hiding("token_owners")
+
+    def next_birth(self) -> int:
+        self.births += 1
+        return self.births
 
     def check(self) -> None:
         """Raises `StateCorrupted` when an invariant does not hold."""
@@ -127,6 +140,7 @@ class Metadata(msgspec.Struct):
             _check_topics(stream, memberships)
         _require(memberships == self.memberships, "members and memberships differ")
         _check_users(self)
+        _check_births(self)
 
 
 def _check_topics(stream: Stream, memberships: dict[int, set[GroupAddress]]) -> None:
@@ -199,6 +213,18 @@ def _check_users(state: Metadata) -> None:
     if state.users:
         root = state.users.get(ROOT_USER_ID)
         _require(root is not None and root.permissions == ALL_PERMISSIONS, "root is restricted")
+
+
+def _check_births(state: Metadata) -> None:
+    births = [user.birth for user in state.users.values()]
+    for stream in state.streams.values():
+        births.append(stream.birth)
+        for topic in stream.topics.values():
+            births.append(topic.birth)
+            births += [group.birth for group in topic.groups.values()]
+    given = [birth for birth in births if birth]
+    _require(len(set(given)) == len(given), "a birth number was given out twice")
+    _require(max(given, default=0) <= state.births, "a birth number was not given out yet")
 
 
 def owner_slot(group: Group, partition_id: int) -> int | None:

@@ -8,7 +8,13 @@ from borzoi.metadata.state import GroupAddress, Metadata, Stream
 from borzoi.model.errors import LimitReached, StreamNameTaken
 from borzoi.model.identifiers import checked_name
 from borzoi.model.limits import STREAMS_MAX
-from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
+from borzoi.protocol.commands.streams import (
+    CreateStream,
+    DeleteStream,
+    PurgeStream,
+    StreamInfo,
+    UpdateStream,
+)
 
 
 def create_stream(state: Metadata, command: CreateStream, at: int) -> Change:
@@ -19,7 +25,9 @@ def create_stream(state: Metadata, command: CreateStream, at: int) -> Change:
         raise LimitReached(f"there are {STREAMS_MAX} streams, which is as many as can be addressed")
 
     def change() -> Outcome:
-        return Outcome(state.streams.add(name, Stream(state.streams.next_id, name, at)))
+        stream = Stream(state.streams.next_id, name, at, birth=state.next_birth())
+        state.streams.add(name, stream)
+        return Outcome(StreamInfo(stream.id, at, 0, 0, 0, name))
 
     return change
 

@@ -17,7 +17,14 @@ from borzoi.metadata.state import GroupAddress, Metadata, Topic
 from borzoi.model.errors import InvalidCommand, InvalidTopicSize, LimitReached, TopicNameTaken
 from borzoi.model.identifiers import checked_name
 from borzoi.model.limits import NEVER, SERVER_DEFAULT, TOPICS_PER_STREAM_MAX, UNLIMITED
-from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic, UpdateTopic
+from borzoi.protocol.commands.partitions import PartitionInfo
+from borzoi.protocol.commands.topics import (
+    CreateTopic,
+    DeleteTopic,
+    PurgeTopic,
+    TopicDetails,
+    UpdateTopic,
+)
 
 Described = TypeVar("Described", bound=CreateTopic | UpdateTopic)
 
@@ -74,10 +81,11 @@ def create_topic(state: Metadata, command: CreateTopic, at: int) -> Change:
             command.max_topic_size,
             command.replication_factor,
             new_partitions(0, command.partitions_count, at),
+            birth=state.next_birth(),
         )
         stream.topics.add(name, topic)
         created = CreatedPartitions(stream.id, topic.id, tuple(topic.partitions))
-        return Outcome(topic.id, (created,))
+        return Outcome(_created(topic), (created,))
 
     return change
 
@@ -121,6 +129,26 @@ def purge_topic(state: Metadata, command: PurgeTopic) -> Change:
     topic = queries.topic_of(stream, command.topic_id)
     effect = PurgedTopic(stream.id, topic.id, tuple(topic.partitions))
     return lambda: Outcome(effects=(effect, *handovers_of(stream.id, topic)))
+
+
+def _created(topic: Topic) -> TopicDetails:
+    # The published servers count no segments yet in this one answer, and clients compare.
+    partitions = [
+        PartitionInfo(record.id, record.created_at, 0, 0, 0, 0)
+        for record in topic.partitions.values()
+    ]
+    return TopicDetails(
+        id=topic.id,
+        created_at=topic.created_at,
+        message_expiry=topic.message_expiry,
+        compression=topic.compression,
+        max_topic_size=topic.max_topic_size,
+        replication_factor=topic.replication_factor,
+        size_bytes=0,
+        messages_count=0,
+        name=topic.name,
+        partitions=tuple(partitions),
+    )
 
 
 def _check_resolved(command: CreateTopic | UpdateTopic) -> None:

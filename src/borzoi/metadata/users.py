@@ -19,7 +19,7 @@ from borzoi.model.errors import (
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import USERNAME_BYTES_MAX, USERNAME_BYTES_MIN, USERS_MAX
 from borzoi.model.users import ALL_PERMISSIONS, UserStatus
-from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
+from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser, UserDetails
 
 
 def check_username(username: str) -> None:
@@ -57,8 +57,11 @@ def create_user(state: Metadata, command: SealedCreateUser, at: int) -> Change:
             command.status,
             by_id(command.permissions),
             at,
+            birth=state.next_birth(),
         )
-        return Outcome(state.users.add(user.username, user))
+        state.users.add(user.username, user)
+        details = UserDetails(user.id, at, user.status, user.username, user.permissions)
+        return Outcome(details)
 
     return change
 

@@ -192,7 +192,7 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
         # Those that were given up have left them before, and their numbers may be others' by now.
         return [ClientGone(session.client_id) for session in dropped if not session.stale]
 
-    metadata.carried_out_by(carry_out, partitions.make_way)
+    metadata.bind_effects(carry_out, partitions.clear_target)
     return Services(
         metadata=metadata,
         partitions=partitions,

@@ -15,6 +15,7 @@ from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
 from borzoi.metadata import queries
 from borzoi.metadata.groups import ClientGone, ExpireRevocations
+from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Topic
 from borzoi.metadata.tokens import ExpireTokens
 from borzoi.model.identifiers import ROOT_USER_ID
@@ -111,13 +112,13 @@ async def expire_revocations(services: Services, *, patience: int) -> None:
     """Partitions that waited too long for a commit move without it."""
     before = services.clock() - patience
     if queries.has_expired_revocations(services.metadata.state, before):
-        await services.metadata.submit(ExpireRevocations(before), user_id=ROOT_USER_ID)
+        await services.metadata.submit(Proposal(ExpireRevocations(before), ROOT_USER_ID))
 
 
 async def expire_tokens(services: Services) -> None:
     now = services.clock()
     if queries.has_expired_tokens(services.metadata.state, now):
-        await services.metadata.submit(ExpireTokens(now), user_id=ROOT_USER_ID)
+        await services.metadata.submit(Proposal(ExpireTokens(now), ROOT_USER_ID))
 
 
 async def save(services: Services, *, sync: bool) -> None:
@@ -152,7 +153,7 @@ async def drop_silent(services: Services, *, interval: int) -> None:
         # While others were dropped it may have spoken or gone, and its id may be another one's.
         if session.pinged_at >= before or not services.sessions.give_up(session):
             continue
-        await services.metadata.submit(ClientGone(session.client_id), user_id=ROOT_USER_ID)
+        await services.metadata.submit(Proposal(ClientGone(session.client_id), ROOT_USER_ID))
         log.info("%s sent no ping for %.1f s", session.address, limit)
 
 

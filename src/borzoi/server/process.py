@@ -26,6 +26,7 @@ from borzoi.listeners.binary import BinaryProtocol, failed
 from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.metadata.groups import ClientGone
+from borzoi.metadata.proposals import Proposal
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.server.assembly import POOL_KEEP_BYTES, Opened, open_data, services_of
@@ -165,12 +166,10 @@ class Server:
 
     def _disconnected(self, session: Session) -> None:
         was_there = self._services.sessions.remove(session)
-        # One that was dropped before has left its groups, and its id may be another one's by now.
-        if was_there and self._services.metadata.state.memberships.get(session.client_id):
-            leaving = ClientGone(session.client_id)
-            task = asyncio.get_running_loop().create_task(
-                self._services.metadata.submit(leaving, user_id=ROOT_USER_ID)
-            )
+        # A session that was removed before has left its groups, and another may have its id now.
+        if was_there and session.joined:
+            leaving = Proposal(ClientGone(session.client_id), ROOT_USER_ID)
+            task = asyncio.get_running_loop().create_task(self._services.metadata.submit(leaving))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 

@@ -1,8 +1,8 @@
-"""The control plane: check → make way → log → apply → carry out, one command after another.
+"""The control plane: check → clear the target → log → apply → carry out, one proposal at a time.
 
-A command is in the state log before anyone can see its result, and a command that would be refused
-never gets there. Joins, leaves and handovers go through the same door but are not logged: they end
-with the connections they are about.
+A command is in the state log before its result is visible, and a command that would be refused is
+never logged. Joins, leaves and handovers take the same path but are not logged: they end with the
+connections they belong to.
 """
 
 import asyncio
@@ -11,30 +11,31 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from borzoi.metadata import snapshot
-from borzoi.metadata.coming import Coming, coming
-from borzoi.metadata.commands import Command, decode_command, encode_command, is_logged
+from borzoi.metadata.commands import decode_command, encode_command, is_logged
 from borzoi.metadata.effects import Effect, Outcome
 from borzoi.metadata.groups import VolatileCommand
 from borzoi.metadata.machine import Entry, apply, verify
+from borzoi.metadata.planned import Planned, planned
+from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Metadata
 from borzoi.metadata.topics import TopicDefaults, resolved
-from borzoi.model.errors import BorzoiError, StateCorrupted
+from borzoi.model.errors import BorzoiError
 from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
 from borzoi.storage.state_log import Recovered, StateLog
 
 log = logging.getLogger(__name__)
 
-#: Carries an effect out and says which volatile commands follow from it.
+#: Carries an effect out and returns the volatile commands that follow from it.
 CarryOut: TypeAlias = Callable[[Effect], Awaitable[Sequence[VolatileCommand]]]
-#: Clears the place of what is about to be created, or raises what prevents it.
-MakeWay: TypeAlias = Callable[[Coming], Awaitable[None]]
+#: Removes leftovers from the directory of something about to be created, or raises.
+ClearTarget: TypeAlias = Callable[[Planned], Awaitable[None]]
 
 
 def recovered_state(recovered: Recovered, effects: list[Effect] | None = None) -> Metadata:
     """The state that the snapshot and the entries after it amount to.
 
-    What followed from the entries is added to `effects`: whoever was killed behind the last entry
-    may not have come to it.
+    The effects of the entries are added to `effects`: a server that was killed after the last
+    entry may not have carried them out.
     """
     stored = recovered.snapshot
     state = Metadata() if stored is None else snapshot.decode(stored.body)
@@ -43,8 +44,8 @@ def recovered_state(recovered: Recovered, effects: list[Effect] | None = None) -
         try:
             outcome = apply(state, Entry(entry.timestamp, entry.user_id, command))
         except BorzoiError as refusal:
-            # Commands are checked before they are logged; whatever is refused here was refused then
-            # as well, by every replica.
+            # Commands are checked before they are logged, so this one was refused then as well,
+            # by every replica.
             log.warning("entry %d of the metadata log is refused: %s", entry.index, refusal)
         else:
             if effects is not None:
@@ -66,60 +67,53 @@ class MetadataPlane:
         sync_each: bool,
     ) -> None:
         self.state = state
-        #: Grows with every change, so that what was derived from the state can be kept until then.
+        #: Counts logged changes: what was derived from streams, topics and users holds until then.
         self.revision = 0
+        #: Counts changes of group membership.
+        self.membership_revision = 0
         self.defaults = defaults
         self._log = state_log
         self._clock = clock
         self._sync_each = sync_each
         self._turn = asyncio.Lock()
         self._carry_out: CarryOut | None = None
-        self._make_way: MakeWay | None = None
+        self._clear_target: ClearTarget | None = None
 
-    def carried_out_by(self, carry_out: CarryOut, make_way: MakeWay | None = None) -> None:
-        """Who does what follows from a change, and what has to come before it; said once, when the
-        server is put together."""
+    def bind_effects(self, carry_out: CarryOut, clear_target: ClearTarget | None = None) -> None:
+        """Set what happens after a change and what has to happen before it; called once, when the
+        server is assembled."""
         self._carry_out = carry_out
-        self._make_way = make_way
+        self._clear_target = clear_target
 
-    async def create(
-        self, command: Command, *, user_id: int, provided: Callable[[], None] | None = None
-    ) -> int:
-        """The id of what the command creates."""
-        outcome = await self.submit(command, user_id=user_id, provided=provided)
-        if outcome.created_id is None:
-            raise StateCorrupted(f"{type(command).__name__} created nothing")
-        return outcome.created_id
+    async def submit(self, proposal: Proposal) -> Outcome:
+        """Make the change, or raise the reason to refuse it; once this returns it is visible.
 
-    async def submit(
-        self, command: Command, *, user_id: int, provided: Callable[[], None] | None = None
-    ) -> Outcome:
-        """Make the change, or raise what refuses it; when this returns everyone can see it.
-
-        `provided` is asked when the turn has come, and refuses by raising. Whoever waits for the
-        change may be cancelled; the change itself is made to its end or not at all.
+        Guards are checked when the proposal's turn has come. The waiting caller may be cancelled;
+        the change itself is completed or never begun.
         """
         async with self._turn:
+            command = proposal.command
             # What is logged holds no "server default": a later start with other settings must not
             # change what a topic was created with.
             if isinstance(command, CreateTopic):
                 command = resolved(command, self.defaults)
             if isinstance(command, UpdateTopic):
                 command = resolved(command, self.defaults)
-            entry = Entry(self._clock(), user_id, command)
-            if provided is not None:
-                provided()
+            entry = Entry(self._clock(), proposal.user_id, command, proposal.guards)
             verify(self.state, entry)
-            return await _to_its_end(self._change(entry))
+            return await _shielded(self._change(entry))
 
     async def _change(self, entry: Entry) -> Outcome:
         if is_logged(entry.command):
-            comes = coming(self.state, entry.command)
-            if comes is not None and self._make_way is not None:
-                await self._make_way(comes)
+            target = planned(self.state, entry.command)
+            if target is not None and self._clear_target is not None:
+                await self._clear_target(target)
             await self._write(entry)
         outcome = apply(self.state, entry)
-        self.revision += 1
+        if is_logged(entry.command):
+            self.revision += 1
+        else:
+            self.membership_revision += 1
         failure = await self._carry_out_all(outcome.effects, entry.user_id)
         self._take_snapshot(entry.at)
         if failure is not None:
@@ -147,8 +141,8 @@ class MetadataPlane:
             append()
 
     async def _carry_out_all(self, effects: Sequence[Effect], user_id: int) -> Exception | None:
-        """Do what follows, all of it: the change is in force, and one effect that fails must not
-        keep the others from happening. The first failure is for who asked."""
+        """Carry out every effect: the change is in force, and one effect that fails must not stop
+        the others. Returns the first failure, for the caller."""
         waiting = list(effects)
         failure: Exception | None = None
         while waiting and self._carry_out is not None:
@@ -156,6 +150,7 @@ class MetadataPlane:
             try:
                 for command in await self._carry_out(effect):
                     waiting += apply(self.state, Entry(self._clock(), user_id, command)).effects
+                    self.membership_revision += 1
             except Exception as fault:
                 log.error("%s was not carried out in full: %s", effect, fault)  # noqa: TRY400
                 failure = failure or fault
@@ -165,11 +160,11 @@ class MetadataPlane:
         self._log.close()
 
 
-async def _to_its_end(change: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """The outcome, also when whoever waits is cancelled: that is passed on afterwards.
+async def _shielded(change: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Run the change to completion, also when the caller is cancelled; re-raise that afterwards.
 
-    An entry that a thread is writing cannot be called back. Leaving it half-way would let the
-    next command be checked against a state that the log has left behind.
+    An entry that a thread is writing cannot be withdrawn. Abandoning it would let the next command
+    be checked against a state that is behind the log.
     """
     task = asyncio.get_running_loop().create_task(change)
     cancelled: asyncio.CancelledError | None = None
@@ -179,6 +174,6 @@ async def _to_its_end(change: Coroutine[Any, Any, Outcome]) -> Outcome:
         except asyncio.CancelledError as cancellation:
             cancelled = cancellation
     if cancelled is not None:
-        task.exception()  # looked at: nobody is left to be told
+        task.exception()  # retrieved: there is no caller left to receive it
         raise cancelled
     return task.result()

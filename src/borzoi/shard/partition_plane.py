@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from borzoi.metadata.coming import Coming, ComingPartitions, ComingStream, ComingTopic
 from borzoi.metadata.effects import (
     CheckRevocations,
     CreatedPartitions,
@@ -25,6 +24,7 @@ from borzoi.metadata.effects import (
     PurgedTopic,
 )
 from borzoi.metadata.groups import CompleteRevocation, VolatileCommand
+from borzoi.metadata.planned import Planned, PlannedPartitions, PlannedStream, PlannedTopic
 from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
@@ -204,18 +204,18 @@ class PartitionPlane:
                 pass
         return ()
 
-    async def make_way(self, coming: Coming) -> None:
+    async def clear_target(self, planned: Planned) -> None:
         """Clear the places of what is about to be created, before the log says that it exists.
 
         What a deletion that was cut short (a crash, a full disk) left there belongs to nobody,
         least of all to who gets its number next; after a crash nobody could tell them apart.
         """
-        match coming:
-            case ComingStream(stream_id):
+        match planned:
+            case PlannedStream(stream_id):
                 places = [self._folders.stream(stream_id)]
-            case ComingTopic(stream_id, topic_id):
+            case PlannedTopic(stream_id, topic_id):
                 places = [self._folders.topic(stream_id, topic_id)]
-            case ComingPartitions(stream_id, topic_id, partition_ids):
+            case PlannedPartitions(stream_id, topic_id, partition_ids):
                 coming_ones = _namespaces(stream_id, [(topic_id, partition_ids)])
                 places = [self._folders.partition(namespace) for namespace in coming_ones]
         for place in places:
@@ -260,7 +260,7 @@ class PartitionPlane:
         try:
             await self._trash.take(folder)
         except StorageFailure as fault:
-            # It is deleted all the same; `make_way` tries again before the number is used again.
+            # The deletion stands; `clear_target` tries again before the id is used again.
             log.warning("%s is left behind: %s", folder, fault)
 
     async def _purge(self, namespaces: Iterator[Namespace]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from borzoi.metadata.permissions import FREE, RULES, Rule, allows
 from borzoi.model.users import (
     ALL_PERMISSIONS,
     GlobalPermissions,
@@ -17,7 +18,6 @@ from borzoi.model.users import (
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
 from borzoi.protocol.values import read_sized_permissions
-from borzoi.security.permissions import FREE, RULES, Rule, allows
 
 READ_TOPICS_G = "manage_streams, read_streams, manage_topics, read_topics"
 READ_TOPICS_S = "manage_stream, read_stream, manage_topics, read_topics"

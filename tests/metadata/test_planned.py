@@ -1,5 +1,5 @@
-from borzoi.metadata.coming import ComingPartitions, ComingStream, ComingTopic, coming
 from borzoi.metadata.machine import Entry, apply
+from borzoi.metadata.planned import PlannedPartitions, PlannedStream, PlannedTopic, planned
 from borzoi.metadata.state import Metadata
 from borzoi.metadata.topics import TopicDefaults, resolved
 from borzoi.protocol.commands.partitions import CreatePartitions
@@ -15,19 +15,19 @@ def topic(name: str, partitions: int) -> CreateTopic:
 
 def test_what_comes_has_the_number_that_applying_gives_it() -> None:
     state = Metadata()
-    assert coming(state, CreateStream("s")) == ComingStream(0)
+    assert planned(state, CreateStream("s")) == PlannedStream(0)
     apply(state, Entry(1, 0, CreateStream("gone")))
     apply(state, Entry(1, 0, CreateStream("s")))
     apply(state, Entry(1, 0, DeleteStream("gone")))
-    assert coming(state, CreateStream("again")) == ComingStream(0)
+    assert planned(state, CreateStream("again")) == PlannedStream(0)
     for name in ("first", "second"):
-        comes = coming(state, topic(name, 2))
+        target = planned(state, topic(name, 2))
         created = apply(state, Entry(1, 0, topic(name, 2))).created_id
-        assert comes == ComingTopic(1, created or 0)
+        assert target == PlannedTopic(1, created or 0)
     apply(state, Entry(1, 0, DeleteTopic("s", "first")))
-    assert coming(state, topic("third", 1)) == ComingTopic(1, 0)
-    assert coming(state, CreatePartitions("s", "second", 3)) == ComingPartitions(1, 1, (2, 3, 4))
+    assert planned(state, topic("third", 1)) == PlannedTopic(1, 0)
+    assert planned(state, CreatePartitions("s", "second", 3)) == PlannedPartitions(1, 1, (2, 3, 4))
 
 
 def test_what_creates_no_files_is_not_announced() -> None:
-    assert coming(Metadata(), DeleteStream("s")) is None
+    assert planned(Metadata(), DeleteStream("s")) is None

@@ -17,16 +17,16 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 
 
-class ComingStream(msgspec.Struct, frozen=True):
+class PlannedStream(msgspec.Struct, frozen=True):
     stream_id: int
 
 
-class ComingTopic(msgspec.Struct, frozen=True):
+class PlannedTopic(msgspec.Struct, frozen=True):
     stream_id: int
     topic_id: int
 
 
-class ComingPartitions(msgspec.Struct, frozen=True):
+class PlannedPartitions(msgspec.Struct, frozen=True):
     """More partitions of a topic that exists."""
 
     stream_id: int
@@ -34,22 +34,22 @@ class ComingPartitions(msgspec.Struct, frozen=True):
     partition_ids: PartitionIds
 
 
-Coming: TypeAlias = ComingStream | ComingTopic | ComingPartitions
+Planned: TypeAlias = PlannedStream | PlannedTopic | PlannedPartitions
 
 
-def coming(state: Metadata, command: Command) -> Coming | None:
+def planned(state: Metadata, command: Command) -> Planned | None:
     """What a command that `machine.verify` lets pass will create, if it has a place on the disk."""
     match command:
         case CreateStream():
-            return ComingStream(state.streams.next_id)
+            return PlannedStream(state.streams.next_id)
         case CreateTopic():
             stream = queries.stream(state, command.stream_id)
-            return ComingTopic(stream.id, stream.topics.next_id)
+            return PlannedTopic(stream.id, stream.topics.next_id)
         case CreatePartitions():
             stream = queries.stream(state, command.stream_id)
             topic = queries.topic_of(stream, command.topic_id)
             first = len(topic.partitions)
             numbers = range(first, first + command.partitions_count)
-            return ComingPartitions(stream.id, topic.id, tuple(numbers))
+            return PlannedPartitions(stream.id, topic.id, tuple(numbers))
         case _:
             return None
