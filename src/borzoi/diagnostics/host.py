@@ -1,7 +1,7 @@
 """What this process and its machine look like from the outside, read from /proc.
 
-Everything here is about our own process: a snapshot that listed the neighbours would hand them to
-whoever may read server statistics.
+Everything here is about our own process: a snapshot that listed other processes would disclose
+them to every user with permission to read server statistics.
 """
 
 import os

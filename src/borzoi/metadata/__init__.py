@@ -3,5 +3,5 @@
 Handed work by the metadata plane of the shards, one entry at a time and in one order; hands back
 outcomes and effects for the plane to carry out. Every shard and every replica applies the same
 entries and must reach the same state, so nothing here reads a clock, a file, a setting or chance.
-What the client may do, when a command is logged and who is told belongs to those above.
+Logging commands, notifying clients and carrying out effects belong to the packages above.
 """

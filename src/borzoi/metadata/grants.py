@@ -1,7 +1,7 @@
 """Permission entries: in one order, and ending with the thing they are about.
 
-Ids are given out again. An entry that outlived its stream or topic would open the next one that
-gets the id to someone who was never trusted with it, so entries go with what they name.
+Ids are given out again. An entry that outlived its stream or topic would grant access
+to the next one with the same id, so entries are deleted with what they name.
 """
 
 from dataclasses import replace

@@ -183,7 +183,7 @@ def expire_revocations(state: Metadata, command: ExpireRevocations) -> Change:
 def deal_anew(
     address: GroupAddress, topic: Topic, group: Group, *, orphaned: Collection[int] = ()
 ) -> tuple[Effect, ...]:
-    """Hands out all partitions of the topic in turn, whoever had them before.
+    """Hands out all partitions of the topic in turn, regardless of their former owners.
 
     `orphaned` are the partitions of a member that has just been removed.
     """
@@ -223,11 +223,11 @@ def _forget_membership(state: Metadata, address: GroupAddress, client_id: int) -
 
 
 def _promise_shares(topic: Topic, group: Group, at: int) -> tuple[int, ...]:
-    """Levels the promised shares; gives what nobody owns and returns what became pending."""
+    """Levels the promised shares; gives away unowned partitions and returns what became pending."""
     slots = sorted(group.members)
     position = {slot: index for index, slot in enumerate(slots)}
     # What a member has been promised but not received comes last in its list, so that it is the
-    # first to be promised to someone else: that costs nobody anything.
+    # first to be promised to another member: moving a promise costs nothing.
     held = [[p for p in group.members[slot].partitions if p not in group.pending] for slot in slots]
     for partition_id in sorted(group.pending):
         held[position[group.pending[partition_id].target]].append(partition_id)

@@ -32,7 +32,7 @@ COUNT_BOUNDS: Final = {
 def check_partitions_count(command: CreateTopic | CreatePartitions | DeletePartitions) -> None:
     """Raises `TooManyPartitions` for a count that no topic could make right.
 
-    Clients are told this before anything is looked up and before permissions are asked.
+    Checked before anything is looked up and before permissions, as the published servers do.
     """
     least, most = COUNT_BOUNDS[type(command)]
     if not least <= command.partitions_count <= most:

@@ -1,7 +1,7 @@
 """What a command is about to create, known before it is logged.
 
-Numbers are given out again. Whoever keeps files under them has to clear the place before the log
-says that there is something new: afterwards nobody could tell old files from new ones.
+Ids are given out again. Leftover files under an id must be removed before the log says that the id
+belongs to something new: afterwards old and new files cannot be told apart.
 """
 
 from typing import TypeAlias

@@ -109,7 +109,7 @@ def user(state: Metadata, user_id: Identifier) -> User:
 
 
 def tokens_of(state: Metadata, user_id: Identifier) -> list[Token]:
-    """The user's tokens by name, also the expired ones that nobody has cleared away yet."""
+    """The user's tokens by name, including expired ones that are not cleared yet."""
     tokens = user(state, user_id).tokens
     return [tokens[name] for name in sorted(tokens)]
 
@@ -136,7 +136,7 @@ def groups_of(state: Metadata, client_id: int) -> list[GroupAddress]:
 
 
 def groups_with_members(state: Metadata) -> list[GroupAddress]:
-    """The groups somebody has joined, in ascending order."""
+    """Groups with at least one member, in ascending order."""
     return sorted({address for joined in state.memberships.values() for address in joined})
 
 

@@ -31,7 +31,7 @@ class SealedChangePassword(msgspec.Struct, frozen=True):
 
 
 class SealedCreatePersonalAccessToken(msgspec.Struct, frozen=True):
-    """A token of the user who acts; `expiry_at` in µs since the epoch, 0 for never.
+    """A token of the user that sends the command; `expiry_at` in µs since the epoch, 0 for never.
 
     The limit travels with the command: if it were a setting, a changed setting would make a
     replay refuse what was once accepted.

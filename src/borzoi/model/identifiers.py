@@ -16,7 +16,7 @@ Identifier: TypeAlias = int | str
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
-#: What ``user_id`` reads in an answer about a session that nobody logged in on.
+#: What ``user_id`` reads in an answer about a session without a login.
 NO_USER_ID = U32_MAX
 
 #: The first user, created at the first start; it cannot be deleted or restricted.

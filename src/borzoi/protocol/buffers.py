@@ -200,7 +200,7 @@ class Reader:
 class Writer:
     """Puts fields at the end of a payload; every method returns the writer itself.
 
-    `all_compressions` says that whoever reads the answer knows every compression algorithm;
+    `all_compressions` says that the reader of the answer knows every compression algorithm;
     the published 0.8 clients do not, see `borzoi.protocol.values.answered_compression`.
     """
 

@@ -106,7 +106,7 @@ class RequestDecoder(_Unread):
     def __init__(self) -> None:
         super().__init__()
         self._skipping = 0
-        #: False once a refused request left a payload behind that nobody will read.
+        #: False once a refused request left an unread payload behind.
         self.in_sync = True
 
     def feed(self, data: Buffer) -> None:

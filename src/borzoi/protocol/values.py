@@ -158,7 +158,7 @@ def read_permissions(reader: Reader) -> Permissions:
 
 @lru_cache(maxsize=1 << len(_GLOBAL_FLAGS))
 def _global_permissions(flags: bytes) -> GlobalPermissions:
-    """The value is frozen, so whoever has the same flags may share one."""
+    """The value is frozen, so equal flags share one."""
     return GlobalPermissions(*map(bool, flags))
 
 

@@ -1,6 +1,6 @@
-"""Who may do what, and how secrets are made, kept and checked.
+"""How secrets are made, kept and checked.
 
-Handed work by the handlers (is this allowed, is this the password) and by the server (TLS
-contexts); hands work to nobody. What a user may do is data of the metadata; this package only
-says what the data means. Sessions, logins and their order of checks belong to the handlers.
+Handed work by the handlers (is this the password, is this token valid) and by the server (TLS
+contexts); calls no other package but the model. Permissions belong to the metadata; sessions,
+logins and their order of checks belong to the handlers.
 """

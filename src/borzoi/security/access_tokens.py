@@ -14,7 +14,7 @@ TOKEN_CHARACTERS: Final = 68
 
 
 def new_token() -> str:
-    """A token nobody has seen before: random bytes in standard Base64, padded."""
+    """A new token: random bytes in standard Base64, padded."""
     return b64encode(token_bytes(TOKEN_RANDOM_BYTES)).decode("ascii")
 
 

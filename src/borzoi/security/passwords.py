@@ -25,9 +25,9 @@ _HASHER: Final = PasswordHasher(
     type=Type.ID,
 )
 
-#: The hash of a random password nobody kept. Logins as a user who does not exist are verified
-#: against it, so that they take as long as those of a user who does.
-_NOBODYS_HASH: Final = (
+#: The hash of a random password that was discarded. Logins with an unknown name are verified
+#: against it, so that they take as long as logins with a known one.
+_DUMMY_HASH: Final = (
     "$argon2id$v=19$m=19456,t=2,p=1$GoH1IbCMEwKQ89Q22nTHuA$"
     "aL+fkvYaA7SYFdGszJkOVvNg+I3/O5g4jOuPzin0jj0"
 )
@@ -48,10 +48,10 @@ def hash_password(text: str) -> str:
 def verify_password(hashed: str | None, text: str) -> bool:
     """Whether the text is the password; cost and variant are read from the hash.
 
-    Pass None as the hash of a user who does not exist: the answer is no, after as much work.
+    Pass None as the hash of an unknown user: the answer is no, after the same amount of work.
     """
     try:
-        return _HASHER.verify(_NOBODYS_HASH if hashed is None else hashed, text) and (
+        return _HASHER.verify(_DUMMY_HASH if hashed is None else hashed, text) and (
             hashed is not None
         )
     except (VerificationError, InvalidHashError):

@@ -1,8 +1,8 @@
 """How long an address that gave wrong passwords has to wait before it may try again.
 
 The first few mistakes are free, then the wait doubles up to a maximum, and after a quiet while
-all is forgotten. Only the address is slowed down, never the account: nobody can lock a user out.
-Pure: the time is an argument, and the number of remembered addresses has a bound.
+all is forgotten. Only the address is slowed down, never the account, so an attacker cannot lock a
+user out. Pure: the time is an argument, and the number of remembered addresses has a bound.
 """
 
 from collections import OrderedDict
@@ -80,7 +80,7 @@ class Throttle:
 
 
 def origin_of(address: str) -> str:
-    """Whom to hold responsible: the host without its port, and for IPv6 its /64 network.
+    """The peer that attempts are counted for: the host without its port, for IPv6 its /64 network.
 
     One customer usually gets a whole /64, so counting single IPv6 addresses would count nothing.
     """

@@ -1,6 +1,6 @@
 """Requests and responses of all commands, one module per resource, each layout beside its class.
 
-Handed work by `borzoi.protocol.catalog` and by whoever builds a request or a response; hands work
+Handed work by `borzoi.protocol.catalog` and by code that builds requests or responses; hands work
 to `borzoi.protocol.buffers` and `borzoi.protocol.values`. Checks of meaning (lengths of passwords,
 numbers of partitions, permissions) do not belong here.
 

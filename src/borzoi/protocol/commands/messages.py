@@ -63,8 +63,8 @@ POLL_MOVING: Final = struct.Struct("<BQIB")
 _U32: Final = struct.Struct("<I")
 _unpack_u32 = _U32.unpack_from
 
-#: So many bytes at the start of a SendMessages payload hold all of its metadata: the length, two
-#: identifiers, the partitioning and the count.
+#: The metadata of a SendMessages payload fits into this many bytes: the length, two identifiers,
+#: the partitioning and the count.
 SEND_METADATA_BYTES_MAX: Final = 4 + 3 * (2 + NAME_BYTES_MAX) + 4
 
 

@@ -97,7 +97,7 @@ class Users(msgspec.Struct, frozen=True):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who a successful login made of the session."""
+    """The user that a session is logged in as."""
 
     user_id: int
 

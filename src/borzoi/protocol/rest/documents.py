@@ -121,7 +121,7 @@ def encode_document(response: object, *, all_compressions: bool = False) -> byte
     """The JSON of a response.
 
     The published clients refuse a topic that says LZ4 or ZSTD, so GZIP is said instead unless
-    `all_compressions` tells that whoever asked knows them.
+    `all_compressions` says that the client knows them.
     """
     document = DOCUMENTS[type(response)].document_of(response)
     if not all_compressions:

@@ -71,7 +71,7 @@ from borzoi.protocol.rest import inputs
 from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.protocol.rest.messages import SendInput
 
-#: Whoever asks for these need not say who they are.
+#: Paths that need no token.
 PUBLIC_PATHS: Final = frozenset(
     {
         "/",

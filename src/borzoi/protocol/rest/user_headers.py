@@ -4,8 +4,8 @@
 
     [{"key": {"kind": "string", "value": base64}, "value": {"kind": "int32", "value": base64}}]
 
-The bytes of a header are the same here and on the wire, so nothing is converted and whoever reads a
-document can write the block back bit by bit. A block that pairs cannot stand for is Base64 as a
+The bytes of a header are the same here and on the wire, so nothing is converted and a
+reader can write the block back bit by bit. A block that pairs cannot stand for is Base64 as a
 whole.
 """
 
