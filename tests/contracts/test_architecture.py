@@ -32,8 +32,9 @@ LATE = {
 
 
 def contract(kind: str) -> dict[str, list[str]]:
+    """The first contract of a kind: the layers, and what the pure packages may not touch."""
     found: dict[str, list[str]]
-    (found,) = [each for each in LINTER["contracts"] if each["type"] == kind]
+    found, *_ = [each for each in LINTER["contracts"] if each["type"] == kind]
     return found
 
 

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "borzoi"
-CODE_FOLDERS = ("src", "tests", "bench", "examples")
+CODE_FOLDERS = ("src", "tests", "bench", "examples", "tools")
 
 HOMELESS = {"util", "utils", "helper", "helpers", "misc", "common", "shared", "stuff"}
 FUNCTION_LINES_MAX = 70
@@ -39,6 +39,9 @@ EXCUSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "machine_paths": {
             "tests/contracts/test_tidy.py": "plants a path to see it found",
+        },
+        "reexports": {
+            "src/borzoi/client/__init__.py": "the public face of the client, pinned by a test",
         },
         "registry_hosts": {
             "tests/contracts/test_tidy.py": "has to write down what it forbids",

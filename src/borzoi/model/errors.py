@@ -8,6 +8,7 @@
     │   ├── InvalidUsername InvalidPassword InvalidTokenName InvalidClientId
     │   ├── InvalidStreamName InvalidTopicName InvalidGroupName InvalidTopicSize
     │   ├── InvalidReplicationFactor TooManyPartitions InvalidPartitionsCount InvalidKeyLength
+    │   ├── InvalidConnectionString
     │   └── InvalidBatch          a faulty batch of messages
     │       ├── InvalidMessagesCount NonZeroIndexOffset NonZeroIndexTimestamp MissingIndex
     │       ├── PayloadTooBig UserHeadersTooBig InvalidOffset InvalidIndexPosition
@@ -26,7 +27,12 @@
     │   ├── InvalidToken TokenExpired InvalidAccessToken
     │   └── CannotDeleteRoot CannotChangeRootPermissions
     ├── ConnectionLost            ask again, perhaps elsewhere
-    │   └── Disconnected StaleClient
+    │   ├── Disconnected StaleClient CannotConnect
+    │   └── RequestTimeout            (TimeoutError as well)
+    ├── ClientClosed              the client, producer or consumer was closed by its own program
+    │   └── ProducerClosed
+    ├── BufferFull                a producer takes no more until some of its messages are sent
+    ├── InvalidVersion            what answers does not speak this protocol
     ├── FeatureUnavailable        this server does not do that
     ├── StorageFailure            the medium failed or holds damage
     │   └── InvalidChecksum StateCorrupted CannotSync PartitionDeleted (NotFound as well)
@@ -42,6 +48,16 @@ and the field it is about.
 
 class BorzoiError(Exception):
     """Everything borzoi raises on purpose."""
+
+    #: The status of the protocol, and its name: 1009 and "stream_id_not_found". Each class gets its
+    #: own from the table in ``protocol/errors.py``; a family without one has that of its parent.
+    code: int = 1
+    name: str = "error"
+
+    @property
+    def message(self) -> str:
+        """The sentence that says what is wrong."""
+        return str(self)
 
 
 class InvalidRequest(BorzoiError): ...
@@ -93,6 +109,9 @@ class InvalidPartitionsCount(InvalidRequest): ...
 
 
 class InvalidKeyLength(InvalidRequest): ...
+
+
+class InvalidConnectionString(InvalidRequest): ...
 
 
 class InvalidBatch(InvalidRequest): ...
@@ -243,6 +262,26 @@ class Disconnected(ConnectionLost): ...
 
 
 class StaleClient(ConnectionLost): ...
+
+
+class CannotConnect(ConnectionLost):
+    """No connection could be made: nothing was sent."""
+
+
+class RequestTimeout(ConnectionLost, TimeoutError):
+    """No answer came in time: the server may have done what it was asked, or may do it yet."""
+
+
+class ClientClosed(BorzoiError): ...
+
+
+class ProducerClosed(ClientClosed): ...
+
+
+class BufferFull(BorzoiError): ...
+
+
+class InvalidVersion(BorzoiError): ...
 
 
 class FeatureUnavailable(BorzoiError): ...

@@ -12,11 +12,14 @@ from typing import Final, NamedTuple
 
 from borzoi.model.errors import (
     BorzoiError,
+    BufferFull,
     CannotChangeRootPermissions,
+    CannotConnect,
     CannotDecrypt,
     CannotDeleteRoot,
     CannotEncrypt,
     CannotSync,
+    ClientClosed,
     ClientNotFound,
     ConnectionLost,
     ConsumerNotResolved,
@@ -31,6 +34,7 @@ from borzoi.model.errors import (
     InvalidClientId,
     InvalidCommand,
     InvalidConfiguration,
+    InvalidConnectionString,
     InvalidCredentials,
     InvalidEncryptionKey,
     InvalidFormat,
@@ -55,6 +59,7 @@ from borzoi.model.errors import (
     InvalidTopicName,
     InvalidTopicSize,
     InvalidUsername,
+    InvalidVersion,
     LimitReached,
     MemberNotFound,
     MessageTooSmall,
@@ -64,6 +69,8 @@ from borzoi.model.errors import (
     NoPartitions,
     PartitionNotFound,
     PayloadTooBig,
+    ProducerClosed,
+    RequestTimeout,
     ResourceNotFound,
     SegmentNotFound,
     ServerError,
@@ -120,9 +127,9 @@ ERRORS: Final[tuple[Row, ...]] = (
     Row(4, "invalid_format", InvalidFormat),
     Row(5, "feature_unavailable", FeatureUnavailable),
     Row(6, "invalid_identifier", InvalidIdentifier),
-    Row(7, "invalid_version"),
+    Row(7, "invalid_version", InvalidVersion),
     Row(8, "disconnected", Disconnected),
-    Row(9, "cannot_establish_connection"),
+    Row(9, "cannot_establish_connection", CannotConnect),
     Row(10, "cannot_create_base_directory"),
     Row(11, "cannot_create_runtime_directory"),
     Row(12, "cannot_remove_runtime_directory"),
@@ -157,7 +164,7 @@ ERRORS: Final[tuple[Row, ...]] = (
     Row(54, "personal_access_token_expired", TokenExpired),
     Row(55, "users_limit_reached", UsersLimitReached),
     Row(61, "not_connected"),
-    Row(63, "client_shutdown"),
+    Row(63, "client_shutdown", ClientClosed),
     Row(64, "invalid_tls_domain"),
     Row(65, "invalid_tls_certificate_path"),
     Row(66, "invalid_tls_certificate"),
@@ -291,11 +298,11 @@ ERRORS: Final[tuple[Row, ...]] = (
     Row(4050, "cannot_send_messages_due_to_client_disconnection"),
     Row(4051, "background_send_error"),
     Row(4052, "background_send_timeout"),
-    Row(4053, "background_send_buffer_full"),
+    Row(4053, "background_send_buffer_full", BufferFull),
     Row(4054, "background_worker_disconnected"),
     Row(4055, "background_send_buffer_overflow"),
     Row(4056, "producer_send_failed"),
-    Row(4057, "producer_closed"),
+    Row(4057, "producer_closed", ProducerClosed),
     Row(4100, "invalid_offset", InvalidOffset, field="offset"),
     Row(4101, "invalid_reserved_field", InvalidReservedField),
     Row(5000, "consumer_group_id_not_found", GroupNotFound, NOT_FOUND),
@@ -316,7 +323,7 @@ ERRORS: Final[tuple[Row, ...]] = (
     Row(7002, "cannot_read_last_offset_delta"),
     Row(7003, "cannot_read_max_timestamp"),
     Row(7004, "cannot_read_batch_payload"),
-    Row(8000, "invalid_connection_string"),
+    Row(8000, "invalid_connection_string", InvalidConnectionString),
     Row(9000, "snapshot_file_completion_failed"),
     Row(10000, "cannot_serialize_resource"),
     Row(10001, "cannot_deserialize_resource"),
@@ -335,14 +342,15 @@ ERRORS: Final[tuple[Row, ...]] = (
     Row(11000, "shard_not_found"),
     Row(11001, "shard_communication_error"),
     Row(12000, "cannot_bind_to_socket"),
-    Row(12001, "task_timeout"),
+    Row(12001, "task_timeout", RequestTimeout),
     Row(13000, "io_error", StorageFailure),
 )
 
 _BY_CODE: Final[Mapping[int, Row]] = MappingProxyType({row.code: row for row in ERRORS})
-_BY_CLASS: Final[Mapping[type, Row]] = MappingProxyType(
-    {row.error: row for row in ERRORS if row.error is not ServerError}
-)
+# Each class carries its own number and name; one without a row has those of its parent.
+for _row in ERRORS:
+    if _row.error is not ServerError:
+        _row.error.code, _row.error.name = _row.code, _row.name
 
 
 def row_of(code: int) -> Row:
@@ -353,12 +361,7 @@ def row_of(code: int) -> Row:
 
 def code_of(error: BorzoiError) -> int:
     """The status that answers the exception: its own, else that of its nearest ancestor."""
-    if isinstance(error, ServerError):
-        return error.code
-    for ancestor in type(error).__mro__:
-        if ancestor in _BY_CLASS:
-            return _BY_CLASS[ancestor].code
-    return CATCH_ALL
+    return error.code
 
 
 def error_of(code: int, message: str = "") -> BorzoiError:
@@ -366,5 +369,7 @@ def error_of(code: int, message: str = "") -> BorzoiError:
     row = row_of(code)
     sentence = message or row.sentence
     if row.error is ServerError:
-        return ServerError(code, f"{sentence} (status {code})")
+        error = ServerError(code, f"{sentence} (status {code})")
+        error.name = row.name
+        return error
     return row.error(sentence)

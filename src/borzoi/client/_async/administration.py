@@ -1,0 +1,349 @@
+"""The commands about servers, users, tokens, streams, topics, partitions and groups.
+
+Every method takes `timeout`, the seconds that the call may take in all; None stands for the one of
+the client (30 s unless it was told otherwise).
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from borzoi.client._async.asking import AsyncAsking
+from borzoi.client.naming import TopicName, topic_of
+from borzoi.client.options import Password, Token
+from borzoi.client.spans import expiry_of, size_of
+from borzoi.model.identifiers import Identifier
+from borzoi.model.system import SnapshotCompression, SnapshotKind
+from borzoi.model.topics import Compression
+from borzoi.model.users import Permissions, UserStatus
+from borzoi.protocol.commands import groups, partitions, segments, streams, system, tokens, topics
+from borzoi.protocol.commands import users as accounts
+
+
+class AsyncAdministration(AsyncAsking):
+    """A method for each command that is not about messages."""
+
+    # ---- the server -----------------------------------------------------------------------------
+
+    async def ping(self, *, timeout: float | None = None) -> None:
+        """Ask for a sign of life; needs no login."""
+        await self._do(system.Ping(), timeout)
+
+    async def get_stats(self, *, timeout: float | None = None) -> system.Stats:
+        """Statistics of the server: process, machine, numbers of everything it stores."""
+        return await self._ask(system.GetStats(), system.Stats, timeout)
+
+    async def get_snapshot(
+        self,
+        kinds: Sequence[SnapshotKind] = (SnapshotKind.ALL,),
+        *,
+        compression: SnapshotCompression = SnapshotCompression.DEFLATED,
+        timeout: float | None = None,
+    ) -> bytes:
+        """A ZIP archive with a text file for each kind of diagnosis asked for."""
+        request = system.GetSnapshot(compression, tuple(kinds))
+        return bytes((await self._ask(request, system.Snapshot, timeout)).archive)
+
+    async def get_cluster_metadata(self, *, timeout: float | None = None) -> system.ClusterMetadata:
+        """The nodes of the cluster, with their roles and ports; one node without a cluster."""
+        return await self._ask(system.GetClusterMetadata(), system.ClusterMetadata, timeout)
+
+    async def get_me(self, *, timeout: float | None = None) -> system.ClientDetails:
+        """This connection as the server knows it."""
+        return await self._ask(system.GetMe(), system.ClientDetails, timeout)
+
+    async def get_client(
+        self, client_id: int, *, timeout: float | None = None
+    ) -> system.ClientDetails | None:
+        """A connection by its id, with the groups it has joined; None when it is gone."""
+        return await self._look_up(system.GetClient(client_id), system.ClientDetails, timeout)
+
+    async def get_clients(self, *, timeout: float | None = None) -> tuple[system.ClientInfo, ...]:
+        """All connections of the server."""
+        return (await self._ask(system.GetClients(), system.Clients, timeout)).clients
+
+    # ---- users ----------------------------------------------------------------------------------
+
+    async def login_user(
+        self, username: str, password: str, *, timeout: float | None = None
+    ) -> int:
+        """Log in, now and after every new connection; the id of the user.
+
+        Not needed when the connection string has credentials.
+        """
+        identity = await self._ask(
+            accounts.LoginUser(username, password), accounts.Identity, timeout
+        )
+        self._session.credentials = Password(username, password)
+        return identity.user_id
+
+    async def logout_user(self, *, timeout: float | None = None) -> None:
+        """Log out; the connection stays, and a new one does not log in by itself."""
+        await self._do(accounts.LogoutUser(), timeout)
+        self._session.credentials = None
+
+    async def get_user(
+        self, user: Identifier, *, timeout: float | None = None
+    ) -> accounts.UserDetails | None:
+        """A user with permissions; None when there is no such user."""
+        return await self._look_up(accounts.GetUser(user), accounts.UserDetails, timeout)
+
+    async def get_users(self, *, timeout: float | None = None) -> tuple[accounts.UserInfo, ...]:
+        """All users."""
+        return (await self._ask(accounts.GetUsers(), accounts.Users, timeout)).users
+
+    async def create_user(
+        self,
+        username: str,
+        password: str,
+        *,
+        status: UserStatus = UserStatus.ACTIVE,
+        permissions: Permissions | None = None,
+        timeout: float | None = None,
+    ) -> accounts.UserDetails:
+        """A new user; without permissions it may log in and nothing else."""
+        request = accounts.CreateUser(username, password, status, permissions)
+        return await self._ask(request, accounts.UserDetails, timeout)
+
+    async def delete_user(self, user: Identifier, *, timeout: float | None = None) -> None:
+        """Remove a user; its connections lose their login."""
+        await self._do(accounts.DeleteUser(user), timeout)
+
+    async def update_user(
+        self,
+        user: Identifier,
+        *,
+        username: str | None = None,
+        status: UserStatus | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Change the name or the status of a user; what is None stays as it is."""
+        await self._do(accounts.UpdateUser(user, username, status), timeout)
+
+    async def update_permissions(
+        self,
+        user: Identifier,
+        permissions: Permissions | None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Replace the permissions of a user; None takes them all away."""
+        await self._do(accounts.UpdatePermissions(user, permissions), timeout)
+
+    async def change_password(
+        self,
+        user: Identifier,
+        current_password: str,
+        new_password: str,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Change the password of a user, one's own or, with permission, another one's."""
+        await self._do(accounts.ChangePassword(user, current_password, new_password), timeout)
+
+    # ---- personal access tokens -----------------------------------------------------------------
+
+    async def login_with_personal_access_token(
+        self, token: str, *, timeout: float | None = None
+    ) -> int:
+        """Log in with a token, now and after every new connection; the id of its user."""
+        request = tokens.LoginWithPersonalAccessToken(token)
+        identity = await self._ask(request, accounts.Identity, timeout)
+        self._session.credentials = Token(token)
+        return identity.user_id
+
+    async def get_personal_access_tokens(
+        self, *, timeout: float | None = None
+    ) -> tuple[tokens.TokenInfo, ...]:
+        """Names and expiries of one's own tokens; the tokens themselves are shown only once."""
+        return (await self._ask(tokens.GetPersonalAccessTokens(), tokens.Tokens, timeout)).tokens
+
+    async def create_personal_access_token(
+        self,
+        name: str,
+        *,
+        expiry: timedelta | str | int = 0,
+        timeout: float | None = None,
+    ) -> str:
+        """A new token, shown this once.
+
+        `expiry` is a `timedelta`, a text like ``"7 days"``, or microseconds; 0 is for ever.
+        """
+        request = tokens.CreatePersonalAccessToken(name, expiry_of(expiry))
+        return (await self._ask(request, tokens.RawToken, timeout)).token
+
+    async def delete_personal_access_token(
+        self, name: str, *, timeout: float | None = None
+    ) -> None:
+        """Remove one's own token; it logs nobody in any more."""
+        await self._do(tokens.DeletePersonalAccessToken(name), timeout)
+
+    # ---- streams --------------------------------------------------------------------------------
+
+    async def get_stream(
+        self, stream: Identifier, *, timeout: float | None = None
+    ) -> streams.StreamDetails | None:
+        """A stream with its topics; None when there is no such stream."""
+        return await self._look_up(streams.GetStream(stream), streams.StreamDetails, timeout)
+
+    async def get_streams(self, *, timeout: float | None = None) -> tuple[streams.StreamInfo, ...]:
+        """All streams, by ascending id."""
+        return (await self._ask(streams.GetStreams(), streams.Streams, timeout)).streams
+
+    async def create_stream(
+        self, name: str, *, timeout: float | None = None
+    ) -> streams.StreamDetails:
+        """A new stream; `StreamNameTaken` when there is one of this name."""
+        return await self._ask(streams.CreateStream(name), streams.StreamDetails, timeout)
+
+    async def delete_stream(self, stream: Identifier, *, timeout: float | None = None) -> None:
+        """Remove a stream with all its topics and messages."""
+        await self._do(streams.DeleteStream(stream), timeout)
+
+    async def update_stream(
+        self, stream: Identifier, name: str, *, timeout: float | None = None
+    ) -> None:
+        """Give a stream another name."""
+        await self._do(streams.UpdateStream(stream, name), timeout)
+
+    async def purge_stream(self, stream: Identifier, *, timeout: float | None = None) -> None:
+        """Remove the messages and stored offsets of all topics of a stream."""
+        await self._do(streams.PurgeStream(stream), timeout)
+
+    # ---- topics ---------------------------------------------------------------------------------
+
+    async def get_topic(
+        self, topic: TopicName, *, timeout: float | None = None
+    ) -> topics.TopicDetails | None:
+        """A topic with its partitions; None when there is no such topic."""
+        return await self._look_up(topics.GetTopic(*topic_of(topic)), topics.TopicDetails, timeout)
+
+    async def get_topics(
+        self, stream: Identifier, *, timeout: float | None = None
+    ) -> tuple[topics.TopicInfo, ...]:
+        """All topics of a stream, by ascending id; none when there is no such stream."""
+        return (await self._ask(topics.GetTopics(stream), topics.Topics, timeout)).topics
+
+    async def create_topic(
+        self,
+        topic: TopicName,
+        *,
+        partitions: int = 1,
+        compression: Compression = Compression.NONE,
+        message_expiry: timedelta | str | int = 0,
+        max_size: str | int = 0,
+        replication_factor: int = 0,
+        timeout: float | None = None,
+    ) -> topics.TopicDetails:
+        """A new topic of a stream that exists; `TopicNameTaken` when it has one of this name.
+
+        `message_expiry` is a `timedelta`, a text like ``"7 days"`` or ``"never_expire"``, or
+        microseconds; `max_size` a text like ``"10 GiB"`` or ``"unlimited"``, or bytes. 0 is what
+        the server is configured to.
+        """
+        stream_id, topic_id = topic_of(topic)
+        request = topics.CreateTopic(
+            stream_id,
+            str(topic_id),
+            partitions,
+            compression,
+            expiry_of(message_expiry),
+            size_of(max_size),
+            replication_factor,
+        )
+        return await self._ask(request, topics.TopicDetails, timeout)
+
+    async def delete_topic(self, topic: TopicName, *, timeout: float | None = None) -> None:
+        """Remove a topic with all its messages."""
+        await self._do(topics.DeleteTopic(*topic_of(topic)), timeout)
+
+    async def update_topic(
+        self,
+        topic: TopicName,
+        name: str,
+        *,
+        compression: Compression = Compression.NONE,
+        message_expiry: timedelta | str | int = 0,
+        max_size: str | int = 0,
+        replication_factor: int = 0,
+        timeout: float | None = None,
+    ) -> None:
+        """Replace the name and all settings of a topic; values as for `create_topic`."""
+        request = topics.UpdateTopic(
+            *topic_of(topic),
+            name,
+            compression,
+            expiry_of(message_expiry),
+            size_of(max_size),
+            replication_factor,
+        )
+        await self._do(request, timeout)
+
+    async def purge_topic(self, topic: TopicName, *, timeout: float | None = None) -> None:
+        """Remove the messages and stored offsets of a topic; offsets begin at 0 again."""
+        await self._do(topics.PurgeTopic(*topic_of(topic)), timeout)
+
+    # ---- partitions and segments ----------------------------------------------------------------
+
+    async def create_partitions(
+        self, topic: TopicName, count: int, *, timeout: float | None = None
+    ) -> None:
+        """Add so many partitions to a topic; the members of its groups share them anew."""
+        await self._do(partitions.CreatePartitions(*topic_of(topic), count), timeout)
+
+    async def delete_partitions(
+        self, topic: TopicName, count: int, *, timeout: float | None = None
+    ) -> None:
+        """Remove so many partitions, those with the highest ids, with their messages."""
+        await self._do(partitions.DeletePartitions(*topic_of(topic), count), timeout)
+
+    async def delete_segments(
+        self, topic: TopicName, partition: int, count: int, *, timeout: float | None = None
+    ) -> None:
+        """Remove up to so many of the oldest closed segments of a partition."""
+        await self._do(segments.DeleteSegments(*topic_of(topic), partition, count), timeout)
+
+    # ---- consumer groups ------------------------------------------------------------------------
+
+    async def get_consumer_group(
+        self, topic: TopicName, group: Identifier, *, timeout: float | None = None
+    ) -> groups.GroupDetails | None:
+        """A group with its members and their partitions; None when there is no such group."""
+        request = groups.GetConsumerGroup(*topic_of(topic), group)
+        return await self._look_up(request, groups.GroupDetails, timeout)
+
+    async def get_consumer_groups(
+        self, topic: TopicName, *, timeout: float | None = None
+    ) -> tuple[groups.GroupInfo, ...]:
+        """All groups of a topic."""
+        request = groups.GetConsumerGroups(*topic_of(topic))
+        return (await self._ask(request, groups.Groups, timeout)).groups
+
+    async def create_consumer_group(
+        self, topic: TopicName, name: str, *, timeout: float | None = None
+    ) -> groups.GroupDetails:
+        """A new group; `GroupNameTaken` when the topic has one of this name."""
+        request = groups.CreateConsumerGroup(*topic_of(topic), name)
+        return await self._ask(request, groups.GroupDetails, timeout)
+
+    async def delete_consumer_group(
+        self, topic: TopicName, group: Identifier, *, timeout: float | None = None
+    ) -> None:
+        """Remove a group with its stored offsets."""
+        request = groups.DeleteConsumerGroup(*topic_of(topic), group)
+        await self._do(request, timeout)
+        self._session.joined.discard(groups.JoinConsumerGroup(*topic_of(topic), group))
+
+    async def join_consumer_group(
+        self, topic: TopicName, group: Identifier, *, timeout: float | None = None
+    ) -> None:
+        """Make this connection a member of a group, now and after every new connection."""
+        request = groups.JoinConsumerGroup(*topic_of(topic), group)
+        await self._do(request, timeout)
+        self._session.joined.add(request)
+
+    async def leave_consumer_group(
+        self, topic: TopicName, group: Identifier, *, timeout: float | None = None
+    ) -> None:
+        """Leave a group; its other members get the partitions."""
+        self._session.joined.discard(groups.JoinConsumerGroup(*topic_of(topic), group))
+        await self._do(groups.LeaveConsumerGroup(*topic_of(topic), group), timeout)

@@ -1,0 +1,181 @@
+# Made by tools/unasync.py from src/borzoi/client/_async/messaging.py: edit that one.
+"""The commands about messages and the offsets up to which they were read."""
+
+import time
+from collections.abc import Sequence
+
+from borzoi.client._sync.asking import Asking
+from borzoi.client.messages import Polled, decode_messages
+from borzoi.client.naming import Start, TopicName, partitioning_of, strategy_of, topic_of
+from borzoi.client.reconnection import is_repeatable
+from borzoi.client.sending import Sendable, encode, send_parts
+from borzoi.model.consuming import Consumer, ConsumerKind
+from borzoi.model.errors import InvalidCommand, InvalidVersion
+from borzoi.model.identifiers import Identifier
+from borzoi.protocol.buffers import Reader
+from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PolledMessages, PollMessages
+from borzoi.protocol.commands.offsets import (
+    ConsumerOffset,
+    DeleteConsumerOffset,
+    GetConsumerOffset,
+    StoreConsumerOffset,
+)
+from borzoi.protocol.framing import encode_request
+
+#: Messages that one poll asks for unless told otherwise.
+COUNT = 1000
+
+
+class Messaging(Asking):
+    """A method for each command about messages."""
+
+    def send_messages(
+        self,
+        topic: TopicName,
+        messages: Sequence[Sendable],
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Send messages as one batch to one partition, and wait until the server has them.
+
+        A message is `bytes`, a text (sent as UTF-8), or a `NewMessage` with headers or an id. With
+        `key` the partition follows from the key; without `partition` and `key` it is the next one.
+        When the connection ends before the answer comes, the messages may be stored or not, and
+        `ConnectionLost` is raised; a producer knows how to send them again.
+        """
+        stream_id, topic_id = topic_of(topic)
+        encoded = encode(messages, now=time.time_ns() // 1000)
+        parts = send_parts(stream_id, topic_id, partitioning_of(partition, key), encoded)
+        self._exchange(parts, timeout, request="SendMessages", repeatable=False)
+
+    def poll_messages(
+        self,
+        topic: TopicName,
+        *,
+        partition: int | None = None,
+        start: Start = "next",
+        count: int = COUNT,
+        consumer: Identifier = 0,
+        group: Identifier | None = None,
+        commit: bool = False,
+        timeout: float | None = None,
+    ) -> Polled:
+        """Messages of one partition, at most `count`; none when there are none yet.
+
+        `start` is "next" (behind the offset that the server keeps for the consumer), "first",
+        "last" (the last `count` messages), an offset, or a `datetime`. `consumer` says under which
+        name or number the offset is kept; with `group` it is the group's, and the server chooses
+        the partition unless one is given. `commit` stores the offset of the last message that is
+        handed out, before it is known to have arrived.
+        """
+        polled = self.poll_raw(
+            topic,
+            partition=partition,
+            start=start,
+            count=count,
+            consumer=consumer,
+            group=group,
+            commit=commit,
+            timeout=timeout,
+        )
+        messages = decode_messages(memoryview(polled.messages), polled.partition_id)
+        # The messages are copies, so the next large answer may lie where they lay.
+        self._session.reuse(polled.messages)
+        return Polled(polled.partition_id, polled.current_offset, messages)
+
+    def poll_raw(
+        self,
+        topic: TopicName,
+        *,
+        partition: int | None = None,
+        start: Start = "next",
+        count: int = COUNT,
+        consumer: Identifier = 0,
+        group: Identifier | None = None,
+        commit: bool = False,
+        timeout: float | None = None,
+    ) -> PolledMessages:
+        """The same as `poll_messages`, without an object per message.
+
+        `messages` of the answer are the bytes as they were received, back to back, each message
+        with its 64-byte header: what the vectorised decoder reads. They belong to the caller.
+        """
+        request = PollMessages(
+            _consumer(consumer, group),
+            *topic_of(topic),
+            partition,
+            strategy_of(start),
+            count,
+            commit,
+        )
+        payload = self._exchange(
+            [encode_request(request)],
+            timeout,
+            request="PollMessages",
+            repeatable=is_repeatable(request),
+        )
+        try:
+            return PolledMessages.decode(Reader(payload))
+        except InvalidCommand as fault:
+            raise InvalidVersion(f"cannot read the answer to PollMessages: {fault}") from fault
+
+    def flush_unsaved_buffer(
+        self,
+        topic: TopicName,
+        partition: int,
+        *,
+        fsync: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Have the messages of a partition written to its files, and the files synced."""
+        self._do(FlushUnsavedBuffer(*topic_of(topic), partition, fsync), timeout)
+
+    def get_consumer_offset(
+        self,
+        topic: TopicName,
+        *,
+        partition: int | None = None,
+        consumer: Identifier = 0,
+        group: Identifier | None = None,
+        timeout: float | None = None,
+    ) -> ConsumerOffset | None:
+        """How far a consumer or a group has read in a partition; None when nothing is stored."""
+        request = GetConsumerOffset(_consumer(consumer, group), *topic_of(topic), partition)
+        return self._look_up(request, ConsumerOffset, timeout)
+
+    def store_consumer_offset(
+        self,
+        topic: TopicName,
+        offset: int,
+        *,
+        partition: int | None = None,
+        consumer: Identifier = 0,
+        group: Identifier | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Store the offset of the last message that was dealt with; "next" starts behind it."""
+        request = StoreConsumerOffset(
+            _consumer(consumer, group), *topic_of(topic), partition, offset
+        )
+        self._do(request, timeout)
+
+    def delete_consumer_offset(
+        self,
+        topic: TopicName,
+        *,
+        partition: int | None = None,
+        consumer: Identifier = 0,
+        group: Identifier | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Forget how far a consumer or a group has read: "next" starts at the first message."""
+        request = DeleteConsumerOffset(_consumer(consumer, group), *topic_of(topic), partition)
+        self._do(request, timeout)
+
+
+def _consumer(consumer: Identifier, group: Identifier | None) -> Consumer:
+    if group is None:
+        return Consumer(ConsumerKind.CONSUMER, consumer)
+    return Consumer(ConsumerKind.GROUP, group)

@@ -1,0 +1,201 @@
+"""Messages as programs see them: one to send, one that was received, a batch of those."""
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from borzoi.model.errors import InvalidMessagesSize, InvalidReservedField, MessageTooSmall
+from borzoi.model.limits import HEADER_BYTES
+from borzoi.records.header import HEADER, LENGTHS_AT
+from borzoi.records.user_headers import (
+    HeaderKey,
+    HeaderKind,
+    HeaderValue,
+    PlainValue,
+    decode_user_headers,
+    encode_user_headers,
+)
+from borzoi.records.validation import LENGTHS, have_equal_lengths
+
+#: Headers to send: the kind of a value follows its type, unless it is a `HeaderValue`.
+Headers: TypeAlias = Mapping[str, PlainValue | HeaderValue]
+
+#: What can be sent as the payload of a message.
+Payload: TypeAlias = bytes | bytearray | memoryview | str
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: In how many characters a payload is shown.
+_SHOWN: Final = 60
+
+
+class NewMessage(msgspec.Struct, frozen=True):
+    """A message to send that has more to it than a payload.
+
+    `id` is a number of 128 bits that stays the message's own; 0 lets the server choose one. A
+    server that drops duplicates knows them by it.
+    """
+
+    payload: Payload
+    headers: Headers | None = None
+    id: int = 0
+
+
+# A poll makes a thousand of these. The order of the fields behind the first one is that of the
+# bytes, so that those of a whole batch are read by one loop in C.
+class Message(msgspec.Struct, frozen=True):
+    """A message that was received."""
+
+    partition: int
+    checksum: int
+    id_bytes: bytes
+    offset: int
+    #: When the server stored it and when its producer made it, µs since the epoch.
+    timestamp: int
+    origin_timestamp: int
+    payload: bytes
+    #: As they were sent; `headers` reads them.
+    encoded_headers: bytes = b""
+
+    @property
+    def id(self) -> int:
+        """The 128-bit number that the producer chose, or the server."""
+        return int.from_bytes(self.id_bytes, "little")
+
+    @property
+    def time(self) -> datetime:
+        """When the server stored it."""
+        return _EPOCH + timedelta(microseconds=self.timestamp)
+
+    @property
+    def origin_time(self) -> datetime:
+        """When its producer made it, by the producer's clock."""
+        return _EPOCH + timedelta(microseconds=self.origin_timestamp)
+
+    @property
+    def headers(self) -> dict[Any, PlainValue]:
+        """The user headers with Python values; keys are texts unless a producer chose otherwise."""
+        return {key.value: value.value for key, value in self.typed_headers.items()}
+
+    @property
+    def typed_headers(self) -> dict[HeaderKey, HeaderValue]:
+        """The user headers with the kinds they were sent as."""
+        return decode_user_headers(self.encoded_headers) if self.encoded_headers else {}
+
+    def text(self) -> str:
+        """The payload as UTF-8."""
+        return self.payload.decode()
+
+    def json(self) -> Any:
+        """The payload as JSON."""
+        return json.loads(self.payload)
+
+    def __repr__(self) -> str:
+        shown = repr(self.payload[:_SHOWN])
+        if len(self.payload) > _SHOWN:
+            shown += f"… ({len(self.payload)} bytes)"
+        headers = f", headers={self.headers}" if self.encoded_headers else ""
+        return (
+            f"Message(partition={self.partition}, offset={self.offset}, payload={shown}{headers})"
+        )
+
+
+class Polled(msgspec.Struct, frozen=True):
+    """What a poll found: messages of one partition, in the order of their offsets.
+
+    It can be iterated over and has a length; one without messages is false. `current_offset` is
+    the offset of the last message that the partition has.
+    """
+
+    partition: int
+    current_offset: int
+    messages: list[Message]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __getitem__(self, index: int) -> Message:
+        return self.messages[index]
+
+    def __repr__(self) -> str:
+        found = f"{len(self)} messages"
+        if self.messages:
+            found += f", offsets {self.messages[0].offset} to {self.messages[-1].offset}"
+        return f"<Polled partition {self.partition}: {found} of {self.current_offset}>"
+
+
+def encoded_headers(headers: Headers | None) -> bytes:
+    """The bytes of headers to send."""
+    if not headers:
+        return b""
+    return encode_user_headers(
+        {
+            HeaderValue.of(key, HeaderKind.STRING): (
+                value if isinstance(value, HeaderValue) else HeaderValue.of(value)
+            )
+            for key, value in headers.items()
+        }
+    )
+
+
+def decode_messages(buffer: memoryview, partition: int) -> list[Message]:
+    """The messages of a poll's answer, with copies of their bytes."""
+    if len(buffer) < HEADER_BYTES:
+        if not len(buffer):
+            return []
+        raise MessageTooSmall(f"{len(buffer)} bytes are too few for a message")
+    user_headers, payload, _ = LENGTHS.unpack_from(buffer, LENGTHS_AT)
+    size = HEADER_BYTES + payload + user_headers
+    if size <= len(buffer) and have_equal_lengths(buffer, size):
+        # The whole loop over the bytes runs in C: three times as fast as one in Python.
+        fields = _fields(payload, user_headers)
+        return [Message(partition, *each) for each in fields.iter_unpack(buffer)]
+    return _decode_mixed(buffer, partition)
+
+
+@lru_cache(maxsize=64)
+def _fields(payload: int, user_headers: int) -> struct.Struct:
+    """The fields of one message whose parts have these sizes."""
+    return struct.Struct(f"<Q16sQQQ16x{payload}s{user_headers}s")
+
+
+def _decode_mixed(buffer: memoryview, partition: int) -> list[Message]:
+    messages: list[Message] = []
+    start, length = 0, len(buffer)
+    unpack = HEADER.unpack_from
+    while start < length:
+        body = start + HEADER_BYTES
+        if body > length:
+            raise MessageTooSmall(f"{length - start} bytes are too few for a message")
+        checksum, id_bytes, offset, timestamp, origin, user_headers, payload, reserved = unpack(
+            buffer, start
+        )
+        middle = body + payload
+        start = middle + user_headers
+        if start > length:
+            raise InvalidMessagesSize(f"message {len(messages)} of the answer is cut off")
+        if reserved:
+            raise InvalidReservedField(
+                "a message has a reserved field that this client cannot read"
+            )
+        messages.append(
+            Message(
+                partition,
+                checksum,
+                id_bytes,
+                offset,
+                timestamp,
+                origin,
+                bytes(buffer[body:middle]),
+                bytes(buffer[middle:start]) if user_headers else b"",
+            )
+        )
+    return messages

@@ -1,0 +1,106 @@
+"""Answers of one connection, received into the memory they are read from; sans-IO.
+
+The shell asks `space()` where the next bytes belong, receives into it, and says how many came; it
+gets back the answers that are whole now. Small answers share one buffer and are handed out as
+copies. A large one gets memory of its own size as soon as its prefix is there, and only what came
+together with the prefix is moved; that memory is the caller's, until `reuse` gives it back.
+"""
+
+from typing import Final
+
+from borzoi.client.options import Address
+from borzoi.model.errors import InvalidVersion
+from borzoi.model.limits import BATCH_BYTES_MAX
+from borzoi.protocol.framing import PREFIX_BYTES, RESPONSE_PREFIX, ResponseFrame
+
+#: One receive takes at most this much before the size of an answer is known.
+SMALL_BYTES: Final = 64 * 1024
+
+#: No server has statuses above this; what sends one speaks another protocol.
+STATUS_MAX: Final = 100_000
+
+#: Memory of this size at most is kept for the next large answer.
+KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
+
+_unpack_prefix = RESPONSE_PREFIX.unpack_from
+
+
+class AnswerReceiver:
+    """Bytes in, answers out."""
+
+    __slots__ = ("_address", "_end", "_filled", "_large", "_small", "_spare", "_start", "_status")
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._small = memoryview(bytearray(SMALL_BYTES))
+        self._start = 0
+        self._end = 0
+        #: The answer that is arriving in memory of its own, and how much of it is there.
+        self._large: memoryview | None = None
+        self._filled = 0
+        self._status = 0
+        self._spare: bytearray | None = None
+
+    def space(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        if self._large is not None:
+            return self._large[self._filled :]
+        return self._small[self._end :]
+
+    def received(self, count: int) -> list[ResponseFrame]:
+        """The answers that are whole now that so many bytes more are in `space()`."""
+        if self._large is not None:
+            self._filled += count
+            if self._filled < len(self._large):
+                return []
+            answer = ResponseFrame(self._status, self._large)
+            self._large = None
+            return [answer]
+        self._end += count
+        answers = []
+        while self._end - self._start >= PREFIX_BYTES:
+            status, length = _unpack_prefix(self._small, self._start)
+            self._check(status, length)
+            start = self._start + PREFIX_BYTES
+            stop = start + length
+            if stop > self._end:
+                if PREFIX_BYTES + length > SMALL_BYTES // 2:
+                    self._begin_large(status, length, start)
+                break
+            self._start = stop
+            answers.append(ResponseFrame(status, bytes(self._small[start:stop])))
+        self._make_room()
+        return answers
+
+    def reuse(self, payload: bytes | memoryview) -> None:
+        """Memory of a large answer that nobody reads any more."""
+        if isinstance(payload, memoryview) and isinstance(payload.obj, bytearray):
+            spare = payload.obj
+            if len(spare) <= KEPT_BYTES_MAX:
+                self._spare = spare
+
+    def _begin_large(self, status: int, length: int, start: int) -> None:
+        spare, self._spare = self._spare, None
+        if spare is None or len(spare) < length:
+            spare = bytearray(length)
+        self._large = memoryview(spare)[:length]
+        self._status = status
+        self._filled = self._end - start
+        self._large[: self._filled] = self._small[start : self._end]
+        self._start = self._end
+
+    def _make_room(self) -> None:
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._start:
+            rest = bytes(self._small[self._start : self._end])
+            self._small[: len(rest)] = rest
+            self._start, self._end = 0, len(rest)
+
+    def _check(self, status: int, length: int) -> None:
+        # The first bytes of an HTTP answer or of a TLS alert make impossible numbers.
+        if status > STATUS_MAX or (status and length) or length > BATCH_BYTES_MAX:
+            raise InvalidVersion(
+                f"what answers at {self._address} does not speak the Iggy 0.8 protocol:"
+                f" status {status}, {length} bytes; is it another server, another version, or TLS?"
+            )

@@ -1,0 +1,85 @@
+"""What to do about a lost connection: pauses, what may be asked twice, which node to ask; pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from borzoi.client.options import Address, Reconnection
+from borzoi.model.system import NodeRole, NodeStatus, Transport
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import PollMessages
+from borzoi.protocol.commands.system import ClusterMetadata, ClusterNode
+from borzoi.protocol.contract import Request
+
+#: What a server says before it closes, asked or unasked. Whether it has done what it was asked
+#: before that is not known.
+GOODBYE: Final = 8
+
+#: Statuses that say: this session is over, and nothing was done. `unauthenticated` is one of them
+#: where a login was done before, for then the server has forgotten it.
+STALE: Final = 30
+UNAUTHENTICATED: Final = 40
+
+#: How often one call is sent again because its connection ended.
+REPEATS_MAX: Final = 8
+
+#: How often a client follows one node's word that another one leads.
+REDIRECTS_MAX: Final = 3
+
+#: Asked twice, these do no more than asked once. The others are not repeated when their answer was
+#: lost: a second `create` would fail although the first one did its work, a second `delete` could
+#: hit what another client has made in the meantime, and messages would be stored twice.
+REPEATABLE: Final = frozenset(
+    {
+        *(code for code in Code if code.name.startswith("GET_")),
+        Code.PING,
+        Code.LOGIN_USER,
+        Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN,
+        Code.FLUSH_UNSAVED_BUFFER,
+        Code.STORE_CONSUMER_OFFSET,
+        Code.JOIN_CONSUMER_GROUP,
+        Code.LEAVE_CONSUMER_GROUP,
+    }
+)
+
+
+def is_repeatable(request: Request) -> bool:
+    """Whether a request whose answer was lost may be sent again."""
+    if isinstance(request, PollMessages):
+        # The lost answer may have moved the stored offset, and its messages would be skipped.
+        return not request.auto_commit
+    return request.CODE in REPEATABLE
+
+
+def pauses(reconnection: Reconnection) -> Iterator[float]:
+    """The seconds to wait before each attempt after the first one."""
+    left = reconnection.retries
+    pause = reconnection.interval / 16
+    while reconnection.enabled and (left is None or left > 0):
+        yield pause
+        pause = min(2 * pause, reconnection.interval)
+        left = None if left is None else left - 1
+
+
+def redirected(metadata: ClusterMetadata, address: Address, transport: Transport) -> Address | None:
+    """The node to talk to instead of this one; None when this one leads or none does."""
+    if len(metadata.nodes) < 2:
+        return None
+    for node in metadata.nodes:
+        if node.role is NodeRole.LEADER and node.status is NodeStatus.HEALTHY:
+            leader = Address(node.ip, _port(node, transport))
+            return None if _plain(leader) == _plain(address) else leader
+    return None
+
+
+def _port(node: ClusterNode, transport: Transport) -> int:
+    return {
+        Transport.TCP: node.tcp_port,
+        Transport.QUIC: node.quic_port,
+        Transport.HTTP: node.http_port,
+        Transport.WEBSOCKET: node.websocket_port,
+    }[transport]
+
+
+def _plain(address: Address) -> tuple[str, int]:
+    host = "127.0.0.1" if address.host == "localhost" else address.host
+    return host, address.port

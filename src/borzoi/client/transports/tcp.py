@@ -1,0 +1,372 @@
+"""TCP, plain and inside TLS, on an event loop and with blocking calls.
+
+Both colours write the parts of a frame with one system call where the kernel takes them, and
+receive into the memory that `AnswerReceiver` points at.
+"""
+
+import asyncio
+import os
+import select
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, cast
+
+from borzoi.client.options import Address, Options
+from borzoi.client.receiving import AnswerReceiver
+from borzoi.client.transports.tls import context_of
+from borzoi.model.errors import (
+    BorzoiError,
+    CannotConnect,
+    ClientClosed,
+    Disconnected,
+    InvalidVersion,
+    RequestTimeout,
+)
+from borzoi.protocol.buffers import Buffer
+from borzoi.protocol.framing import ResponseFrame
+
+#: How much may wait inside an event loop's transport before senders have to wait themselves.
+WRITE_BUFFER_BYTES: Final = 1024 * 1024
+
+
+def unsent(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
+    """What is left of the parts behind their first `sent` bytes."""
+    rest: list[Buffer] = []
+    for part in parts:
+        if sent >= len(part):
+            sent -= len(part)
+        else:
+            rest.append(memoryview(part)[sent:] if sent else part)
+            sent = 0
+    return rest
+
+
+def cannot_connect(address: Address, fault: BaseException) -> CannotConnect:
+    """The exception for an attempt that failed, with what to look at."""
+    if isinstance(fault, ssl.SSLError):
+        return CannotConnect(
+            f"the TLS connection to {address} failed: {fault}; look at tls_domain and tls_ca_file,"
+            " and at whether the server has TLS enabled"
+        )
+    if isinstance(fault, TimeoutError):
+        return CannotConnect(f"no answer from {address} in time; look at the address and firewalls")
+    return CannotConnect(f"cannot connect to {address}: {fault}; is the server running there?")
+
+
+def lost(address: Address, fault: BaseException | None = None) -> Disconnected:
+    """The exception for a connection that ended by itself."""
+    reason = f": {fault}" if fault else ""
+    return Disconnected(f"the connection to {address} ended{reason}")
+
+
+def anew(fault: BorzoiError) -> BorzoiError:
+    """The same reason for one more caller: an exception raised twice mixes up its tracebacks."""
+    return type(fault)(*fault.args)
+
+
+def late(address: Address, timeout: float) -> RequestTimeout:
+    return RequestTimeout(
+        f"no answer from {address} within {timeout:.3g} s; the server may still do what was asked"
+    )
+
+
+def server_hostname(address: Address, options: Options) -> str:
+    """The name that the certificate must have."""
+    assert options.tls is not None
+    return options.tls.domain or address.host
+
+
+# ---- on an event loop ---------------------------------------------------------------------------
+
+
+class AsyncTcpTransport(asyncio.BufferedProtocol):
+    """A connection on an event loop."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._loop = asyncio.get_running_loop()
+        self._receiver = AnswerReceiver(address)
+        self._waiting: deque[asyncio.Future[ResponseFrame]] = deque()
+        self._transport: asyncio.Transport | None = None
+        #: For writes past the transport; -1 when it has to encrypt them.
+        self._descriptor = -1
+        self._fault: BorzoiError | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+
+    @classmethod
+    async def connect(cls, address: Address, options: Options) -> "AsyncTcpTransport":
+        """A connection to the address; `CannotConnect` when there is none in time."""
+        loop = asyncio.get_running_loop()
+        context = context_of(options.tls) if options.tls else None
+        try:
+            async with asyncio.timeout(options.connect_timeout):
+                _, protocol = await loop.create_connection(
+                    lambda: cls(address),
+                    address.host,
+                    address.port,
+                    ssl=context,
+                    server_hostname=server_hostname(address, options) if context else None,
+                )
+        except (OSError, ssl.SSLError) as fault:
+            raise cannot_connect(address, fault) from fault
+        return protocol
+
+    @property
+    def is_open(self) -> bool:
+        return self._fault is None
+
+    async def exchange(self, parts: Sequence[Buffer], timeout: float) -> ResponseFrame:
+        if self._drained is not None:
+            await self._until_drained(timeout)
+        if self._fault is not None:
+            raise anew(self._fault)
+        waiter: asyncio.Future[ResponseFrame] = self._loop.create_future()
+        self._waiting.append(waiter)
+        self._write(parts)
+        timer = self._loop.call_later(timeout, self._expire, waiter, timeout)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+
+    def reuse(self, payload: bytes | memoryview) -> None:
+        self._receiver.reuse(payload)
+
+    async def close(self) -> None:
+        self._end(ClientClosed("the client was closed"))
+        await asyncio.shield(self._ended)
+
+    def _write(self, parts: Sequence[Buffer]) -> None:
+        transport = self._transport
+        assert transport is not None
+        rest = parts
+        if (
+            self._descriptor >= 0
+            and not transport.get_write_buffer_size()
+            and not transport.is_closing()
+        ):
+            # An event loop would join the parts, or hold them back until its turn ends.
+            with suppress(OSError):
+                rest = unsent(parts, os.writev(self._descriptor, parts))
+        if rest:
+            transport.writelines(rest)
+
+    async def _until_drained(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                while self._drained is not None:
+                    await asyncio.shield(self._drained)
+        except TimeoutError:
+            raise late(self._address, timeout) from None
+
+    def _expire(self, waiter: "asyncio.Future[ResponseFrame]", timeout: float) -> None:
+        if not waiter.done():
+            waiter.set_exception(late(self._address, timeout))
+            self._end(lost(self._address, late(self._address, timeout)))
+
+    def _end(self, fault: BorzoiError) -> None:
+        """End the connection, once; the first reason is the one that everyone gets."""
+        if self._fault is None:
+            self._fault = fault
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if transport.get_extra_info("ssl_object") is None:
+            self._descriptor = sock.fileno()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            answers = self._receiver.received(nbytes)
+        except InvalidVersion as fault:
+            self._end(fault)
+            return
+        for answer in answers:
+            if not self._waiting:
+                # Servers say so unasked before they close.
+                self._end(lost(self._address))
+                return
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(answer)
+
+    def pause_writing(self) -> None:
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        if self._fault is None:
+            self._fault = lost(self._address, fault)
+        self._descriptor = -1
+        self.resume_writing()
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(anew(self._fault))
+        self._ended.set_result(None)
+
+
+# ---- with blocking calls ------------------------------------------------------------------------
+
+
+class _Ticket:
+    """A request that was sent, and its answer once it is there."""
+
+    __slots__ = ("answer", "fault")
+
+    def __init__(self) -> None:
+        self.answer: ResponseFrame | None = None
+        self.fault: BaseException | None = None
+
+
+class TcpTransport:
+    """A connection with blocking calls.
+
+    A thread sends under one lock and receives under another. While one thread receives, it also
+    takes the answers of those that wait behind it, so requests of several threads overlap without
+    a thread of our own.
+    """
+
+    def __init__(self, sock: socket.socket, address: Address) -> None:
+        self._sock = sock
+        self._address = address
+        self._receiver = AnswerReceiver(address)
+        self._sent: deque[_Ticket] = deque()
+        self._fault: BorzoiError | None = None
+        self._is_plain = not isinstance(sock, ssl.SSLSocket)
+        self._sending = threading.Lock()
+        # A TLS connection has one state for both directions.
+        self._receiving = threading.Lock() if self._is_plain else self._sending
+
+    @classmethod
+    def connect(cls, address: Address, options: Options) -> "TcpTransport":
+        """A connection to the address; `CannotConnect` when there is none in time."""
+        context = context_of(options.tls) if options.tls else None
+        try:
+            sock = socket.create_connection((address.host, address.port), options.connect_timeout)
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if context is not None:
+                    sock = context.wrap_socket(
+                        sock, server_hostname=server_hostname(address, options)
+                    )
+            except BaseException:
+                sock.close()
+                raise
+        except (OSError, ssl.SSLError) as fault:
+            raise cannot_connect(address, fault) from fault
+        return cls(sock, address)
+
+    @property
+    def is_open(self) -> bool:
+        if self._fault is None and self._is_plain and not self._sent and self._has_ended():
+            self._end(lost(self._address))
+        return self._fault is None
+
+    def exchange(self, parts: Sequence[Buffer], timeout: float) -> ResponseFrame:
+        until = time.monotonic() + timeout
+        ticket = _Ticket()
+        try:
+            with self._held(self._sending, until):
+                if self._fault is not None:
+                    raise anew(self._fault)
+                self._sent.append(ticket)
+                self._send(parts, until)
+            with self._held(self._receiving, until):
+                while ticket.answer is None and ticket.fault is None:
+                    self._receive(until)
+        except TimeoutError:
+            self._end(lost(self._address, late(self._address, timeout)))
+            raise late(self._address, timeout) from None
+        except OSError as fault:
+            self._end(lost(self._address, fault))
+            raise anew(self._fault or lost(self._address)) from fault
+        except BaseException:
+            self._end(lost(self._address))
+            raise
+        if ticket.answer is None:
+            assert ticket.fault is not None
+            raise ticket.fault
+        return ticket.answer
+
+    def reuse(self, payload: bytes | memoryview) -> None:
+        self._receiver.reuse(payload)
+
+    def close(self) -> None:
+        self._end(ClientClosed("the client was closed"))
+
+    def _has_ended(self) -> bool:
+        """Whether the server closed an idle connection, or said that it will: nothing else can be
+        there to be read."""
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        return bool(poller.poll(0))
+
+    @contextmanager
+    def _held(self, lock: threading.Lock, until: float) -> Iterator[None]:
+        if not lock.acquire(timeout=self._left(until)):
+            raise TimeoutError
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _send(self, parts: Sequence[Buffer], until: float) -> None:
+        if not self._is_plain:
+            self._sock.settimeout(self._left(until))
+            self._sock.sendall(b"".join(parts))
+            return
+        rest = parts
+        while rest:
+            self._sock.settimeout(self._left(until))
+            rest = unsent(rest, self._sock.sendmsg(rest))
+
+    def _receive(self, until: float) -> None:
+        self._sock.settimeout(self._left(until))
+        count = self._sock.recv_into(self._receiver.space())
+        if not count:
+            raise anew(self._fault or lost(self._address))
+        for answer in self._receiver.received(count):
+            try:
+                ticket = self._sent.popleft()
+            except IndexError:
+                # Servers say so unasked before they close.
+                raise lost(self._address) from None
+            ticket.answer = answer
+
+    def _left(self, until: float) -> float:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _end(self, fault: BorzoiError) -> None:
+        """End the connection, once; the first reason is the one that everyone gets."""
+        if self._fault is None:
+            self._fault = fault
+            # Wakes a thread that is inside a receive; closing alone would not.
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+            self._sock.close()
+        while self._sent:
+            with suppress(IndexError):
+                self._sent.popleft().fault = anew(self._fault)

@@ -1,0 +1,98 @@
+"""Received messages: what they show, and how a batch of them is read."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.client.messages import Message, Polled, decode_messages, encoded_headers
+from borzoi.model.errors import InvalidBatch, InvalidHeaderKey, InvalidHeaderValue
+from borzoi.records.message import Message as Record
+from borzoi.records.message import decode_messages as decode_records
+from borzoi.records.message import encode_messages
+from borzoi.records.user_headers import HeaderKind, HeaderValue, user_headers
+
+
+def received(payload: bytes = b"x", headers: bytes = b"") -> Message:
+    return Message(3, 0, (5).to_bytes(16, "little"), 7, 1_000_000, 2_000_000, payload, headers)
+
+
+def test_a_message_shows_what_it_is() -> None:
+    message = received(b"{}", encoded_headers({"k": 1}))
+    assert (message.partition, message.offset, message.id) == (3, 7, 5)
+    assert message.time == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert message.origin_time == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
+    assert (message.text(), message.json(), message.headers) == ("{}", {}, {"k": 1})
+    assert repr(message) == "Message(partition=3, offset=7, payload=b'{}', headers={'k': 1})"
+    assert repr(received(bytes(100))).endswith("… (100 bytes))")
+    assert received().headers == {}
+
+
+def test_headers_have_the_kind_of_their_value_unless_they_say_so() -> None:
+    message = received(
+        headers=encoded_headers({"a": 1, "b": HeaderValue.of(1, HeaderKind.INT8), "c": 2**64})
+    )
+    kinds = {key.value: value.kind for key, value in message.typed_headers.items()}
+    assert kinds == {"a": HeaderKind.INT64, "b": HeaderKind.INT8, "c": HeaderKind.INT128}
+
+
+@pytest.mark.parametrize(
+    ("headers", "fault"),
+    [
+        ({"": 1}, InvalidHeaderKey),
+        ({"k": ""}, InvalidHeaderValue),
+        ({"k": "v" * 256}, InvalidHeaderValue),
+        ({"k": None}, InvalidHeaderValue),
+        ({"k": 2**128}, InvalidHeaderValue),
+    ],
+)
+def test_headers_that_cannot_be_sent_are_refused(headers, fault) -> None:
+    with pytest.raises(fault):
+        encoded_headers(headers)
+
+
+def test_a_poll_is_a_sequence() -> None:
+    polled = Polled(1, 9, [received()])
+    assert len(polled) == 1
+    assert list(polled) == [polled[0]]
+    assert repr(polled) == "<Polled partition 1: 1 messages, offsets 7 to 7 of 9>"
+    assert not Polled(1, 9, [])
+    assert repr(Polled(1, 9, [])) == "<Polled partition 1: 0 messages of 9>"
+
+
+payloads = st.lists(st.tuples(st.binary(max_size=40), st.booleans()), max_size=20) | st.integers(
+    0, 30
+).map(lambda count: [(b"same size", False)] * count)
+
+
+@given(payloads)
+def test_a_batch_is_read_as_the_slow_way_reads_it(given_payloads) -> None:
+    records = [
+        Record(payload, number + 1, user_headers({"k": number}) if has_headers else b"")
+        for number, (payload, has_headers) in enumerate(given_payloads)
+    ]
+    _, encoded = encode_messages(records)
+    messages = decode_messages(memoryview(encoded), 2)
+    assert [(m.payload, m.id, m.encoded_headers, m.partition) for m in messages] == [
+        (r.payload, r.id, r.user_headers, 2) for r in decode_records(encoded)
+    ]
+
+
+@given(st.binary(max_size=300) | st.binary(max_size=80).map(lambda end: bytes(64 * 3) + end))
+def test_garbage_is_read_or_refused(garbage: bytes) -> None:
+    try:
+        decode_messages(memoryview(garbage), 0)
+    except InvalidBatch:
+        return
+
+
+def test_a_message_that_is_cut_off_or_strange_is_refused() -> None:
+    _, encoded = encode_messages([Record(b"abc"), Record(b"defg")])
+    for cut in (10, 66, len(encoded) - 1):
+        with pytest.raises(InvalidBatch):
+            decode_messages(memoryview(encoded)[:cut], 0)
+    strange = bytearray(encoded)
+    strange[56] = 1
+    with pytest.raises(InvalidBatch):
+        decode_messages(memoryview(strange), 0)

@@ -1,0 +1,67 @@
+"""Answers are found in a stream that is cut anywhere, small and large ones mixed."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borzoi.client.options import Address
+from borzoi.client.receiving import SMALL_BYTES, AnswerReceiver
+from borzoi.model.errors import InvalidVersion
+from borzoi.protocol.framing import RESPONSE_PREFIX, encode_response
+
+ADDRESS = Address("h", 1)
+sizes = st.sampled_from(
+    [0, 2, 40, 4096, SMALL_BYTES // 2 - 8, SMALL_BYTES // 2 - 7, 3 * SMALL_BYTES]
+)
+
+
+def fed(receiver: AnswerReceiver, data: bytes, most: int) -> list[Any]:
+    """The answers in the data, received in pieces of at most so many bytes."""
+    answers: list[Any] = []
+    rest = memoryview(data)
+    while rest:
+        space = receiver.space()
+        assert len(space) > 0
+        count = min(len(space), most, len(rest))
+        space[:count] = rest[:count]
+        rest = rest[count:]
+        answers += receiver.received(count)
+    return answers
+
+
+@given(st.lists(sizes, max_size=6), st.sampled_from([1000, 65_536, 10**9]))
+def test_answers_survive_any_cutting(lengths: list[int], most: int) -> None:
+    payloads = [bytes([number + 1]) * length for number, length in enumerate(lengths)]
+    stream = b"".join(encode_response(0, payload) for payload in payloads)
+    answers = fed(AnswerReceiver(ADDRESS), stream, most)
+    assert [bytes(answer.payload) for answer in answers] == payloads
+
+
+def test_byte_by_byte() -> None:
+    stream = encode_response(0, b"abc") + encode_response(42) + encode_response(0, b"de")
+    answers = fed(AnswerReceiver(ADDRESS), stream, 1)
+    assert answers == [(0, b"abc"), (42, b""), (0, b"de")]
+
+
+def test_memory_that_is_given_back_is_used_again() -> None:
+    receiver = AnswerReceiver(ADDRESS)
+    large = encode_response(0, b"1" * 3 * SMALL_BYTES)
+    (first,) = fed(receiver, large, 10**9)
+    receiver.reuse(first.payload)
+    (second,) = fed(receiver, encode_response(0, b"2" * 2 * SMALL_BYTES), 10**9)
+    assert second.payload.obj is first.payload.obj
+    assert bytes(second.payload) == b"2" * 2 * SMALL_BYTES
+    (third,) = fed(receiver, large, 10**9)
+    assert third.payload.obj is not first.payload.obj
+    receiver.reuse(b"small ones are not ours")
+
+
+@pytest.mark.parametrize(
+    ("status", "length"), [(100_001, 0), (5, 2), (0, 2**32 - 1), (0x50545448, 0x312E312F)]
+)
+def test_numbers_that_no_server_sends_are_refused(status: int, length: int) -> None:
+    receiver = AnswerReceiver(ADDRESS)
+    with pytest.raises(InvalidVersion, match="h:1 does not speak"):
+        fed(receiver, RESPONSE_PREFIX.pack(status, length), 8)

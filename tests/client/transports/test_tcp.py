@@ -1,0 +1,262 @@
+"""Frames over TCP and TLS in both colours: order, overlap, and every way to end."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import uvloop
+from tests.support.scripted_server import SILENCE, Asked, scripted
+from tests.support.server import running_server
+
+from borzoi.client import AsyncClient, Client
+from borzoi.client.options import Address, Options, Tls
+from borzoi.client.transports.tcp import AsyncTcpTransport, TcpTransport, unsent
+from borzoi.model.errors import CannotConnect, ClientClosed, Disconnected, RequestTimeout
+from borzoi.protocol.framing import encode_response
+from borzoi.security.certificates import self_signed
+
+FRAME = (8).to_bytes(4, "little") + (1).to_bytes(4, "little")
+PATIENCE = 60.0
+
+
+def echo(asked: Asked) -> bytes:
+    return encode_response(0, asked.payload)
+
+
+def framed(payload: bytes) -> list[bytes]:
+    """A request in three parts."""
+    return [
+        (4 + len(payload)).to_bytes(4, "little"),
+        (101).to_bytes(4, "little"),
+        payload,
+    ]
+
+
+def address_of(server) -> Address:
+    return Address(*server.address)
+
+
+@pytest.mark.parametrize(
+    ("sent", "rest"),
+    [(0, [b"ab", b"cd"]), (1, [b"b", b"cd"]), (2, [b"cd"]), (3, [b"d"]), (4, [])],
+)
+def test_what_is_left_of_the_parts(sent: int, rest: list[bytes]) -> None:
+    assert [bytes(part) for part in unsent([b"ab", b"", b"cd"], sent) if part] == rest
+
+
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_many_requests_share_a_connection_and_each_gets_its_own_answer(runner) -> None:
+    payloads = [bytes([number]) * (1 + number * 9973) for number in range(2, 100)]
+
+    async def ask_all() -> list[bytes]:
+        transport = await AsyncTcpTransport.connect(address_of(server), Options())
+        try:
+            answers = await asyncio.gather(
+                *(transport.exchange(framed(payload), PATIENCE) for payload in payloads)
+            )
+            return [bytes(answer.payload) for answer in answers]
+        finally:
+            await transport.close()
+
+    with scripted(echo) as server:
+        assert runner(ask_all()) == payloads
+
+
+def test_threads_share_a_connection_and_each_gets_its_own_answer() -> None:
+    with scripted(echo) as server:
+        transport = TcpTransport.connect(address_of(server), Options())
+        wrong: list[int] = []
+
+        def ask(number: int) -> None:
+            for turn in range(30):
+                payload = bytes([number, turn]) * (1 + number * 5000)
+                if bytes(transport.exchange(framed(payload), PATIENCE).payload) != payload:
+                    wrong.append(number)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        transport.close()
+        assert wrong == []
+
+
+async def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others() -> None:
+    release = threading.Event()
+
+    def slow(asked: Asked) -> bytes:
+        if asked.payload == b"slow":
+            release.wait(PATIENCE)
+        return echo(asked)
+
+    with scripted(slow) as server:
+        transport = await AsyncTcpTransport.connect(address_of(server), Options())
+        waiting = asyncio.create_task(transport.exchange(framed(b"slow"), PATIENCE))
+        behind = asyncio.create_task(transport.exchange(framed(b"next"), PATIENCE))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        release.set()
+        assert (await behind).payload == b"next"
+        assert transport.is_open
+        await transport.close()
+
+
+async def test_who_waits_when_it_is_closed_is_told() -> None:
+    with scripted(lambda _: SILENCE) as server:
+        transport = await AsyncTcpTransport.connect(address_of(server), Options())
+        waiting = [
+            asyncio.create_task(transport.exchange(framed(b"x"), PATIENCE)) for _ in range(3)
+        ]
+        await asyncio.sleep(0)
+        await transport.close()
+        for task in waiting:
+            with pytest.raises(ClientClosed):
+                await task
+        with pytest.raises(ClientClosed):
+            await transport.exchange(framed(b"x"), PATIENCE)
+
+
+def test_a_thread_that_waits_when_it_is_closed_is_told() -> None:
+    with scripted(lambda _: SILENCE) as server:
+        transport = TcpTransport.connect(address_of(server), Options())
+        told: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                transport.exchange(framed(b"x"), PATIENCE)
+            except ClientClosed as fault:
+                told.append(fault)
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while len(server.asked) < 3:
+            time.sleep(0.001)
+        transport.close()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert len(told) == 3
+        assert not transport.is_open
+
+
+async def test_a_late_answer_ends_the_connection_for_everyone() -> None:
+    with scripted(lambda _: SILENCE) as server:
+        transport = await AsyncTcpTransport.connect(address_of(server), Options())
+        patient = asyncio.create_task(transport.exchange(framed(b"x"), PATIENCE))
+        with pytest.raises(RequestTimeout):
+            await transport.exchange(framed(b"y"), 0.01)
+        with pytest.raises(Disconnected):
+            await patient
+        await transport.close()
+
+
+async def test_a_server_that_does_not_read_holds_senders_up_but_not_for_ever() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = Address(*deaf.getsockname())
+        transport = await AsyncTcpTransport.connect(address, Options())
+        first = asyncio.create_task(transport.exchange(framed(bytes(50_000_000)), 0.3))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestTimeout):
+            await transport.exchange(framed(b"x"), 0.01)
+        with pytest.raises(RequestTimeout):
+            await first
+        await transport.close()
+
+
+def test_a_server_that_does_not_read_holds_a_thread_up_but_not_for_ever() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        transport = TcpTransport.connect(Address(*deaf.getsockname()), Options())
+        with pytest.raises(RequestTimeout):
+            transport.exchange(framed(bytes(50_000_000)), 0.05)
+        assert not transport.is_open
+
+
+def test_an_interrupted_call_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(echo) as server:
+        transport = TcpTransport.connect(address_of(server), Options())
+
+        def interrupt(until: float) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(transport, "_receive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            transport.exchange(framed(b"xy"), PATIENCE)
+        assert not transport.is_open
+
+
+def test_an_address_that_answers_nobody_is_given_up_in_time() -> None:
+    # A listener whose queue is full lets connections wait.
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = Address(*full.getsockname())
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        options = Options(connect_timeout=0.1)
+        try:
+            with pytest.raises(CannotConnect):
+                TcpTransport.connect(address, options)
+            with pytest.raises(CannotConnect):
+                asyncio.run(AsyncTcpTransport.connect(address, options))
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+# ---- TLS ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def tls_server(folder: Path) -> Iterator[tuple[Options, Path]]:
+    pair = self_signed("localhost")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    settings = {
+        "TCP_TLS_ENABLED": "true",
+        "TCP_TLS_SELF_SIGNED": "false",
+        "TCP_TLS_CERT_FILE": str(certificate),
+        "TCP_TLS_KEY_FILE": str(key),
+    }
+    with running_server(settings) as server:
+        yield Options((Address(*server.tcp_address),)), certificate
+
+
+@pytest.mark.system
+async def test_tls_carries_the_same_frames(tmp_path: Path) -> None:
+    payloads = [bytes([number % 251]) * 1000 for number in range(2000)]
+    with tls_server(tmp_path) as (plain, certificate):
+        url = f"borzoi://iggy:iggy@{plain.addresses[0]}?tls=true&tls_domain=localhost"
+        async with AsyncClient(f"{url}&tls_ca_file={certificate}") as client:
+            await client.create_stream("s")
+            await client.create_topic("s/t")
+            await client.send_messages("s/t", payloads, partition=0)
+            polled = await client.poll_messages("s/t", partition=0, start=0, count=2000)
+            assert [message.payload for message in polled] == payloads
+
+        def blocking() -> None:
+            with Client(f"{url}&tls_validate_certificate=false") as client:
+                client.send_messages("s/t", payloads, partition=0)
+                polled = client.poll_messages("s/t", partition=0, start=2000, count=2000)
+                assert [message.payload for message in polled] == payloads
+
+        await asyncio.to_thread(blocking)
+        for tls in (Tls(domain="localhost"), Tls(domain="elsewhere", ca_file=str(certificate))):
+            options = replace(plain, tls=tls)
+            with pytest.raises(CannotConnect, match="look at tls_domain"):
+                await AsyncTcpTransport.connect(plain.addresses[0], options)
+            with pytest.raises(CannotConnect, match="look at tls_domain"):
+                await asyncio.to_thread(TcpTransport.connect, plain.addresses[0], options)
+        with pytest.raises(CannotConnect):
+            async with AsyncClient(f"borzoi://iggy:iggy@{plain.addresses[0]}", connect_timeout=2):
+                pass
