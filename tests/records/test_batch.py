@@ -18,7 +18,6 @@ from borzoi.model.errors import (
 )
 from borzoi.model.limits import U32_MAX, U64_MAX
 from borzoi.records.batch import (
-    KEPT_STEPS_MAX,
     SMALL,
     Batch,
     index_entries,
@@ -30,6 +29,7 @@ from borzoi.records.batch import (
     walk_prefix,
 )
 from borzoi.records.header import unpack_header
+from borzoi.records.layouts import LAYOUT_MESSAGES_MAX
 from borzoi.records.message import Message, decode_messages
 
 NOW = 1_700_000_000_000_000
@@ -221,7 +221,7 @@ def test_index_entries_point_at_the_end_of_each_message(
     assert entries == expected
 
 
-@pytest.mark.parametrize("count", [KEPT_STEPS_MAX, KEPT_STEPS_MAX + 1])
+@pytest.mark.parametrize("count", [LAYOUT_MESSAGES_MAX, LAYOUT_MESSAGES_MAX + 1])
 def test_large_batches_have_index_entries_like_small_ones(count: int) -> None:
     batch = sent([Message(b"x")] * count).received()
     entries = index_entries(batch, relative_offset=5, position=7, timestamp=NOW)

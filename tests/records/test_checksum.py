@@ -7,10 +7,10 @@ from xxhash import xxh3_64_intdigest
 from borzoi.records.checksum import (
     COPIED_BYTES_MAX,
     CUTS_AT_ONCE,
-    KEPT_CUTS_MAX,
     checksum,
     checksums_between,
     checksums_of_equal,
+    cutters,
 )
 
 
@@ -21,12 +21,12 @@ def test_the_checksum_of_nothing_is_the_published_one() -> None:
 @pytest.mark.parametrize("size", [64, 100, COPIED_BYTES_MAX, COPIED_BYTES_MAX + 1, 1064])
 @pytest.mark.parametrize(
     "count",
-    [2, 3, CUTS_AT_ONCE - 1, CUTS_AT_ONCE, CUTS_AT_ONCE + 1, 2 * CUTS_AT_ONCE, KEPT_CUTS_MAX + 1],
+    [2, 3, CUTS_AT_ONCE - 1, CUTS_AT_ONCE, CUTS_AT_ONCE + 1, 2 * CUTS_AT_ONCE, 4097],
 )
 def test_messages_of_one_size_are_hashed_without_their_first_8_bytes(size: int, count: int) -> None:
     data = np.random.default_rng(size).bytes(size * count)
     expected = [xxh3_64_intdigest(data[i * size + 8 : (i + 1) * size]) for i in range(count)]
-    assert checksums_of_equal(memoryview(data), size).tolist() == expected
+    assert checksums_of_equal(memoryview(data), size, cutters(size, count)).tolist() == expected
 
 
 def test_messages_of_any_size_are_hashed_without_their_first_8_bytes() -> None:

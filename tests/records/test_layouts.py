@@ -10,12 +10,14 @@ from borzoi.model.errors import BorzoiError
 from borzoi.records.batch import Batch, receive, receive_at, stamp, verify
 from borzoi.records.fresh_ids import FreshIds
 from borzoi.records.layouts import (
-    KEPT_MESSAGES_MAX,
     LAYOUT_MESSAGES_MAX,
+    LAYOUTS_MAX,
     SEEN_ONCE_MAX,
+    VIEWED_MESSAGES_MAX,
     Layout,
     Layouts,
     Place,
+    Views,
 )
 from borzoi.records.message import Message
 
@@ -80,17 +82,18 @@ def test_what_lay_there_before_leaves_no_trace(requests: list[Sent]) -> None:
         assert again.offsets().tolist() == alone.offsets().tolist()
 
 
-def test_a_layout_is_made_when_a_batch_comes_again_and_serves_from_then_on() -> None:
+def test_views_are_made_when_a_batch_comes_again_and_serve_from_then_on() -> None:
     buffer = Buffer()
     request = batch_of(100)
     place = Place(AT, len(request.messages), 12)
     buffer.receive(request)
-    assert buffer.layouts.find(place) is None
+    assert buffer.layouts.views_at(place) is None
     buffer.receive(request)
-    layout = buffer.layouts.find(place)
-    assert layout is not None
+    views = buffer.layouts.views_at(place)
+    assert views is not None
     third = buffer.receive(request)
-    assert third.ends is layout.ends
+    assert third.layout is views.layout is buffer.layouts.of(164, 12)
+    assert third.ends is views.layout.ends
 
 
 @pytest.mark.parametrize(
@@ -139,24 +142,36 @@ def test_a_wrong_index_is_noticed_where_a_right_one_lay_before() -> None:
         buffer.receive(request._replace(indexes=bytes(indexes)))
 
 
-def layout_of(count: int) -> Layout:
-    request = batch_of(10, count)
-    memory = memoryview(bytearray(request.messages))
-    batch = receive(memory, memoryview(request.indexes), count)
-    return Layout(memory, request.indexes, batch.ends, batch.equal_size)
+def views_of(count: int) -> Views:
+    return Views(Layout(74, count), memoryview(bytearray(batch_of(10, count).messages)))
 
 
-def test_the_oldest_layouts_go_when_there_are_too_many_messages() -> None:
+def test_layouts_are_kept_by_size_and_count_unless_they_are_large_or_too_many() -> None:
     layouts = Layouts()
-    layout = layout_of(LAYOUT_MESSAGES_MAX)
+    first = layouts.of(64, 8)
+    assert layouts.of(64, 8) is first
+    assert (first.ends.tolist(), bytes(first.indexes[4:8])) == (
+        list(range(64, 513, 64)),
+        b"@\0\0\0",
+    )
+    large = layouts.of(64, LAYOUT_MESSAGES_MAX + 1)
+    assert layouts.of(64, LAYOUT_MESSAGES_MAX + 1) is not large
+    for size in range(65, 65 + LAYOUTS_MAX):
+        layouts.of(size, 8)
+    assert layouts.of(64, 8) is not first
+
+
+def test_the_oldest_views_go_when_there_are_too_many_messages() -> None:
+    layouts = Layouts()
+    views = views_of(LAYOUT_MESSAGES_MAX)
     places = [
         Place(number, 1, LAYOUT_MESSAGES_MAX)
-        for number in range(KEPT_MESSAGES_MAX // LAYOUT_MESSAGES_MAX + 1)
+        for number in range(VIEWED_MESSAGES_MAX // LAYOUT_MESSAGES_MAX + 1)
     ]
     for place in places:
-        layouts.keep(place, layout)
-    assert layouts.find(places[0]) is None
-    assert all(layouts.find(place) is layout for place in places[1:])
+        layouts.keep(place, views)
+    assert layouts.views_at(places[0]) is None
+    assert all(layouts.views_at(place) is views for place in places[1:])
 
 
 def test_a_place_is_remembered_once_and_only_among_so_many() -> None:
@@ -170,8 +185,8 @@ def test_a_place_is_remembered_once_and_only_among_so_many() -> None:
     assert [layouts.comes_again(too_large) for _ in range(3)] == [False] * 3
 
 
-def test_a_place_with_a_layout_is_not_asked_for_another() -> None:
+def test_a_place_with_views_is_not_asked_for_another() -> None:
     layouts = Layouts()
     place = Place(0, 1, 8)
-    layouts.keep(place, layout_of(8))
+    layouts.keep(place, views_of(8))
     assert [layouts.comes_again(place) for _ in range(2)] == [False, False]

@@ -26,7 +26,8 @@ from borzoi.model.errors import (
 )
 from borzoi.records.batch import receive
 from borzoi.records.header import MessageHeader, pack_header
-from borzoi.records.validation import KEPT_LAYOUT_MAX, check_all, check_each
+from borzoi.records.layouts import LAYOUT_MESSAGES_MAX, Layouts
+from borzoi.records.validation import check_all, check_each
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -99,7 +100,8 @@ def verdict(check: Callable[[memoryview, memoryview, int], list[int]], sent: Sen
 
 
 def all_at_once(messages: memoryview, indexes: memoryview, count: int) -> list[int]:
-    ends, equal_size = check_all(messages, indexes, count)
+    ends, layout = check_all(messages, indexes, count, Layouts())
+    equal_size = 0 if layout is None else layout.size
     assert equal_size in (0, len(messages) // count)
     return [int(end) for end in ends]
 
@@ -286,7 +288,7 @@ def test_less_than_a_header_is_no_message(count: int, size: int) -> None:
     assert assert_all_agree(Sent(bytes(16 * count), bytes(size), count)).fault is MissingIndex
 
 
-@pytest.mark.parametrize("count", [KEPT_LAYOUT_MAX, KEPT_LAYOUT_MAX + 1])
+@pytest.mark.parametrize("count", [LAYOUT_MESSAGES_MAX, LAYOUT_MESSAGES_MAX + 1])
 def test_large_batches_of_one_size_are_as_sound_as_small_ones(count: int) -> None:
     indexes = b"".join(
         bytes(4) + (64 * i).to_bytes(4, "little") + bytes(8) for i in range(1, count + 1)

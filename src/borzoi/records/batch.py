@@ -13,7 +13,6 @@ as the case that is tried first. The header is in `header.py`, an index entry is
 
 import struct
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -21,10 +20,10 @@ from numpy.typing import NDArray
 
 from borzoi.model.errors import InvalidMessagesSize, InvalidReservedField, MessageTooSmall
 from borzoi.model.limits import HEADER_BYTES, U32_MAX, U64_MAX
-from borzoi.records.checksum import checksum, checksums_between, checksums_of_equal
+from borzoi.records.checksum import checksum, checksums_between
 from borzoi.records.columns import Column, equal_column, gathered_column, scatter_column
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
-from borzoi.records.layouts import Layout, Layouts, Place
+from borzoi.records.layouts import SHARED, WORD_DTYPE, Layout, Layouts, Place, Views, steps_of
 from borzoi.records.validation import (
     CHECKED,
     INDEX_ENTRY,
@@ -39,9 +38,6 @@ from borzoi.records.validation import (
 #: Below this many messages `struct` is faster than numpy.
 SMALL: Final = 8
 
-#: Index entries of one-size batches up to this many messages are half made (8 bytes a message).
-KEPT_STEPS_MAX: Final = 4096
-
 WORD: Final = struct.Struct("<Q")
 #: What the server writes into one header, behind the checksum: id, offset, timestamp.
 STAMPED: Final = struct.Struct("<16sQQ")
@@ -50,7 +46,6 @@ NO_ID: Final = bytes(ID.size)
 _unpack_id: Final = ID.unpack_from
 _pack_stamped: Final = STAMPED.pack_into
 _pack_word: Final = WORD.pack_into
-WORD_DTYPE: Final = np.dtype("<u8")
 ID_DTYPE: Final = np.dtype("V16")
 
 #: Called with a count, gives that many ids, 16 bytes each.
@@ -64,7 +59,7 @@ class Batch:
     else 0; it only chooses the faster of two ways to the same bytes.
     """
 
-    __slots__ = ("_ends", "_layout", "_starts", "count", "equal_size", "messages", "size")
+    __slots__ = ("_ends", "_layout", "_starts", "_views", "count", "equal_size", "messages", "size")
 
     def __init__(
         self,
@@ -72,6 +67,7 @@ class Batch:
         ends: NDArray[np.uint32] | list[int],
         equal_size: int = 0,
         layout: Layout | None = None,
+        views: Views | None = None,
     ) -> None:
         self.messages = messages
         #: Bytes of all messages together.
@@ -84,9 +80,17 @@ class Batch:
         self._starts: NDArray[np.int64] | None = None
         self.equal_size = equal_size
         self._layout = layout
+        self._views = views
 
     def __len__(self) -> int:
         return self.count
+
+    @property
+    def layout(self) -> Layout:
+        """Of a batch whose messages have one size."""
+        if self._layout is None:
+            self._layout = SHARED.of(self.equal_size, self.count)
+        return self._layout
 
     @property
     def ends(self) -> NDArray[np.uint32]:
@@ -118,17 +122,17 @@ class Batch:
         return self._read(TIMESTAMP_AT, WORD_DTYPE).copy()
 
     def _read(self, at: int, kind: np.dtype[Any]) -> Column:
-        if not len(self):
+        if not self.count:
             return np.empty(0, kind)
-        if self._layout is not None:
-            return self._layout.columns[at]
+        if self._views is not None:
+            return self._views.columns[at]
         if self.equal_size:
             return equal_column(self.messages, self.equal_size, at, kind)
         return gathered_column(self.messages, self.starts, at, kind)
 
     def _write(self, at: int, kind: np.dtype[Any], values: Column | int) -> None:
-        if self._layout is not None:
-            self._layout.columns[at][:] = values
+        if self._views is not None:
+            self._views.columns[at][:] = values
         elif self.equal_size:
             equal_column(self.messages, self.equal_size, at, kind)[:] = values
         else:
@@ -145,19 +149,26 @@ def receive(messages: memoryview, indexes: memoryview, count: int) -> Batch:
     check_count(indexes, count)
     if count < SMALL:
         return Batch(messages, check_each(messages, indexes, count))
-    ends, equal_size = check_all(messages, indexes, count)
-    return Batch(messages, ends, equal_size)
+    return _receive_many(messages, indexes, count, SHARED)
 
 
 def receive_at(layouts: Layouts, place: Place, messages: memoryview, indexes: memoryview) -> Batch:
-    """The same for a batch in a buffer that comes back: faster when one like it lay there."""
-    layout = layouts.find(place)
-    if layout is not None and layout.fits(indexes):
-        return Batch(messages, layout.ends, place.size // place.messages, layout)
-    batch = receive(messages, indexes, place.messages)
+    """The same for at least SMALL messages in a buffer that comes back: faster when a batch of this
+    shape lay there before."""
+    views = layouts.views_at(place)
+    if views is not None and views.fits(indexes):
+        layout = views.layout
+        return Batch(messages, layout.ends, layout.size, layout, views)
+    check_count(indexes, place.messages)
+    batch = _receive_many(messages, indexes, place.messages, layouts)
     if batch.equal_size and layouts.comes_again(place):
-        layouts.keep(place, Layout(messages, bytes(indexes), batch.ends, batch.equal_size))
+        layouts.keep(place, Views(batch.layout, messages))
     return batch
+
+
+def _receive_many(messages: memoryview, indexes: memoryview, count: int, layouts: Layouts) -> Batch:
+    ends, layout = check_all(messages, indexes, count, layouts)
+    return Batch(messages, ends, 0 if layout is None else layout.size, layout)
 
 
 # Walking: what the headers alone say. ------------------------------------------------------------
@@ -232,28 +243,46 @@ def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) ->
     if isinstance(ends, list):
         _stamp_each(batch.messages, ends, base_offset, timestamp, new_ids)
         return
-    offsets = np.arange(base_offset, base_offset + len(ends), dtype=WORD_DTYPE)
+    offsets = np.arange(base_offset, base_offset + batch.count, dtype=WORD_DTYPE)
+    views = batch._views
+    if views is not None:
+        _stamp_views(views, offsets, timestamp, new_ids)
+        return
     batch._write(OFFSET_AT, WORD_DTYPE, offsets)
     batch._write(TIMESTAMP_AT, WORD_DTYPE, timestamp)
-    _fill_ids(batch, new_ids)
+    ids = _completed(batch._read(ID_AT, ID_DTYPE).tobytes(), new_ids)
+    if ids is not None:
+        batch._write(ID_AT, ID_DTYPE, ids)
     stamp_checksums(batch)
 
 
-def _fill_ids(batch: Batch, new_ids: NewIds) -> None:
-    count = len(batch)
-    ids = batch._read(ID_AT, ID_DTYPE).tobytes()
+def _stamp_views(
+    views: Views, offsets: NDArray[np.uint64], timestamp: int, new_ids: NewIds
+) -> None:
+    columns = views.columns
+    columns[OFFSET_AT][:] = offsets
+    columns[TIMESTAMP_AT][:] = timestamp
+    ids = _completed(columns[ID_AT].tobytes(), new_ids)
+    if ids is not None:
+        columns[ID_AT][:] = ids
+    columns[CHECKSUM_AT][:] = views.checksums()
+
+
+def _completed(ids: bytes, new_ids: NewIds) -> Column | None:
+    """The ids with new ones for those that are missing; None when none is."""
+    count = len(ids) // ID.size
     if ids == bytes(len(ids)):
-        batch._write(ID_AT, ID_DTYPE, np.frombuffer(new_ids(count), ID_DTYPE))
-        return
+        return np.frombuffer(new_ids(count), ID_DTYPE)
     words = np.frombuffer(bytearray(ids), WORD_DTYPE).reshape(count, 2)
     is_missing = words[:, 0] == 0
     if not is_missing.any():
-        return
+        return None
     is_missing &= words[:, 1] == 0
     missing = int(np.count_nonzero(is_missing))
-    if missing:
-        words[is_missing] = np.frombuffer(new_ids(missing), WORD_DTYPE).reshape(missing, 2)
-        batch._write(ID_AT, ID_DTYPE, words.view(ID_DTYPE)[:, 0])
+    if not missing:
+        return None
+    words[is_missing] = np.frombuffer(new_ids(missing), WORD_DTYPE).reshape(missing, 2)
+    return words.view(ID_DTYPE)[:, 0]
 
 
 def _stamp_each(
@@ -294,17 +323,17 @@ def verify(batch: Batch) -> int | None:
 
 
 def _checksums(batch: Batch) -> NDArray[np.uint64]:
-    if batch._layout is not None:
-        return batch._layout.checksums()
+    if batch._views is not None:
+        return batch._views.checksums()
     if batch.equal_size:
-        return checksums_of_equal(batch.messages, batch.equal_size)
+        return batch.layout.checksums(batch.messages)
     return checksums_between(batch.messages, batch.ends)
 
 
 def index_entries(batch: Batch, *, relative_offset: int, position: int, timestamp: int) -> bytes:
     """One entry per message, for a batch that begins at this byte and offset of its segment."""
     ends = batch._ends
-    count = len(ends)
+    count = batch.count
     end = position + batch.size
     assert end <= U32_MAX
     assert relative_offset + count <= U32_MAX
@@ -314,27 +343,11 @@ def index_entries(batch: Batch, *, relative_offset: int, position: int, timestam
         numbered = enumerate(ends, relative_offset)
         return b"".join([INDEX_ENTRY.pack(i, position + end, timestamp) for i, end in numbered])
     # Offset and position are the two halves of one word, and no half overflows into the other.
-    if batch.equal_size and count <= KEPT_STEPS_MAX:
-        steps = _kept_equal_steps(batch.equal_size, count)
-    else:
-        steps = _steps(ends)
+    steps = batch.layout.steps if batch.equal_size else steps_of(ends)
     words = np.empty((count, 2), WORD_DTYPE)
     np.add(steps, position << 32 | relative_offset, out=words[:, 0])
     words[:, 1] = timestamp
     return words.tobytes()
-
-
-def _steps(ends: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """First words of the entries of a batch that begins its segment."""
-    steps = ends.astype(WORD_DTYPE)
-    steps <<= np.uint64(32)
-    steps += np.arange(len(ends), dtype=WORD_DTYPE)
-    return steps
-
-
-@lru_cache(maxsize=64)
-def _kept_equal_steps(size: int, count: int) -> NDArray[np.uint64]:
-    return _steps(np.arange(size, (count + 1) * size, size, dtype=np.uint32))
 
 
 def keep(batch: Batch, mask: NDArray[np.bool_]) -> Batch:

@@ -5,8 +5,7 @@ buffer behind it, making the result. Hence digests joined into one array instead
 for messages of one size, arguments cut out of the buffer many at a time by one call.
 """
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -22,11 +21,10 @@ COPIED_BYTES_MAX: Final = 512
 #: Views made by one call; few enough that the garbage collector does not come to look at them.
 CUTS_AT_ONCE: Final = 250
 
-#: The cuts of one-size batches up to this many messages are kept (100 bytes a message, 16 batches).
-KEPT_CUTS_MAX: Final = 4096
-
 #: How xxhash writes a digest.
 DIGEST: Final = np.dtype(">u8")
+
+Cutter = Callable[[memoryview], tuple[memoryview, ...]]
 
 
 def checksum(hashed: bytes | bytearray | memoryview) -> int:
@@ -34,16 +32,17 @@ def checksum(hashed: bytes | bytearray | memoryview) -> int:
     return xxh3_64_intdigest(hashed)
 
 
-def checksums_of_equal(messages: memoryview, size: int) -> NDArray[np.uint64]:
-    """Of two or more messages that all have the same size."""
+def checksums_of_equal(
+    messages: memoryview, size: int, cuts: Sequence[Cutter]
+) -> NDArray[np.uint64]:
+    """Of two or more messages that all have the same size; `cuts` are their `cutters`."""
     count = len(messages) // size
     assert count > 1  # a getter of one item gives the item, not a tuple of it
     if size <= COPIED_BYTES_MAX:
         hashed = np.ndarray((count,), f"V{size - ID_AT}", messages, ID_AT, (size,)).tolist()
         digests = joined_digests(hashed)
     else:
-        cutters = _kept_cutters(size, count) if count <= KEPT_CUTS_MAX else _cutters(size, count)
-        digests = b"".join([joined_digests(cut(messages)) for cut in cutters])
+        digests = b"".join([joined_digests(cut(messages)) for cut in cuts])
     return np.frombuffer(digests, DIGEST)
 
 
@@ -62,16 +61,15 @@ def checksums_between(messages: memoryview, ends: NDArray[np.uint32]) -> NDArray
     return np.frombuffer(b"".join(digests), DIGEST)
 
 
-Cutter = Callable[[memoryview], tuple[memoryview, ...]]
+def cutters(size: int, count: int) -> list[Cutter]:
+    """Each cuts a run of messages out of the buffer: what is hashed of each, as a view.
 
-
-def _cutters(size: int, count: int) -> list[Cutter]:
-    """Each cuts a run of messages out of the buffer: what is hashed of each, as a view."""
+    None for small messages, which are copied instead.
+    """
+    if size <= COPIED_BYTES_MAX:
+        return []
     cuts = [slice(end - size + ID_AT, end) for end in range(size, (count + 1) * size, size)]
     # No run may have only one (see above), so the last takes what is left over.
     last = max(count // CUTS_AT_ONCE, 1)
     runs = [cuts[run * CUTS_AT_ONCE : (run + 1) * CUTS_AT_ONCE] for run in range(last - 1)]
     return [itemgetter(*run) for run in [*runs, cuts[(last - 1) * CUTS_AT_ONCE :]]]
-
-
-_kept_cutters = lru_cache(maxsize=16)(_cutters)

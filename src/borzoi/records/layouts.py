@@ -1,12 +1,16 @@
-"""Batches of one shape in memory that is used again: every view of their fields, made once.
+"""What is known about batches of one-size messages before they are looked at: the only such cache.
 
-A producer sends the same number of messages of the same size over and over, and the pool lends the
-same buffer for each of them. The views of a batch (one of each field for all messages, one of each
-message for its checksum) then look at the same addresses every time. Making the views takes nearly
-as long as hashing through them, so they are kept: for 1000 messages of 1000 bytes the
-checksums cost 78 µs instead of 140, and checking and stamping make no view at all.
+A `Layout` is what follows from the size of a message and the number of messages: the index entries
+a client must have sent, where the messages end, the cuts for hashing. A producer repeats both
+numbers, so layouts are kept.
 
-What is kept here says nothing about what the buffer holds: each new batch is checked (`fits`).
+The memory pool also lends the same buffer again and again. `Views` are the numpy and memory views
+of one layout at one place of the arena: one view of each field for all messages, and one of each
+message for its checksum. Making them takes nearly as long as hashing through them. With kept views
+the checksums of 1000 messages of 1000 bytes cost 78 µs instead of 140, and checking and stamping
+make no view at all.
+
+Nothing here depends on what a buffer holds: each new batch is checked (`Views.fits`).
 """
 
 from collections.abc import Mapping
@@ -16,17 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from borzoi.model.limits import HEADER_BYTES
-from borzoi.records.checksum import DIGEST, joined_digests
+from borzoi.records.checksum import DIGEST, Cutter, checksums_of_equal, cutters, joined_digests
 from borzoi.records.columns import Column, equal_column
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
 
-#: How many messages all kept layouts may have together: a view takes 200 bytes.
-KEPT_MESSAGES_MAX: Final = 32_768
-#: A batch of more messages is rare, and making its views is the smaller part of its cost.
+#: Batches of more messages are not kept: they are rare, and their layout is a small part of them.
 LAYOUT_MESSAGES_MAX: Final = 4096
-#: Places that are remembered to see whether a batch of the same shape comes there again.
+#: Layouts kept, up to 130 bytes a message each.
+LAYOUTS_MAX: Final = 64
+#: Messages of all kept views together; a view takes 200 bytes.
+VIEWED_MESSAGES_MAX: Final = 32_768
+#: Places remembered to see whether a batch of the same shape comes there again.
 SEEN_ONCE_MAX: Final = 1024
 
+INDEX_DTYPE: Final = np.dtype([("offset", "<u4"), ("position", "<u4"), ("timestamp", "<u8")])
 WORD_DTYPE: Final = np.dtype("<u8")
 #: The type of each field that is read or written for all messages at once.
 FIELDS: Final[Mapping[int, np.dtype[Any]]] = {
@@ -38,39 +45,74 @@ FIELDS: Final[Mapping[int, np.dtype[Any]]] = {
 }
 
 
+class Layout:
+    """`count` messages of `size` bytes each, in any memory."""
+
+    __slots__ = ("_cutters", "_steps", "count", "ends", "indexes", "size")
+
+    def __init__(self, size: int, count: int) -> None:
+        entries = np.zeros(count, INDEX_DTYPE)
+        entries["position"] = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(size)
+        self.size = size
+        self.count = count
+        #: Where each message ends. Shared by all batches of this layout, so read-only.
+        self.ends: NDArray[np.uint32] = entries["position"].copy()
+        self.ends.flags.writeable = False
+        #: The index entries of a request. Compare with this on the left: a bytearray compares
+        #: memory, a memoryview compares items.
+        self.indexes = bytearray(entries.tobytes())
+        self._steps: NDArray[np.uint64] | None = None
+        self._cutters: list[Cutter] | None = None
+
+    @property
+    def steps(self) -> NDArray[np.uint64]:
+        if self._steps is None:
+            self._steps = steps_of(self.ends)
+        return self._steps
+
+    def checksums(self, messages: memoryview) -> NDArray[np.uint64]:
+        if self._cutters is None:
+            self._cutters = cutters(self.size, self.count)
+        return checksums_of_equal(messages, self.size, self._cutters)
+
+
+def steps_of(ends: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """First words of the index entries of a batch that begins its segment."""
+    steps = ends.astype(WORD_DTYPE)
+    steps <<= np.uint64(32)
+    steps += np.arange(len(ends), dtype=WORD_DTYPE)
+    return steps
+
+
 class Place(NamedTuple):
-    """Where a batch lies, in memory that is used again, and its shape."""
+    """Where a batch lies in the arena, and its shape."""
 
     start: int
     size: int
     messages: int
 
 
-class Layout:
-    """Messages of one size at one place."""
+class Views:
+    """The fields and messages of one layout at one place."""
 
-    __slots__ = ("_expected_lengths", "_hashed", "_indexes", "_no_offsets", "columns", "ends")
+    __slots__ = ("_expected_lengths", "_hashed", "_no_offsets", "columns", "layout")
 
-    def __init__(
-        self, messages: memoryview, indexes: bytes, ends: NDArray[np.uint32], size: int
-    ) -> None:
-        """Of a batch that was found sound, so that another one can be held against it."""
-        count = len(ends)
-        self.ends = ends
+    def __init__(self, layout: Layout, messages: memoryview) -> None:
+        """Of a batch that was found sound, so that later ones can be compared with it."""
+        size, count = layout.size, layout.count
+        self.layout = layout
         #: By the position of the field in the header.
         self.columns: dict[int, Column] = {
             at: equal_column(messages, size, at, kind) for at, kind in FIELDS.items()
         }
-        self._hashed = [messages[end - size + ID_AT : end] for end in ends.tolist()]
-        # The bytearray must stand on the left: it compares memory, a memoryview compares items.
-        self._indexes = bytearray(indexes)
+        self._hashed = [messages[end - size + ID_AT : end] for end in layout.ends.tolist()]
         self._expected_lengths = bytes(messages[LENGTHS_AT:HEADER_BYTES]) * count
         self._no_offsets = bytes(WORD_DTYPE.itemsize * count)
 
     def fits(self, indexes: memoryview) -> bool:
-        """Whether what lies there now is as sound as the batch this was made of, and as long."""
+        """Whether the batch that lies there now is as sound as the first one, and as long."""
         return (
-            self._indexes == indexes
+            self.layout.indexes == indexes
             and self.columns[LENGTHS_AT].tobytes() == self._expected_lengths
             and self.columns[OFFSET_AT].tobytes() == self._no_offsets
         )
@@ -80,33 +122,52 @@ class Layout:
 
 
 class Layouts:
-    """The layouts of batches that came at least twice; the oldest go when there are too many."""
+    """The layouts used lately, and the views of batches that came at least twice.
 
-    __slots__ = ("_kept", "_messages", "_seen_once")
+    Views hold on to the arena they look at, so one of these belongs to one memory pool. The oldest
+    entries are dropped when there are too many.
+    """
+
+    __slots__ = ("_layouts", "_seen_once", "_viewed_messages", "_views")
 
     def __init__(self) -> None:
-        self._kept: dict[Place, Layout] = {}
-        self._messages = 0
+        self._layouts: dict[tuple[int, int], Layout] = {}
+        self._views: dict[Place, Views] = {}
+        self._viewed_messages = 0
         self._seen_once: set[Place] = set()
 
-    def find(self, place: Place) -> Layout | None:
-        return self._kept.get(place)
+    def of(self, size: int, count: int) -> Layout:
+        layout = self._layouts.get((size, count))
+        if layout is None:
+            layout = Layout(size, count)
+            if count <= LAYOUT_MESSAGES_MAX:
+                if len(self._layouts) >= LAYOUTS_MAX:
+                    del self._layouts[next(iter(self._layouts))]
+                self._layouts[size, count] = layout
+        return layout
+
+    def views_at(self, place: Place) -> Views | None:
+        return self._views.get(place)
 
     def comes_again(self, place: Place) -> bool:
-        """Whether a batch lay there before that has no layout yet: then one is worth making."""
+        """Whether a batch lay there before that has no views yet: then they are worth making."""
         if place in self._seen_once:
             self._seen_once.discard(place)
             return True
-        if place not in self._kept and place.messages <= LAYOUT_MESSAGES_MAX:
+        if place not in self._views and place.messages <= LAYOUT_MESSAGES_MAX:
             if len(self._seen_once) >= SEEN_ONCE_MAX:
                 self._seen_once.clear()
             self._seen_once.add(place)
         return False
 
-    def keep(self, place: Place, layout: Layout) -> None:
-        self._kept[place] = layout
-        self._messages += place.messages
-        while self._messages > KEPT_MESSAGES_MAX:
-            oldest = next(iter(self._kept))
-            del self._kept[oldest]
-            self._messages -= oldest.messages
+    def keep(self, place: Place, views: Views) -> None:
+        self._views[place] = views
+        self._viewed_messages += place.messages
+        while self._viewed_messages > VIEWED_MESSAGES_MAX:
+            oldest = next(iter(self._views))
+            del self._views[oldest]
+            self._viewed_messages -= oldest.messages
+
+
+#: For batches outside every arena, which never have views.
+SHARED: Final = Layouts()

@@ -22,7 +22,6 @@ caches one reduction over a column costs three comparisons. Only a faulty batch 
 """
 
 import struct
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -48,10 +47,10 @@ from borzoi.model.limits import (
 )
 from borzoi.records.columns import equal_column, gathered_column
 from borzoi.records.header import LENGTHS_AT, OFFSET_AT
+from borzoi.records.layouts import INDEX_DTYPE, Layout, Layouts
 
 #: An entry, of a request and of an index file: offset, position of the END of the message, time.
 INDEX_ENTRY: Final = struct.Struct("<IIQ")
-INDEX_DTYPE: Final = np.dtype([("offset", "<u4"), ("position", "<u4"), ("timestamp", "<u8")])
 assert INDEX_ENTRY.size == INDEX_DTYPE.itemsize == INDEX_ENTRY_BYTES
 
 #: The second half of a header: all of it that is checked.
@@ -73,16 +72,13 @@ LENGTHS: Final = struct.Struct("<IIQ")
 LENGTHS_DTYPE: Final = np.dtype("V16")
 OFFSET_DTYPE: Final = np.dtype("<u8")
 
-#: Layouts of one-size batches up to this many messages are kept (20 bytes a message, 64 layouts).
-KEPT_LAYOUT_MAX: Final = 4096
-
 
 class Checked(NamedTuple):
     """Where the messages are, now that they are known to be there."""
 
     ends: NDArray[np.uint32]
-    #: Of every message, when they have one size, else 0.
-    equal_size: int
+    #: When all messages have one size.
+    layout: Layout | None
 
 
 def check_count(indexes: memoryview, count: int) -> None:
@@ -122,17 +118,16 @@ def check_each(messages: memoryview, indexes: memoryview, count: int) -> list[in
     return ends
 
 
-def check_all(messages: memoryview, indexes: memoryview, count: int) -> Checked:
+def check_all(messages: memoryview, indexes: memoryview, count: int, layouts: Layouts) -> Checked:
     """The same for any number of messages, all at once."""
     size, rest = divmod(len(messages), count)
     if rest == 0 and size >= HEADER_BYTES:
-        layout = _kept_layout(size, count) if count <= KEPT_LAYOUT_MAX else _layout(size, count)
-        # The bytearray must stand on the left: it compares memory, a memoryview compares items.
+        layout = layouts.of(size, count)
         if layout.indexes == indexes:
             if not _are_alike(messages, size, count):
                 _check_mixed(messages, indexes, count)
-            return Checked(layout.ends, size)
-    return Checked(_check_mixed(messages, indexes, count), 0)
+            return Checked(layout.ends, layout)
+    return Checked(_check_mixed(messages, indexes, count), None)
 
 
 def check_message(
@@ -170,23 +165,6 @@ def check_whole(*, adds_up: bool, is_reserved_zero: bool) -> None:
         raise InvalidMessagesSize("the sizes of the messages do not add up to what was sent")
     if not is_reserved_zero:
         raise InvalidReservedField("the reserved field of a message is not zero")
-
-
-class _Layout(NamedTuple):
-    indexes: bytearray
-    ends: NDArray[np.uint32]
-
-
-def _layout(size: int, count: int) -> _Layout:
-    """The index entries that say `count` messages of one size, and the ends they name."""
-    entries = np.zeros(count, INDEX_DTYPE)
-    entries["position"] = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(size)
-    ends = entries["position"].copy()
-    ends.flags.writeable = False  # it is shared by all batches of this layout
-    return _Layout(bytearray(entries.tobytes()), ends)
-
-
-_kept_layout = lru_cache(maxsize=64)(_layout)
 
 
 def _are_alike(messages: memoryview, size: int, count: int) -> bool:
