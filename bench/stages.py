@@ -24,7 +24,7 @@ from tests.support.embedded import embedded_server
 from tests.support.listening import tcp_listener
 
 from bench.load import connected, send_frame, send_over_and_over
-from borzoi.handlers import routes
+from borzoi.listeners import binary
 from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import TcpConnection
@@ -134,8 +134,8 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
                     (Conversation, "received", "frames"),
                     (Conversation, "filled", "frames"),
                     (BinaryProtocol, "respond", "dispatch"),
-                    (routes, "receive", "check"),
-                    (routes, "receive_at", "check"),
+                    (binary, "receive", "check"),
+                    (binary, "receive_at", "check"),
                     (appending.Appender, "append", "append"),
                     (appending, "stamp", "stamp"),
                     (batch, "stamp_checksums", "checksums"),

@@ -3,6 +3,7 @@
 import logging
 from asyncio import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.embedded import EmbeddedServer, embedded_server, sent, whole, with_topic
@@ -12,14 +13,23 @@ from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.table import Row
 from borzoi.listeners.binary import DONE, BinaryProtocol, RangesReply, encoded, failed, ok
+from borzoi.memory.pool import MemoryPool, Payload
+from borzoi.metadata import queries
 from borzoi.metadata.permissions import Rule
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import PartitionNotFound
+from borzoi.model.partitioning import Partitioning
+from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import PollMessages
+from borzoi.protocol.commands.groups import CreateConsumerGroup, JoinConsumerGroup
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.partitions import DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.tokens import TokenInfo
+from borzoi.protocol.commands.users import CreateUser, UpdatePermissions
 from borzoi.protocol.contract import encode_payload
+from borzoi.records.message import Message, encode_messages
 from borzoi.storage.reading import Reading
 
 
@@ -43,7 +53,7 @@ async def test_stored_messages_stay_in_their_file(server: EmbeddedServer) -> Non
     poll = PollMessages(
         Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 10
     )
-    payload = memoryview(encode_payload(poll))
+    payload = Payload(memoryview(encode_payload(poll)))
     reply = server.binary.respond(server.root().session, Code.POLL_MESSAGES, payload)
     assert isinstance(reply, RangesReply)
     stored = sum(part.length for part in reply.ranges)
@@ -73,7 +83,7 @@ async def test_a_change_that_waits_for_the_disk_is_answered_through_a_future(
     settings = {"SYSTEM_STATE_ENFORCE_FSYNC": "true", "SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge}
     async with embedded_server(tmp_path, settings) as server:
         root = server.root()
-        payload = memoryview(encode_payload(CreateStream("s")))
+        payload = Payload(memoryview(encode_payload(CreateStream("s"))))
         begun = server.binary.respond(root.session, Code.CREATE_STREAM, payload)
         assert isinstance(begun, Future)
         await server.dispatcher.drain()
@@ -124,3 +134,175 @@ async def test_an_answer_that_cannot_be_encoded_is_a_fault_of_the_server_too(
     server.binary = BinaryProtocol(Dispatcher(server.services))
     assert (await server.root().exchange(Code.PING, b""))[0] != 0
     assert (await server.root().exchange(Code.GET_ME, b""))[0] != 0
+
+
+# Requests that repeat.
+
+
+def send_payload(
+    partitioning: Partitioning, count: int = 1, *, trailing: bytes = b""
+) -> memoryview:
+    """A send; `trailing` follows the last field of its metadata."""
+    indexes, body = encode_messages([Message(b"m")] * count)
+    request = SendMessages("s", "t", partitioning, count, memoryview(indexes), memoryview(body))
+    plain = encode_payload(request)
+    fields_end = 4 + int.from_bytes(plain[:4], "little")
+    length = (fields_end - 4 + len(trailing)).to_bytes(4, "little")
+    return memoryview(bytearray(length + plain[4:fields_end] + trailing + plain[fields_end:]))
+
+
+class Counted:
+    """How often requests were resolved."""
+
+    def __init__(self, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.resolved = 0
+        resolve = queries.topic_of
+
+        def counting(*args: Any) -> Any:
+            self.resolved += 1
+            return resolve(*args)
+
+        monkeypatch.setattr(queries, "topic_of", counting)
+
+
+async def test_a_send_resolves_its_topic_once_and_its_repetitions_never(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_topic(server)
+    root, other = server.root(), server.root()
+    counted = Counted(server, monkeypatch)
+    for client, partition, expected in (
+        (root, 0, 1),
+        (root, 0, 1),
+        (other, 0, 1),  # the same user
+        (other, 1, 2),
+        (root, 1, 2),
+    ):
+        sent = send_payload(Partitioning.partition(partition), 3)
+        assert whole(await client.reply(Code.SEND_MESSAGES, sent)) == DONE
+        assert counted.resolved == expected
+
+
+async def test_a_repeated_send_needs_the_permission_of_its_own_user(
+    server: EmbeddedServer,
+) -> None:
+    await with_topic(server)
+    await server.root().call(CreateUser("bob", "secret"))
+    bob = server.connect(user_id=1)
+    sent = send_payload(Partitioning.partition(0))
+    assert whole(await server.root().reply(Code.SEND_MESSAGES, sent)) == DONE
+    assert whole(await bob.reply(Code.SEND_MESSAGES, sent)) == failed(41)
+    anyone = Permissions(GlobalPermissions(send_messages=True))
+    await server.root().call(UpdatePermissions(1, anyone))
+    assert whole(await bob.reply(Code.SEND_MESSAGES, sent)) == DONE
+    await server.root().call(UpdatePermissions(1, None))
+    assert whole(await bob.reply(Code.SEND_MESSAGES, sent)) == failed(41)
+    session = server.connect().session
+    assert server.binary.respond(session, Code.SEND_MESSAGES, Payload(sent)) == failed(40)
+
+
+async def test_metadata_that_goes_on_behind_its_count_is_decoded_each_time(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_topic(server)
+    root = server.root()
+    counted = Counted(server, monkeypatch)
+    for times in (1, 2, 3):
+        # The bytes where the count of other sends would be name the same count, and then another.
+        for trailing in (b"\2\0\0\0", b"\1\0\0\0"):
+            sent = send_payload(Partitioning.partition(0), 2, trailing=trailing)
+            assert whole(await root.reply(Code.SEND_MESSAGES, sent)) == DONE
+        assert counted.resolved == 2 * times
+    assert server.services.partitions.totals().messages_count == 12
+
+
+async def test_a_length_beyond_the_payload_is_an_invalid_command_also_in_a_repetition(
+    server: EmbeddedServer,
+) -> None:
+    await with_topic(server)
+    root = server.root()
+    plain = bytes(send_payload(Partitioning.partition(0)))
+    assert await root.exchange(Code.SEND_MESSAGES, plain) == (0, b"")
+    length = int.from_bytes(plain[:4], "little")
+    for beyond in (0, 3, length, length + 1, 500, 1 << 31):
+        cut_off = beyond.to_bytes(4, "little") + plain[4:length]
+        assert (await root.exchange(Code.SEND_MESSAGES, cut_off))[0] in (3, 6)
+
+
+async def test_batches_in_memory_that_comes_back_are_stored_like_any_other(
+    server: EmbeddedServer,
+) -> None:
+    await with_topic(server)
+    root = server.root()
+    sent = send_payload(Partitioning.partition(0), 20)
+    pool = MemoryPool(1 << 20)
+    buffer = pool.acquire(len(sent))
+    for _ in range(5):
+        buffer.view[: len(sent)] = sent
+        payload = buffer.payload(0, len(sent))
+        assert await root.reply(Code.SEND_MESSAGES, payload) == DONE
+    faulty = send_payload(Partitioning.partition(0), 20)
+    faulty[-1 - 16] ^= 1
+    buffer.view[: len(sent)] = faulty
+    payload = buffer.payload(0, len(sent))
+    assert await root.reply(Code.SEND_MESSAGES, payload) != DONE
+    assert server.services.partitions.totals().messages_count == 100
+
+
+def poll_payload(
+    offset: int, *, kind: ConsumerKind = ConsumerKind.CONSUMER, auto_commit: bool = False
+) -> bytes:
+    strategy = PollingStrategy.offset(offset)
+    return encode_payload(
+        PollMessages(Consumer(kind, "reader"), "s", "t", 0, strategy, 10, auto_commit)
+    )
+
+
+async def test_a_poll_resolves_its_topic_once_from_whatever_offset(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_topic(server)
+    await sent(server, 3)
+    root = server.root()
+    counted = Counted(server, monkeypatch)
+    for offset, left in ((0, 3), (2, 1), (1, 2)):
+        status, payload = await root.exchange(Code.POLL_MESSAGES, poll_payload(offset))
+        assert (status, int.from_bytes(payload[12:16], "little")) == (0, left)
+        assert counted.resolved == 1
+    for _ in range(2):
+        await root.exchange(Code.POLL_MESSAGES, poll_payload(0) + b"\0")
+    assert counted.resolved > 2
+    for unfit in (poll_payload(0)[:13], b"", poll_payload(0)[:-1]):
+        assert (await root.exchange(Code.POLL_MESSAGES, unfit))[0] in (3, 6)
+
+
+async def test_a_repeated_poll_commits_and_is_refused_like_the_first(
+    server: EmbeddedServer,
+) -> None:
+    await with_topic(server)
+    await sent(server, 12)
+    root = server.root()
+    reader = Consumer(ConsumerKind.CONSUMER, "reader")
+    following = PollMessages(reader, "s", "t", 0, PollingStrategy.next(), 5, auto_commit=True)
+    polled = [await root.call(following) for _ in range(4)]
+    assert [one.messages_count for one in polled] == [5, 5, 2, 0]
+    wrong = bytearray(encode_payload(following))
+    wrong[-14] = 9
+    assert await root.exchange(Code.POLL_MESSAGES, bytes(wrong)) == (3, b"")
+    await root.call(DeletePartitions("s", "t", 2))
+    with pytest.raises(PartitionNotFound):
+        await root.call(following)
+
+
+async def test_a_poll_of_a_group_is_never_prepared(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_topic(server)
+    root = server.root()
+    await root.call(CreateConsumerGroup("s", "t", "reader"))
+    await root.call(JoinConsumerGroup("s", "t", "reader"))
+    counted = Counted(server, monkeypatch)
+    for _ in range(2):
+        asked = poll_payload(0, kind=ConsumerKind.GROUP)
+        assert (await root.exchange(Code.POLL_MESSAGES, asked))[0] == 0
+    assert counted.resolved >= 2

@@ -285,7 +285,7 @@ async def test_without_memory_for_another_buffer_nobody_keeps_the_listeners(
         monkeypatch.setattr(listener.pool, "acquire", acquire_small)
         for number in range(3):
             await client.call(batch(bytes([number]) * 200_000))
-        assert listener.lent_buffer() is None
+        assert listener.lendable_buffer() is None
         monkeypatch.undo()
         await client.call(batch(bytes(200_000)))
 

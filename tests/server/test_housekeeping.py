@@ -294,7 +294,7 @@ def test_a_stranger_is_overdue_after_its_time_and_a_guest_never() -> None:
     stranger, guest, waiting = session(), session(), session()
     everyone = [stranger, guest, waiting]
     strangers = Strangers(60)
-    waiting.knocking = True
+    waiting.login_pending = True
     assert strangers.overdue(everyone, now=0) == []
     guest.user_id = 0
     stranger.pinged_at = 59
@@ -302,7 +302,7 @@ def test_a_stranger_is_overdue_after_its_time_and_a_guest_never() -> None:
     assert strangers.overdue(everyone, now=60) == [stranger]
     # Its time begins anew with a logout, and when a login that waited was refused.
     guest.user_id = None
-    waiting.knocking = False
+    waiting.login_pending = False
     assert strangers.overdue([guest, waiting], now=100) == []
     assert strangers.overdue([guest, waiting], now=159) == []
     assert strangers.overdue([guest, waiting], now=160) == [guest, waiting]
@@ -333,11 +333,11 @@ async def test_who_was_given_up_for_its_silence_is_turned_away_as_well(
 async def test_a_login_that_waits_for_its_turn_is_not_turned_away(server: EmbeddedServer) -> None:
     late = server.connect()
     login = asyncio.create_task(late.call(LoginUser("iggy", "iggy")))
-    while not late.session.knocking:
+    while not late.session.login_pending:
         await asyncio.sleep(0)
     housekeeping.turn_away(server.services, Strangers(0))
     await login
     assert not late.hung_up
     with pytest.raises(InvalidCredentials):
         await late.call(LoginUser("iggy", "wrong"))
-    assert not late.session.knocking
+    assert not late.session.login_pending

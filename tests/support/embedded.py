@@ -15,6 +15,7 @@ from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
+from borzoi.memory.pool import Payload
 from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
 from borzoi.model.identifiers import ROOT_USER_ID
@@ -58,8 +59,10 @@ class EmbeddedClient:
         assert len(answer) == RESPONSE_PREFIX.size + length
         return status, answer[RESPONSE_PREFIX.size :]
 
-    async def reply(self, code: int, payload: memoryview) -> Reply:
+    async def reply(self, code: int, payload: memoryview | Payload) -> Reply:
         binary = self.server.binary
+        if not isinstance(payload, Payload):
+            payload = Payload(payload)
         reply = binary.respond(self.session, code, payload)
         if not isinstance(reply, Future):
             return reply

@@ -11,15 +11,17 @@ from asyncio import Future
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeAlias
 
-from borzoi.handlers.answers import Answer
+from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.call import Call, Services
 from borzoi.handlers.messages import poll_alone
-from borzoi.handlers.routes import PollRoute, Route
+from borzoi.handlers.prepared import PreparedPoll, PreparedSend, prepare_poll, prepare_send
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
+from borzoi.metadata import queries
 from borzoi.metadata.guards import Allowed, check
-from borzoi.metadata.permissions import FREE, Rule
+from borzoi.metadata.permissions import FREE, Rule, allows
+from borzoi.metadata.state import Stream, Topic
 from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import (
     BorzoiError,
@@ -27,8 +29,9 @@ from borzoi.model.errors import (
     ServerError,
     StaleClient,
     Unauthenticated,
+    Unauthorized,
 )
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages, SendMessages, SendMetadata
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.contract import Request
 from borzoi.records.batch import Batch
@@ -97,31 +100,48 @@ class Dispatcher:
         except Exception as fault:
             raise _internal(row, session, fault) from fault
 
-    def send_again(self, session: Session, route: Route, batch: Batch) -> Performed:
-        """A send like one that was permitted before, since when no metadata changed."""
-        services = self.services
-        namespace = route.namespace or route.chosen(Call(session, services))
-        waiter = services.partitions.append(namespace, batch, now=services.clock())
-        return None if waiter is None else self._watched(SEND, session, waiter)
+    # Prepared requests: the caller keeps them and checks that the session is logged in.
 
-    def poll_again(
+    def prepare_send(self, session: Session, request: SendMetadata) -> PreparedSend:
+        """Resolve and permit what sends with the same constant bytes share."""
+        stream, topic = self._permitted_topic(SEND, session, request)
+        return prepare_send(stream, topic, request.partitioning, self.services.partitions)
+
+    def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
+        services = self.services
+        namespace = prepared.namespace or prepared.chosen(services.partitions)
+        waiter = services.partitions.append(namespace, batch, now=services.clock())
+        return None if waiter is None else self._promised(SEND, session, waiter)
+
+    def prepare_poll(self, session: Session, request: PollMessages) -> PreparedPoll:
+        """The same for polls by a single consumer."""
+        stream, topic = self._permitted_topic(POLL, session, request)
+        return prepare_poll(stream, topic, request)
+
+    def poll(
         self,
         session: Session,
-        route: PollRoute,
+        prepared: PreparedPoll,
         strategy: PollingStrategy,
         count: int,
         auto_commit: bool,
     ) -> Performed:
-        """The same for a poll of a single consumer."""
-        answer = poll_alone(
-            self.services.partitions,
-            route.namespace,
-            route.consumer_id,
-            strategy,
-            count,
-            auto_commit,
-        )
-        return self._watched(POLL, session, answer)
+        namespace, consumer_id = prepared.namespace, prepared.consumer_id
+        partitions = self.services.partitions
+        answer = poll_alone(partitions, namespace, consumer_id, strategy, count, auto_commit)
+        return answer if isinstance(answer, Delivery) else self._watched(POLL, session, answer)
+
+    def _permitted_topic(
+        self, row: Row, session: Session, request: SendMetadata | PollMessages
+    ) -> tuple[Stream, Topic]:
+        state = self.services.metadata.state
+        stream = queries.stream(state, request.stream_id)
+        topic = queries.topic_of(stream, request.topic_id)
+        user = None if session.user_id is None else state.users.get(session.user_id)
+        permissions = None if user is None else user.permissions
+        if not allows(row.rule, permissions, stream.id, topic.id):
+            raise Unauthorized(f"user {session.user_id} lacks the permission {row.rule.name}")
+        return stream, topic
 
     def _permitted(self, row: Row, request: Any, session: Session) -> Call:
         """The call of a request that its session may make; raises otherwise."""

@@ -40,13 +40,15 @@ def batch_received(request: SendMessages) -> Append:
 def send(request: Append, call: Call) -> "Future[None] | None":
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
-    partition_id = chosen_partition(request.partitioning, stream.id, topic, call)
+    partition_id = chosen_partition(request.partitioning, stream.id, topic, call.partitions)
     namespace = Namespace(stream.id, topic.id, partition_id)
     return call.partitions.append(namespace, request.batch, now=call.now())
 
 
-def chosen_partition(partitioning: Partitioning, stream_id: int, topic: Topic, call: Call) -> int:
-    """Where a batch goes: whose turn it is, the one named, or the one its key hashes to."""
+def chosen_partition(
+    partitioning: Partitioning, stream_id: int, topic: Topic, partitions: PartitionPlane
+) -> int:
+    """The partition of a batch: the next in turn, the one named, or the one its key hashes to."""
     count = len(topic.partitions)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
         partition_id = partitioning.partition_id
@@ -56,7 +58,7 @@ def chosen_partition(partitioning: Partitioning, stream_id: int, topic: Topic, c
     if partitioning.kind is PartitioningKind.BALANCED:
         if not count:
             raise TopicNotFound(f"topic {topic.name!r} has no partitions")
-        return call.partitions.next_balanced(stream_id, topic.id, count)
+        return partitions.next_balanced(stream_id, topic.id, count)
     if not partitioning.value:
         raise InvalidKeyLength("a messages key has at least one byte")
     if not count:

@@ -1,7 +1,7 @@
-"""Who is connected, as whom, since when."""
+"""Sessions: which clients are connected, as which user, since when."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -12,8 +12,25 @@ from borzoi.model.system import Transport
 NOBODY: Final = 0
 
 
+class SessionRecord(msgspec.Struct, frozen=True):
+    """The part of a session that can move to another process of this machine.
+
+    The rest belongs to the process: how to end the connection, and what is only true of sessions
+    that cannot move (a pending login, stale, closing).
+    """
+
+    client_id: int
+    address: str
+    transport: Transport
+    #: Monotonic seconds; processes of one machine share that clock.
+    pinged_at: float
+    user_id: int | None
+    token_hash: str | None
+    joined: bool
+
+
 class Session(msgspec.Struct, eq=False):
-    """One connection. Nobody is logged in on it until `user_id` is set."""
+    """One connection. It is unauthenticated until `user_id` is set."""
 
     client_id: int
     address: str
@@ -25,14 +42,40 @@ class Session(msgspec.Struct, eq=False):
     user_id: int | None = None
     #: Hash of the token that logged in, so that deleting the token ends the session.
     token_hash: str | None = None
-    #: A login waits for its turn: the client did its part, however long ours takes.
-    knocking: bool = False
+    #: A login is queued: the login timeout must not count our own delay.
+    login_pending: bool = False
     #: It asked to join a group, so its groups have to learn when it is gone.
     joined: bool = False
-    #: Set by the heartbeat verifier: from now on only a reconnect helps.
+    #: Set by the heartbeat verifier; the client has to reconnect.
     stale: bool = False
     #: Set by a handler: the connection ends once the answer has left.
     closing: bool = False
+
+    @property
+    def record(self) -> SessionRecord:
+        return SessionRecord(
+            client_id=self.client_id,
+            address=self.address,
+            transport=self.transport,
+            pinged_at=self.pinged_at,
+            user_id=self.user_id,
+            token_hash=self.token_hash,
+            joined=self.joined,
+        )
+
+    @classmethod
+    def restored(cls, record: SessionRecord) -> Self:
+        """The session in the process that adopts its connection, which sets `hang_up`."""
+        return cls(
+            record.client_id,
+            record.address,
+            record.transport,
+            hang_up=lambda: None,
+            pinged_at=record.pinged_at,
+            user_id=record.user_id,
+            token_hash=record.token_hash,
+            joined=record.joined,
+        )
 
 
 class Sessions:
@@ -40,7 +83,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_id: dict[int, Session] = {}
-        #: Those that were given up for their silence and are still connected.
+        #: Sessions that are stale and still connected.
         self._stale: set[Session] = set()
 
     def __len__(self) -> int:
@@ -50,8 +93,8 @@ class Sessions:
         return iter(list(self._by_id.values()))
 
     def add(self, session: Session) -> None:
-        """Two addresses may have one hash: who comes second gets the next free id, or the first
-        would be lost to all who look for the sessions of a user or a token."""
+        """Register a session. Two addresses may have the same hash: the second session gets the
+        next free id, or the first could not be found by its user or token any more."""
         while session.client_id in self._by_id or session.client_id == NOBODY:
             session.client_id = (session.client_id + 1) & U32_MAX
         self._by_id[session.client_id] = session
@@ -60,7 +103,7 @@ class Sessions:
         return self._by_id.get(client_id)
 
     def remove(self, session: Session) -> bool:
-        """Whether it was there; a second removal, or that of a namesake, changes nothing."""
+        """Whether it was registered. Removing it twice, or one with the same id, has no effect."""
         self._stale.discard(session)
         if self._by_id.get(session.client_id) is not session:
             return False
@@ -68,7 +111,7 @@ class Sessions:
         return True
 
     def give_up(self, session: Session) -> bool:
-        """It is no client any more, only a connection; whether it was one until now."""
+        """Mark a session as stale: it stays connected but is not registered. Whether it was."""
         if self._by_id.get(session.client_id) is not session:
             return False
         del self._by_id[session.client_id]
@@ -77,7 +120,7 @@ class Sessions:
         return True
 
     def connected(self) -> list[Session]:
-        """Also those that were given up."""
+        """All sessions, stale ones included."""
         return [*self._by_id.values(), *self._stale]
 
     def of_user(self, user_id: int) -> list[Session]:

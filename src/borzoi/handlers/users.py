@@ -95,13 +95,13 @@ async def _log_in(username: str, password: str, call: Call) -> Identity:
     # By name only: a name of digits is a name.
     user = call.state.users.named(username)
     hashed = None if user is None else user.password_hash
-    call.session.knocking = True
+    call.session.login_pending = True
     try:
         right = await call.services.authentication.verify(
             hashed, password, address=call.session.address
         )
     finally:
-        call.session.knocking = False
+        call.session.login_pending = False
     # While the password was checked the user may have been deleted, and its number given to
     # another one, or the password changed.
     if (

@@ -13,27 +13,33 @@ from typing import TypeAlias
 import msgspec
 
 from borzoi.handlers.answers import Answer, Delivery
-from borzoi.handlers.call import Call
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
-from borzoi.handlers.routes import PollRoutes, SendRoutes
+from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
-from borzoi.memory.pool import NOWHERE
+from borzoi.memory.pool import Payload
+from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError, InvalidCommand, NotFound
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import POLL_MOVING, POLLED_PREFIX
+from borzoi.protocol.commands.messages import (
+    POLLED_PREFIX,
+    PollMessages,
+    decode_send_metadata,
+    moving_part,
+    split_poll,
+    split_send,
+)
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import RESPONSE_PREFIX
-from borzoi.protocol.values import strategy_of
+from borzoi.records.batch import SMALL, Batch, receive, receive_at
+from borzoi.records.layouts import Layouts, Place
 from borzoi.storage.reading import FileRange
 
 log = logging.getLogger(__name__)
 
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
 POLL_MESSAGES = int(Code.POLL_MESSAGES)
-#: Requests that clients repeat.
-HOT_CODES = frozenset({SEND_MESSAGES, POLL_MESSAGES})
 
 #: The response without a payload: status 0, length 0.
 DONE = RESPONSE_PREFIX.pack(0, 0)
@@ -61,18 +67,19 @@ class BinaryProtocol:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self.dispatcher = dispatcher
-        self._send_routes = SendRoutes()
-        self._poll_routes = PollRoutes()
+        self._sends = PreparedRequests[PreparedSend]()
+        self._polls = PreparedRequests[PreparedPoll]()
+        self._layouts = Layouts()
 
-    def respond(
-        self, session: Session, code: int, payload: memoryview, *, at: int = NOWHERE
-    ) -> "Reply | Future[Answer]":
-        """The response to a frame, or the future of an answer, which `reply_to` encodes.
-
-        `at` is the position of the payload in the memory pool, if it lies there.
-        """
+    def respond(self, session: Session, code: int, payload: Payload) -> "Reply | Future[Answer]":
+        """The response to a frame, or the future of an answer, which `reply_to` encodes."""
         try:
-            answer = self._performed(session, code, payload, at)
+            if code == SEND_MESSAGES and session.user_id is not None and not session.stale:
+                answer = self._send(session, payload)
+            elif code == POLL_MESSAGES and session.user_id is not None and not session.stale:
+                answer = self._poll(session, payload.view)
+            else:
+                answer = self._perform(session, code, payload.view)
             if answer is None:
                 return DONE
             return answer if isinstance(answer, Future) else encoded(answer)
@@ -86,46 +93,53 @@ class BinaryProtocol:
         except Exception as fault:
             return self._refusal(session, code, fault)
 
-    def _performed(self, session: Session, code: int, payload: memoryview, at: int) -> Performed:
-        dispatcher = self.dispatcher
-        is_hot = code in HOT_CODES
-        if is_hot and session.user_id is not None and not session.stale:
-            known, answer = self._fast_path(session, code, payload, at)
-            if known:
-                return answer
-        row = dispatcher.rows.get(code)
+    def _perform(self, session: Session, code: int, payload: memoryview) -> Performed:
+        row = self.dispatcher.rows.get(code)
         if row is None:
             raise InvalidCommand(f"no command has the code {code}")
-        request = row.request.decode(Reader(payload))
-        answer = dispatcher.perform(session, request)
-        if is_hot:
-            call = Call(session, dispatcher.services)
-            if code == SEND_MESSAGES:
-                self._send_routes.remember(session, payload, call)
-            else:
-                self._poll_routes.remember(session, payload, request, call)
-        return answer
+        return self.dispatcher.perform(session, row.request.decode(Reader(payload)))
 
-    def _fast_path(
-        self, session: Session, code: int, payload: memoryview, at: int
-    ) -> tuple[bool, Performed]:
-        """Whether the request was permitted before but for its messages or its offset, and its
-        answer."""
+    def _send(self, session: Session, payload: Payload) -> Performed:
+        dispatcher, view = self.dispatcher, payload.view
+        parts = split_send(view)
+        if parts is not None:
+            constant, count, indexes_start, messages_start = parts
+            revision = dispatcher.services.metadata.revision
+            prepared = self._sends.find(session.user_id, constant, revision)
+            if prepared is not None:
+                batch = self._batch(payload, count, indexes_start, messages_start)
+                return dispatcher.send(session, prepared, batch)
+        send = decode_send_metadata(Reader(view))
+        # A faulty batch is reported before a missing stream, topic or permission.
+        batch = self._batch(payload, send.messages_count, send.indexes_start, send.messages_start)
+        prepared = dispatcher.prepare_send(session, send)
+        if parts is not None and send.is_tight:
+            self._sends.keep(session.user_id, parts[0], prepared)
+        return dispatcher.send(session, prepared, batch)
+
+    def _batch(
+        self, payload: Payload, count: int, indexes_start: int, messages_start: int
+    ) -> Batch:
+        view = payload.view
+        messages, indexes = view[messages_start:], view[indexes_start:messages_start]
+        if payload.position < 0 or count < SMALL:
+            return receive(messages, indexes, count)
+        place = Place(payload.position + messages_start, len(messages), count)
+        return receive_at(self._layouts, place, messages, indexes)
+
+    def _poll(self, session: Session, payload: memoryview) -> Performed:
         dispatcher = self.dispatcher
+        constant = split_poll(payload)
         revision = dispatcher.services.metadata.revision
-        if code == SEND_MESSAGES:
-            known = self._send_routes.find(session, payload, revision, at)
-            if known is None:
-                return False, None
-            return True, dispatcher.send_again(session, *known)
-        route = self._poll_routes.find(session, payload, revision)
-        if route is None:
-            return False, None
-        kind, value, count, auto_commit = POLL_MOVING.unpack_from(
-            payload, len(payload) - POLL_MOVING.size
-        )
-        strategy = strategy_of(kind, value)
-        return True, dispatcher.poll_again(session, route, strategy, count, auto_commit != 0)
+        prepared = self._polls.find(session.user_id, constant, revision)
+        if prepared is None:
+            reader = Reader(payload)
+            request = PollMessages.decode(reader)
+            if request.consumer.kind is not ConsumerKind.CONSUMER or reader.remaining():
+                return dispatcher.perform(session, request)
+            prepared = dispatcher.prepare_poll(session, request)
+            self._polls.keep(session.user_id, constant, prepared)
+        return dispatcher.poll(session, prepared, *moving_part(payload))
 
     def _refusal(self, session: Session, code: int, fault: Exception) -> Reply:
         row = self.dispatcher.rows.get(code)

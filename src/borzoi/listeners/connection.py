@@ -1,18 +1,41 @@
-"""One client's requests, in order: bytes → frames → dispatch → replies, for every byte stream.
+"""One client's requests, in order: bytes → frames → responses, for every byte stream.
 
-The conversation owns no socket. The listener feeds it what arrived and sends what it hands out.
-Small frames are taken from the listener's receive buffer. A larger one stays in it where it fits,
-and the listener takes another; a very large one gets a buffer of its own. Its rest is received
-straight to where it lies (`wanted`), so a batch is copied at most once on its way in.
+A conversation owns no socket. The listener feeds it what arrived and sends what it hands out.
+
+::
+
+    State        the conversation waits for
+    IDLE         the next frame; `_head` may hold the first bytes of its prefix
+    RECEIVING    the rest of a frame, received straight into `wanted`
+    DISCARDING   the rest of a frame that was refused
+    RUNNING      the answer to a request; `_unread` keeps what the client sends ahead
+    ENDED        nothing: the client has to go, or is gone
+
+    event          IDLE    RECEIVING                     DISCARDING   RUNNING   ENDED
+    received       any     not allowed, use `wanted`     any          RUNNING   ENDED
+    filled         -       RECEIVING IDLE RUNNING ENDED  -            -         -
+    answered       -       -                             -            any       ENDED
+    unblocked      any     RECEIVING                     any          RUNNING   ENDED
+    hang_up        ENDED   ENDED                         ENDED        RUNNING   ENDED
+    lost           ENDED   ENDED                         ENDED        ENDED     ENDED
+
+`TRANSITIONS` is this table, and a test holds the code to it. `blocked` is independent of the state:
+while the output cannot send, new bytes are kept in `_unread` and no request begins.
+
+A frame in the receive buffer is copied out when it is small. A larger one stays there, and the
+listener takes another buffer; a very large one gets a buffer of its own. The rest of a frame is
+received straight to where it lies (`wanted`), so a batch is copied at most once on its way in.
 """
 
 from asyncio import Future
-from typing import Protocol
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, Protocol
 
 from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, Reply, failed
-from borzoi.memory.pool import NOWHERE, MemoryPool, PooledBuffer
+from borzoi.memory.pool import MemoryPool, Payload, PooledBuffer
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
     CONTROL_PAYLOAD_BYTES_MAX,
@@ -27,19 +50,47 @@ INVALID_COMMAND = 3
 UNAUTHENTICATED = 40
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
 
-#: A frame of fewer bytes is copied out of the receive buffer: that costs less than to part with the
-#: buffer. More than a stranger may send, so nobody holds one who has not logged in.
+#: A smaller frame is copied out of the receive buffer: copying is cheaper than handing over the
+#: buffer. Larger than any frame before login, so unauthenticated clients never hold a buffer.
 STAYING_BYTES_MIN = UNAUTHENTICATED_BYTES_MAX + 1
 
-#: What a client may send ahead while its earlier request runs, before we stop reading from it.
+#: What a client may send ahead while its request runs, before reading from it stops.
 PIPELINED_BYTES_MAX = 256 * 1024
 
 
+class State(Enum):
+    IDLE = auto()
+    RECEIVING = auto()
+    DISCARDING = auto()
+    RUNNING = auto()
+    ENDED = auto()
+
+
+_ANY: Final = frozenset(State)
+_ENDED: Final = frozenset({State.ENDED})
+_RUNNING: Final = frozenset({State.RUNNING})
+
+# fmt: off
+#: Event → state → the states it may lead to. A combination that is missing does not occur.
+TRANSITIONS: Final[Mapping[str, Mapping[State, frozenset[State]]]] = {
+    "received":  {State.IDLE: _ANY, State.DISCARDING: _ANY, State.RUNNING: _RUNNING,
+                  State.ENDED: _ENDED},
+    "filled":    {State.RECEIVING: _ANY - {State.DISCARDING}},
+    "answered":  {State.RUNNING: _ANY, State.ENDED: _ENDED},
+    "unblocked": {State.IDLE: _ANY, State.RECEIVING: frozenset({State.RECEIVING}),
+                  State.DISCARDING: _ANY, State.RUNNING: _RUNNING, State.ENDED: _ENDED},
+    "hang_up":   {State.IDLE: _ENDED, State.RECEIVING: _ENDED, State.DISCARDING: _ENDED,
+                  State.RUNNING: _RUNNING, State.ENDED: _ENDED},
+    "lost":      dict.fromkeys(State, _ENDED),
+}
+# fmt: on
+
+
 class Output(Protocol):
-    """What a conversation asks of the connection it runs over."""
+    """What a conversation needs from the connection it runs over."""
 
     def send(self, reply: Reply) -> None:
-        """Send, or keep and send later; `Conversation.blocked` says which happened."""
+        """Send, or queue and set `Conversation.blocked`."""
 
     def finish(self) -> None:
         """Close once everything handed to `send` has left."""
@@ -49,23 +100,30 @@ class Output(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Conversation:
-    """The state of one client's byte stream; the listener's reader and writer drive it.
+class ClosedOutput:
+    """The output of a lost conversation: it does nothing and keeps nothing alive."""
 
-    At any time it is in one of these states: between frames (perhaps with the first bytes of a
-    prefix in `_head`), inside a frame that is received into `_frame`, inside a frame that is thrown
-    away (`_discard`), or waiting for the running request (`_running`) while `_unread` keeps what
-    the client sent ahead.
-    """
+    def send(self, reply: Reply) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+CLOSED: Final = ClosedOutput()
+
+
+class Conversation:
+    """The state of one client's byte stream; the listener's reader and writer drive it."""
 
     __slots__ = (
         "_binary",
         "_code",
         "_discard",
         "_discard_status",
-        "_filled",
         "_frame",
-        "_frame_at",
         "_frame_buffer",
         "_head",
         "_input_ended",
@@ -76,6 +134,7 @@ class Conversation:
         "blocked",
         "ended",
         "session",
+        "wanted",
     )
 
     def __init__(
@@ -83,61 +142,67 @@ class Conversation:
     ) -> None:
         self.session = session
         self._binary = binary
-        self._output = output
+        self._output: Output = output
         self._pool = pool
         self._head = b""
-        self._frame: memoryview | None = None
+        self._frame: Payload | None = None
         self._frame_buffer: PooledBuffer | None = None
-        #: Where the frame lies in the pool's memory.
-        self._frame_at = NOWHERE
-        self._filled = 0
+        #: Where the next bytes have to be received: the rest of `_frame`.
+        self.wanted: memoryview | None = None
         self._code = 0
         self._discard = 0
         self._discard_status = 0
         self._running: Future[Answer] | None = None
         self._unread: bytearray | None = None
-        #: The client sends nothing more, but takes the answers it still waits for.
+        #: The client sends nothing more, but waits for pending answers.
         self._input_ended = False
-        #: The output could not send everything yet; nothing new is begun until `unblocked`.
+        #: The output could not send everything yet; no request begins until `unblocked`.
         self.blocked = False
-        #: The connection is closing; whatever still arrives is nobody's business.
+        #: The connection is closing; further input is ignored.
         self.ended = False
 
     @property
-    def wanted(self) -> memoryview | None:
-        """Where the next bytes should be received, when a large frame is under way."""
-        return None if self._frame is None else self._frame[self._filled :]
+    def state(self) -> State:
+        if self.ended:
+            return State.ENDED
+        if self._running is not None:
+            return State.RUNNING
+        if self.wanted is not None:
+            return State.RECEIVING
+        return State.DISCARDING if self._discard else State.IDLE
 
     @property
     def inside_frame(self) -> bool:
-        """Whether the client owes us the rest of something it began."""
-        return self._frame is not None or bool(self._head) or self._discard > 0
+        """Whether the client has to send the rest of something it began."""
+        return self.wanted is not None or bool(self._head) or self._discard > 0
+
+    # Input.
 
     def filled(self, count: int) -> None:
         """`count` bytes were received into `wanted`."""
-        frame = self._frame
-        if frame is None:
+        wanted, frame = self.wanted, self._frame
+        if wanted is None or frame is None:
             return
-        self._filled += count
-        if self._filled < len(frame):
+        if count < len(wanted):
+            self.wanted = wanted[count:]
             return
-        buffer, self._frame, self._frame_buffer = self._frame_buffer, None, None
-        self._run(self._code, frame, buffer, self._frame_at)
+        buffer, self._frame, self._frame_buffer, self.wanted = self._frame_buffer, None, None, None
+        self._run(self._code, frame, buffer)
 
-    def received(self, data: memoryview, lying_in: PooledBuffer | None = None) -> bool:
-        """Bytes arrived in the listener's receive buffer, which it will use again afterwards.
+    def received(self, data: memoryview, receive_buffer: PooledBuffer | None = None) -> bool:
+        """Bytes arrived in the listener's receive buffer.
 
-        Unless this is true: then a frame has begun in the buffer, `lying_in`, and stays there; the
-        conversation gives it back to the pool.
+        Whether the conversation has kept `receive_buffer`, because a frame began there and stays.
+        If so it returns the buffer to the pool later, and the listener has to take another one.
         """
         if self._running is not None or self.blocked:
             self._keep(data)
             return False
         if self._head:
             data = memoryview(self._head + data)
-            lying_in = None
+            receive_buffer = None
             self._head = b""
-        return self._consume(data, lying_in)
+        return self._consume(data, receive_buffer)
 
     def feed(self, data: memoryview) -> None:
         """Bytes arrived that the listener could not place itself (TLS, WebSocket)."""
@@ -149,8 +214,8 @@ class Conversation:
         if data:
             self.received(data)
 
-    def _consume(self, data: memoryview, lying_in: PooledBuffer | None = None) -> bool:
-        """Run the whole frames; whether the one that follows them stays where it lies."""
+    def _consume(self, data: memoryview, receive_buffer: PooledBuffer | None = None) -> bool:
+        """Run the whole frames. Whether the one behind them stays in the receive buffer."""
         position, end = 0, len(data)
         while position < end and not self.ended:
             if self._running is not None or self.blocked:
@@ -167,49 +232,52 @@ class Conversation:
             size = length - CODE_BYTES
             if size < 0:
                 self._output.send(failed(INVALID_COMMAND))
-            elif self._refused(code, size):
+            elif size > UNAUTHENTICATED_BYTES_MAX and self._is_refused(code, size):
                 continue
             elif size <= end - position:
                 self._run_small(code, data[position : position + size])
                 position += size
             else:
-                return self._begin_frame(code, size, data[position:], position, lying_in)
+                return self._begin_frame(code, size, data[position:], position, receive_buffer)
         return False
 
     def _run_small(self, code: int, payload: memoryview) -> None:
-        """A whole frame inside the receive buffer. Only a batch outlives the call, so only a batch
-        is copied out."""
+        """Run a whole frame that lies in the receive buffer. Only a batch outlives the call, so
+        only a batch is copied out."""
         if code == SEND_MESSAGES:
             payload = memoryview(bytearray(payload))
-        self._run(code, payload, None, NOWHERE)
+        self._run(code, Payload(payload), None)
 
     def _begin_frame(
-        self, code: int, size: int, first: memoryview, start: int, lying_in: PooledBuffer | None
+        self,
+        code: int,
+        size: int,
+        first: memoryview,
+        start: int,
+        receive_buffer: PooledBuffer | None,
     ) -> bool:
-        """A frame of which only the first bytes are there, from `start` of a receive buffer on."""
-        stays = (
-            lying_in is not None and size >= STAYING_BYTES_MIN and start + size <= lying_in.capacity
-        )
-        if stays and lying_in is not None:
-            buffer = lying_in
-        else:
-            buffer, start = self._pool.acquire(size), 0
+        """Only the first bytes of a frame are there; its payload begins at `start` of the receive
+        buffer. Whether it stays there."""
+        buffer = receive_buffer
+        stays = buffer is not None and size >= STAYING_BYTES_MIN
+        if buffer is None or not stays or start + size > buffer.capacity:
+            buffer, start, stays = self._pool.acquire(size), 0, False
             buffer.view[: len(first)] = first
         self._code, self._frame_buffer = code, buffer
-        self._frame = buffer.view[start : start + size]
-        self._frame_at = buffer.position + start if buffer.in_arena else NOWHERE
-        self._filled = len(first)
+        frame = buffer.payload(start, size)
+        self._frame = frame
+        self.wanted = frame.view[len(first) :]
         return stays
 
-    def _refused(self, code: int, size: int) -> bool:
-        """Frames that are too large for who sends them are answered without being held."""
+    def _is_refused(self, code: int, size: int) -> bool:
+        """Whether a frame is too large for its sender: then it is answered without being held."""
         size_max = BATCH_BYTES_MAX if code == SEND_MESSAGES else CONTROL_PAYLOAD_BYTES_MAX
         if size > size_max:
-            # What follows would have to be read to stay in sync, and it is never worth reading.
+            # The rest would have to be read to stay in sync, and is never worth reading.
             self._output.send(failed(INVALID_COMMAND))
             self.end()
             return True
-        if self.session.user_id is None and size > UNAUTHENTICATED_BYTES_MAX:
+        if self.session.user_id is None:
             self._discard = size
             self._discard_status = (
                 INVALID_COMMAND if self._binary.dispatcher.is_public(code) else UNAUTHENTICATED
@@ -224,8 +292,20 @@ class Conversation:
             self._output.send(failed(self._discard_status))
         return gone
 
-    def _run(self, code: int, payload: memoryview, buffer: PooledBuffer | None, at: int) -> None:
-        reply = self._binary.respond(self.session, code, payload, at=at)
+    def _keep(self, data: memoryview) -> None:
+        if self._unread is None:
+            self._unread = bytearray(data)
+        else:
+            self._unread += data
+        # Unauthenticated clients get no more than what one read brings.
+        is_unauthenticated = self.session.user_id is None
+        if len(self._unread) >= PIPELINED_BYTES_MAX or self.blocked or is_unauthenticated:
+            self._output.pause_reading()
+
+    # Requests.
+
+    def _run(self, code: int, payload: Payload, buffer: PooledBuffer | None) -> None:
+        reply = self._binary.respond(self.session, code, payload)
         if isinstance(reply, Future):
             self._wait_for(reply, code, buffer)
             return
@@ -238,17 +318,18 @@ class Conversation:
         if buffer is not None and code != SEND_MESSAGES:
             self._pool.release(buffer)
             buffer = None
-        # A batch may wait in a journal until it is written: its buffer is not ours before.
-        answer.add_done_callback(lambda done: self._ran(done, code, buffer))
+        # The journal may hold on to a batch until it is written, so its buffer is released then.
+        answer.add_done_callback(lambda done: self.answered(done, code, buffer))
 
-    def _ran(self, done: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
+    def answered(self, done: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
+        """The running request is done."""
         self._running = None
         if buffer is not None:
             self._pool.release(buffer)
         if self.ended:
             return
         if done.cancelled():
-            # There will be no answer, and the next one must not be taken for it.
+            # There is no answer, and the client must not take the next one for it.
             self.end()
             return
         self._answer(self._binary.reply_to(self.session, code, done))
@@ -267,7 +348,7 @@ class Conversation:
         self._continue()
 
     def _continue(self) -> None:
-        """Go on with what the client sent ahead, then with reading."""
+        """Run what the client sent ahead, then read on."""
         if self._unread is not None and self._running is None and not self.blocked:
             unread, self._unread = self._unread, None
             if self._head:
@@ -281,25 +362,17 @@ class Conversation:
         elif self._running is None and not self.blocked:
             self.end()
 
-    def _keep(self, data: memoryview) -> None:
-        if self._unread is None:
-            self._unread = bytearray(data)
-        else:
-            self._unread += data
-        # Who is not logged in gets no more than what one read can bring.
-        is_stranger = self.session.user_id is None
-        if len(self._unread) >= PIPELINED_BYTES_MAX or self.blocked or is_stranger:
-            self._output.pause_reading()
+    # The end.
 
     def input_ended(self) -> bool:
-        """The client sends nothing more. Whether it still waits for answers: it gets them, and
-        then the connection ends."""
+        """The client sends nothing more. Whether answers are pending: they are sent, and then the
+        connection ends."""
         self._input_ended = True
         return self._running is not None or self.blocked
 
     def hang_up(self, farewell: bytes = b"") -> None:
-        """The session is over. A request that runs is still answered, and is the last one; who
-        waits for nothing is told the farewell, if there is one."""
+        """End the session. A running request is still answered, and is the last one. Without one,
+        the farewell is sent."""
         if self.ended:
             return
         if self._running is not None:
@@ -312,17 +385,39 @@ class Conversation:
         self.end()
 
     def end(self) -> None:
-        """Nothing more is read or begun; what was answered still leaves."""
+        """Read and begin nothing more; what was answered still leaves."""
         if not self.ended:
             self.ended = True
             self._output.finish()
 
     def lost(self) -> None:
-        """The connection is gone: give back what it held."""
+        """The connection is gone: release what the conversation holds, the connection included."""
         self.ended = True
+        self._output = CLOSED
+        self.session.hang_up = hung_up
         self._unread = None
         if self._running is not None:
             self._binary.dispatcher.abandon(self._running)
         if self._frame_buffer is not None:
             self._pool.release(self._frame_buffer)
-        self._frame = self._frame_buffer = None
+        self._frame = self._frame_buffer = self.wanted = None
+
+    def detach(self) -> bytes | None:
+        """Stop here and return the bytes that were read and not run, for a conversation in another
+        process to go on with. None while a request or an answer is pending, or a frame of which
+        much has arrived or is discarded."""
+        if self.state not in (State.IDLE, State.RECEIVING) or self.blocked or self._input_ended:
+            return None
+        unread = self._head
+        if self._frame is not None and self.wanted is not None:
+            arrived = len(self._frame.view) - len(self.wanted)
+            if arrived > PIPELINED_BYTES_MAX:
+                return None
+            prefix = REQUEST_PREFIX.pack(len(self._frame.view) + CODE_BYTES, self._code)
+            unread = prefix + self._frame.view[:arrived]
+        self.lost()
+        return unread
+
+
+def hung_up() -> None:
+    """The `hang_up` of a session whose connection is gone."""

@@ -1,8 +1,8 @@
 """TCP without a transport in between: raw sockets on the event loop.
 
-`recv_into` puts large frames where they will stay, `sendfile` sends stored messages from the page
-cache, and an answer leaves in the same turn in which its request was complete; none of that is
-possible through asyncio's transports. TLS needs them (`listeners/tls.py`).
+`recv_into` puts large frames where they stay, `sendfile` sends stored messages from the page cache,
+and an answer leaves in the same turn of the loop in which its request was complete. None of that is
+possible through asyncio's transports, which TLS needs (`listeners/tls.py`).
 """
 
 import asyncio
@@ -18,8 +18,9 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
+from borzoi.listeners.busy_poll import BusyPoll
 from borzoi.listeners.connection import Conversation
-from borzoi.listeners.lingering import Lingering
+from borzoi.listeners.interface import Detached
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
@@ -27,20 +28,20 @@ from borzoi.storage.media import File
 
 log = logging.getLogger(__name__)
 
-#: What one read asks for when no frame is under way: requests are taken from it before the next.
+#: Bytes of one read while no frame is under way.
 RECEIVE_BYTES = 64 * 1024
 #: A frame of up to this size stays where its first bytes were received.
 RECEIVE_BUFFER_BYTES = 256 * 1024
-#: While a large frame arrives, wake up for pieces of this size, not for every segment.
+#: While a large frame arrives, wake up for pieces of this size, not for every TCP segment.
 LARGE_PIECE_BYTES = 128 * 1024
-#: One turn moves at most this much of a poll, so that one reader does not own the loop.
+#: Bytes of one poll sent in one turn of the loop, so that one reader does not monopolise it.
 SENDFILE_BYTES_MAX = 8 * 1024 * 1024
-#: What is still read, and thrown away, from a peer that was told good-bye.
-PARTING_BYTES_MAX = 64 * 1024 * 1024
+#: Bytes read and discarded from a peer after the last answer has left.
+DRAINED_BYTES_MAX = 64 * 1024 * 1024
 
 
 class SocketOptions(msgspec.Struct, frozen=True):
-    """What each accepted socket is told; None leaves the kernel's choice."""
+    """Options set on each accepted socket; None keeps the kernel's default."""
 
     recv_buffer_bytes: int | None = None
     send_buffer_bytes: int | None = None
@@ -63,7 +64,7 @@ class SocketOptions(msgspec.Struct, frozen=True):
 
 
 def listening_socket(address: tuple[str, int], *, dual_stack: bool = False) -> socket.socket:
-    """A socket that listens at the address, shareable by the shards of one server."""
+    """A socket that listens at the address, which the shards of one server can share."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -82,13 +83,13 @@ def listening_socket(address: tuple[str, int], *, dual_stack: bool = False) -> s
 
 
 def peer_text(peer: Peer) -> str:
-    """The peer's address as clients know it: it is what their id is the hash of."""
+    """The peer's address as clients write it; the client id is its hash."""
     host, port = peer[0], peer[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class _Rest(msgspec.Struct):
-    """What is left to send of a range. Holding it keeps the file open."""
+    """The rest of a file range to send. Holding it keeps the file open."""
 
     file: File
     position: int
@@ -99,15 +100,15 @@ class TcpConnection:
     """One accepted socket, its conversation, and what could not be sent yet."""
 
     __slots__ = (
+        "_drained_bytes",
         "_finishing",
         "_listener",
         "_low_water",
         "_outgoing",
-        "_parting_bytes",
         "_reading",
         "_sock",
         "conversation",
-        "parting",
+        "draining",
         "progressed_at",
         "session",
     )
@@ -117,33 +118,33 @@ class TcpConnection:
         self._sock = sock
         self.session = session
         self.conversation = Conversation(session, listener.binary, self, listener.pool)
+        session.hang_up = self.conversation.hang_up
         #: Pieces of replies that the socket did not take yet.
         self._outgoing: list[bytes | memoryview | _Rest] = []
         self._finishing = False
         self._reading = True
         self._low_water = False
-        #: The last answer has left, the session is over; we wait for the peer to close as well.
-        self.parting = False
-        self._parting_bytes = 0
-        #: Monotonic seconds of the last byte that moved; a frame that stands still is given up.
-        self.progressed_at = session.pinged_at
+        #: The last answer has left and the session has ended; the peer has yet to close.
+        self.draining = False
+        self._drained_bytes = 0
+        #: Loop time of the last byte that moved; a frame that does not move is given up.
+        self.progressed_at = listener.loop.time()
         listener.loop.add_reader(sock.fileno(), self._on_readable)
 
     # Reading.
 
     def _on_readable(self) -> None:
-        conversation = self.conversation
-        target = conversation.wanted
+        listener, conversation = self._listener, self.conversation
+        wanted = conversation.wanted
         try:
-            if target is not None:
-                count = self._sock.recv_into(target)
+            if wanted is not None:
+                count = self._sock.recv_into(wanted)
                 if count:
                     conversation.filled(count)
             else:
-                scratch = self._listener.scratch
-                count = self._sock.recv_into(scratch)
+                count = self._sock.recv_into(listener.scratch)
                 if count:
-                    self._received(conversation, scratch[:count])
+                    self._received(conversation, listener.scratch[:count])
         except WOULD_BLOCK:
             return
         except OSError as fault:
@@ -154,39 +155,39 @@ class TcpConnection:
             return
         if not count:
             if conversation.input_ended():
-                self.pause_reading()  # the end of the input stays readable
+                self.pause_reading()  # EOF stays readable
             else:
                 self._lose(None)
             return
-        self._listener.lingering.touch()
-        if conversation.inside_frame or self._low_water:
-            self._tune(conversation)
+        listener.busy_poll.touch()
+        self.progressed_at = listener.loop.time()
+        wanted = conversation.wanted
+        is_large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
+        if is_large != self._low_water:
+            self._gather(is_large)
 
     def _received(self, conversation: Conversation, data: memoryview) -> None:
-        """Something begins. The rest of a frame that is not large has as a rule arrived while its
-        first bytes were looked at, and need not wait for another turn of the loop."""
+        """Frames begin. The rest of one that is not large has usually arrived by the time its first
+        bytes were looked at, and need not wait for another turn of the loop."""
         listener = self._listener
-        if conversation.received(data, listener.lent_buffer()):
-            listener.change_buffers()
+        if conversation.received(data, listener.lendable_buffer()):
+            listener.replace_buffer()
         rest = conversation.wanted
         if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
             try:
                 count = self._sock.recv_into(rest)
             except WOULD_BLOCK:
                 return
-            # The end of the input is found again by the next read.
+            # EOF is reported again by the next read.
             if count:
                 conversation.filled(count)
 
-    def _tune(self, conversation: Conversation) -> None:
-        """Ask the kernel to gather a large frame into large pieces, and to stop doing so before the
-        last piece, which may be small."""
-        wanted = conversation.wanted
-        self.progressed_at = self._listener.loop.time()
-        large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
-        if large != self._low_water and self._sock.fileno() >= 0:
-            self._low_water = large
-            low_water = LARGE_PIECE_BYTES if large else 1
+    def _gather(self, is_large: bool) -> None:
+        """Let the kernel gather a large frame into large pieces. Turned off before the last piece,
+        which may be small."""
+        if self._sock.fileno() >= 0:
+            self._low_water = is_large
+            low_water = LARGE_PIECE_BYTES if is_large else 1
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def pause_reading(self) -> None:
@@ -195,7 +196,7 @@ class TcpConnection:
             self._listener.loop.remove_reader(self._sock.fileno())
 
     def resume_reading(self) -> None:
-        # What was sent ahead may end in half a frame, and the rest of it was not asked for before.
+        # What was sent ahead may end in half a frame; its rest was not read before.
         self.progressed_at = self._listener.loop.time()
         if not self._reading and self._sock.fileno() >= 0:
             self._reading = True
@@ -233,7 +234,7 @@ class TcpConnection:
             self._outgoing.append(reply)
 
     def _block(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """The peer does not take more: nothing new is begun for it until it does."""
+        """The socket takes no more: no request of this client begins until it does."""
         self._outgoing.extend(pieces)
         self.conversation.blocked = True
         self.progressed_at = self._listener.loop.time()
@@ -256,13 +257,13 @@ class TcpConnection:
             return
         self._listener.loop.remove_writer(self._sock.fileno())
         if self._finishing:
-            self._part()
+            self._drain()
         else:
             self.conversation.unblocked()
 
     def _flush(self) -> None:
-        """Send pieces until there are none, until it is somebody else's turn, or until the socket
-        would block (which it raises)."""
+        """Send pieces until none is left or the turn's share is used up. Raises when the socket
+        would block."""
         outgoing = self._outgoing
         room = SENDFILE_BYTES_MAX
         while outgoing and room > 0:
@@ -294,18 +295,19 @@ class TcpConnection:
     def finish(self) -> None:
         self._finishing = True
         self.pause_reading()
-        if not self._outgoing and not self.parting:
-            self._part()
+        if not self._outgoing and not self.draining:
+            self._drain()
 
-    def _part(self) -> None:
-        """The session is over, but a socket that is closed with unread bytes takes back what it
-        sent last: so say that nothing more comes, and read on until the peer has heard it."""
+    def _drain(self) -> None:
+        """End the session, but not yet the connection: closing a socket with unread bytes resets
+        it, and the peer would lose the last answer. So shut down our side and read until the peer
+        has closed its own."""
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
             self._close()
             return
-        self.parting = True
+        self.draining = True
         self.progressed_at = self._listener.loop.time()
         self._listener.loop.add_reader(self._sock.fileno(), self._on_leftovers)
         self._end_session()
@@ -317,13 +319,26 @@ class TcpConnection:
             return
         except OSError:
             count = 0
-        self._parting_bytes += count
-        if not count or self._parting_bytes > PARTING_BYTES_MAX:
+        self._drained_bytes += count
+        if not count or self._drained_bytes > DRAINED_BYTES_MAX:
             self._close()
 
     def _end_session(self) -> None:
         self.conversation.lost()
         self._listener.ended(self.session)
+
+    def detach(self) -> Detached | None:
+        session = self.session
+        if self._outgoing or self._finishing or session.closing or session.stale:
+            return None
+        unread = self.conversation.detach()
+        if unread is None:
+            return None
+        self._gather(is_large=False)
+        self.pause_reading()
+        self._listener.forget(self)
+        # A new object for the descriptor: this connection must not be able to close it any more.
+        return Detached(socket.socket(fileno=self._sock.detach()), session.record, unread)
 
     def give_up(self, reason: str) -> None:
         """End it now; whatever was under way is lost."""
@@ -332,11 +347,11 @@ class TcpConnection:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something was begun that the peer has to go on with."""
-        return self.conversation.inside_frame or bool(self._outgoing) or self.parting
+        """Whether something is under way that the peer has to continue."""
+        return self.conversation.inside_frame or bool(self._outgoing) or self.draining
 
     def stalled(self, before: float) -> bool:
-        """Whether something begun has not moved since the moment."""
+        """Whether something is under way and has not moved since the moment."""
         return self.is_unfinished and self.progressed_at < before
 
     def end_if_reset(self) -> None:
@@ -351,8 +366,8 @@ class TcpConnection:
         self._close()
 
     def _fail(self) -> None:
-        """A fault of ours inside a callback of the loop. It would be logged and forgotten, and the
-        client would wait for ever for an answer that is lost."""
+        """A fault of the server inside a callback of the loop, which would only log it: the client
+        would wait forever for an answer that is lost."""
         log.exception("serving %s failed", self.session.address)
         self._close()
 
@@ -364,7 +379,9 @@ class TcpConnection:
         loop.remove_reader(fileno)
         loop.remove_writer(fileno)
         self._sock.close()
-        if not self.parting:
+        # Whatever still refers to the connection must not keep its answers in memory.
+        self._outgoing.clear()
+        if not self.draining:
             self._end_session()
         self._listener.forget(self)
 
@@ -386,11 +403,12 @@ class TcpListener:
         self.loop = asyncio.get_running_loop()
         self.binary = binary
         self.pool = pool
-        self.lingering = Lingering(self.loop)
-        self._receiving = pool.acquire(RECEIVE_BUFFER_BYTES)
+        self.busy_poll = BusyPoll(self.loop)
+        self._receive_buffer = pool.acquire(RECEIVE_BUFFER_BYTES)
         self._spare: PooledBuffer | None = None
-        self.scratch = self._receiving.view[:RECEIVE_BYTES]
+        self.scratch = self._receive_buffer.view[:RECEIVE_BYTES]
         self.connections: set[TcpConnection] = set()
+        self._admission = admission
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._acceptor = Acceptor(
@@ -398,45 +416,56 @@ class TcpListener:
         )
         self.address = self._acceptor.address
 
-    def lent_buffer(self) -> PooledBuffer | None:
-        """The buffer that was received into, for who needs to keep it; none while there is no
-        memory for another one to receive into, because a buffer must not have two owners."""
+    def lendable_buffer(self) -> PooledBuffer | None:
+        """The receive buffer, if there is a second one to receive into while it is lent: a buffer
+        must not have two owners."""
         if self._spare is None:
             try:
                 self._spare = self.pool.acquire(RECEIVE_BUFFER_BYTES)
             except MemoryError:
                 return None
-        return self._receiving
+        return self._receive_buffer
 
-    def change_buffers(self) -> None:
-        """Somebody has kept the buffer that was lent."""
+    def replace_buffer(self) -> None:
+        """A conversation has kept the receive buffer."""
         assert self._spare is not None
-        self._receiving, self._spare = self._spare, None
-        self.scratch = self._receiving.view[:RECEIVE_BYTES]
+        self._receive_buffer, self._spare = self._spare, None
+        self.scratch = self._receive_buffer.view[:RECEIVE_BYTES]
 
     def _welcome(self, sock: socket.socket, peer: Peer) -> None:
         address = peer_text(peer)
         session = Session(
             client_id_of(address), address, Transport.TCP, lambda: None, self.loop.time()
         )
+        self._begin(sock, session)
+
+    def _begin(self, sock: socket.socket, session: Session) -> TcpConnection:
         connection = TcpConnection(self, sock, session)
-        session.hang_up = connection.conversation.hang_up
         self.connections.add(connection)
         self._on_connect(session)
+        return connection
+
+    def adopt(self, detached: Detached) -> TcpConnection | None:
+        if not self._admission.admit(host_of(detached.record.address)):
+            detached.sock.close()
+            return None
+        detached.sock.setblocking(False)
+        connection = self._begin(detached.sock, Session.restored(detached.record))
+        connection.conversation.feed(memoryview(detached.unread))
+        return connection
 
     def ended(self, session: Session) -> None:
-        """Nobody speaks through the session any more."""
+        """The session of a connection has ended."""
         self._on_disconnect(session)
 
     def forget(self, connection: TcpConnection) -> None:
-        """The socket is closed: there is room for another one."""
+        """The socket is closed, or belongs to another process: there is room for another one."""
         if connection in self.connections:
             self.connections.discard(connection)
             self._acceptor.leave(host_of(connection.session.address))
 
     def give_up_stalled(self, before: float) -> None:
-        """Close connections that began something and stopped in the middle of it, and those of
-        peers that are gone."""
+        """Also finds connections that were reset without being noticed."""
         for connection in [one for one in self.connections if one.is_unfinished]:
             connection.end_if_reset()
         for connection in [one for one in self.connections if one.stalled(before)]:
@@ -446,17 +475,14 @@ class TcpListener:
         self._acceptor.stop()
 
     def say_goodbye(self, farewell: bytes) -> None:
-        """Tell every client that the server stops, and close; who waits for an answer gets that
-        instead, so that nobody takes the one for the other."""
         for connection in list(self.connections):
             connection.conversation.hang_up(farewell)
 
     def close(self) -> None:
-        """Close what is still open, whatever it is in the middle of."""
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")
-        for buffer in (self._receiving, self._spare):
+        for buffer in (self._receive_buffer, self._spare):
             if buffer is not None:
                 self.pool.release(buffer)
 

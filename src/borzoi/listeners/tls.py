@@ -1,7 +1,7 @@
 """TLS over TCP: the same conversation, with asyncio's transport doing the encryption.
 
-Stored messages have to pass through the cipher, so a poll is read from the file here; that is the
-price of TLS, and why plain TCP has a listener of its own.
+Stored messages have to pass through the cipher, so a poll is read from its file here, piece by
+piece. Plain TCP avoids that, and so has a listener of its own.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.connection import Conversation
+from borzoi.listeners.interface import Detached
 from borzoi.listeners.tcp import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import BorzoiError
@@ -40,7 +41,7 @@ class TlsConnection(asyncio.Protocol):
         self._peer = peer
         self._transport: asyncio.Transport | None = None
         self._finishing = False
-        #: What the transport has not been given yet, because the peer is slow to take it.
+        #: Pieces that the transport has no room for yet, because the peer is slow.
         self._outgoing: deque[bytes | memoryview | FileRange] = deque()
         self.session: Session | None = None
         self.conversation: Conversation | None = None
@@ -70,12 +71,14 @@ class TlsConnection(asyncio.Protocol):
             self.conversation.feed(memoryview(data))
 
     def connection_lost(self, fault: Exception | None) -> None:
+        # Whatever still refers to the connection must not keep its answers in memory.
         self._outgoing.clear()
+        self._transport = None
         if self.conversation is not None:
             self.conversation.lost()
             self._listener.forget(self)
 
-    # What the conversation asks for.
+    # The conversation's output.
 
     def send(self, reply: Reply) -> None:
         if isinstance(reply, RangesReply):
@@ -87,8 +90,8 @@ class TlsConnection(asyncio.Protocol):
         self._pump()
 
     def _pump(self) -> None:
-        """Hand pieces to the transport until there are none, or until it has enough: a slow reader
-        costs its buffer and one piece, however much it asked for."""
+        """Hand pieces to the transport until none is left or its buffer is full. A slow reader
+        costs that buffer and one piece, however much it polled."""
         transport, conversation = self._transport, self.conversation
         if transport is None or conversation is None:
             return
@@ -130,7 +133,7 @@ class TlsConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        # What was sent ahead may end in half a frame, and the rest of it was not asked for before.
+        # What was sent ahead may end in half a frame; its rest was not read before.
         self.progressed_at = self._listener.loop.time()
         if self._transport is not None and not self._transport.is_reading():
             self._transport.resume_reading()
@@ -149,8 +152,11 @@ class TlsConnection(asyncio.Protocol):
             log.info("closing %s: %s", self.session.address, reason)
             self._transport.abort()
 
+    def detach(self) -> Detached | None:
+        """None: the state of the encryption cannot move to another process."""
+
     def stalled(self, before: float) -> bool:
-        """Whether something begun has not moved since the moment."""
+        """Whether something is under way and has not moved since the moment."""
         conversation = self.conversation
         if conversation is None:
             return False
@@ -180,8 +186,8 @@ class TlsListener:
         self._on_disconnect = on_disconnect
         self._acceptor: Acceptor | None = None
         self._context: ssl.SSLContext | None = None
-        #: Connections that have not finished their handshake.
-        self._greeting: set[asyncio.Task[None]] = set()
+        #: Handshakes that are under way.
+        self._handshakes: set[asyncio.Task[None]] = set()
         self.address: tuple[str, int] = ("", 0)
 
     async def start(self, sock: socket.socket, context: ssl.SSLContext) -> None:
@@ -195,12 +201,12 @@ class TlsListener:
         self.address = self._acceptor.address
 
     def _welcome(self, sock: socket.socket, peer: Peer) -> None:
-        task = self.loop.create_task(self._greet(sock, peer))
-        self._greeting.add(task)
-        task.add_done_callback(self._greeting.discard)
+        task = self.loop.create_task(self._shake_hands(sock, peer))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
 
-    async def _greet(self, sock: socket.socket, peer: Peer) -> None:
-        """The handshake; it counts as a connection, or there could be any number of them."""
+    async def _shake_hands(self, sock: socket.socket, peer: Peer) -> None:
+        """The TLS handshake. It counts as a connection, so that the limits hold for it too."""
         connection = TlsConnection(self, peer)
         try:
             await self.loop.connect_accepted_socket(
@@ -233,18 +239,15 @@ class TlsListener:
     def stop_accepting(self) -> None:
         if self._acceptor is not None:
             self._acceptor.stop()
-        for greeting in self._greeting:
-            greeting.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
 
     def say_goodbye(self, farewell: bytes) -> None:
-        """Tell every client that the server stops, and close; who waits for an answer gets that
-        instead, so that nobody takes the one for the other."""
         for connection in list(self.connections):
             if connection.conversation is not None:
                 connection.conversation.hang_up(farewell)
 
     def close(self) -> None:
-        """Close what is still open, whatever it is in the middle of."""
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")

@@ -20,6 +20,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final, Self
 
+import msgspec
+
 logger = logging.getLogger(__name__)
 
 KIB: Final = 1024
@@ -47,25 +49,32 @@ BUCKET_CAPACITY_DEFAULT: Final = 8192
 MAPPED_BYTES: Final = 128 * KIB
 
 
+class Payload(msgspec.Struct, frozen=True):
+    """Bytes of a request and where they lie."""
+
+    view: memoryview
+    #: In the arena, where the same memory is lent again; NOWHERE for any other memory.
+    position: int = NOWHERE
+
+
 class PooledBuffer:
     """Memory lent by the pool: `view` is all of it; give it back with `MemoryPool.release`."""
 
-    __slots__ = ("bucket", "lent", "position", "view")
+    __slots__ = ("bucket", "capacity", "in_arena", "lent", "position", "view")
 
     def __init__(self, view: memoryview, position: int, bucket: int) -> None:
         self.view = view
+        self.capacity = len(view)
         self.position = position
+        #: Whether other processes can see it, so that its position can stand for its bytes.
+        self.in_arena = position != NOWHERE
         self.bucket = bucket
         self.lent = True
 
-    @property
-    def capacity(self) -> int:
-        return len(self.view)
-
-    @property
-    def in_arena(self) -> bool:
-        """Whether other processes can see it, so that its position can stand for its bytes."""
-        return self.position != NOWHERE
+    def payload(self, start: int, size: int) -> Payload:
+        """A part of the buffer."""
+        position = self.position + start if self.in_arena else NOWHERE
+        return Payload(self.view[start : start + size], position)
 
 
 @dataclass(frozen=True, slots=True)

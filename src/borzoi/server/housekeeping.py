@@ -171,7 +171,7 @@ class Strangers:
         self._since = {
             session: self._since.get(session, now)
             for session in sessions
-            if session.stale or (session.user_id is None and not session.knocking)
+            if session.stale or (session.user_id is None and not session.login_pending)
         }
         return [one for one, since in self._since.items() if now - since >= self._patience]
 

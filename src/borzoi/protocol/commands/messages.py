@@ -58,7 +58,7 @@ assert POLLED_PREFIX.size == 16
 #: What follows the identifiers of a poll: optional partition, strategy, count, auto_commit.
 _POLL_END: Final = struct.Struct("<BIBQIB")
 #: The end of it that differs from poll to poll of one consumer: strategy, count, auto_commit.
-POLL_MOVING: Final = struct.Struct("<BQIB")
+_POLL_MOVING: Final = struct.Struct("<BQIB")
 
 _U32: Final = struct.Struct("<I")
 _unpack_u32 = _U32.unpack_from
@@ -66,6 +66,8 @@ _unpack_u32 = _U32.unpack_from
 #: The metadata of a SendMessages payload fits into this many bytes: the length, two identifiers,
 #: the partitioning and the count.
 SEND_METADATA_BYTES_MAX: Final = 4 + 3 * (2 + NAME_BYTES_MAX) + 4
+#: A declared length beyond this is a mistake.
+_METADATA_LENGTH_MAX: Final = SEND_METADATA_BYTES_MAX - 4
 
 
 class PolledMessages(msgspec.Struct, frozen=True):
@@ -119,15 +121,20 @@ class PollMessages(msgspec.Struct, frozen=True):
 
 
 class SendMetadata(NamedTuple):
-    """What a send says before its messages; `indexes_start` and `messages_start` are positions
-    inside the payload."""
+    """The fields of a send before its messages; the starts are positions inside the payload."""
 
     stream_id: Identifier
     topic_id: Identifier
     partitioning: Partitioning
     messages_count: int
+    count_start: int
     indexes_start: int
     messages_start: int
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether the metadata ends with its count, as `split_send` takes for granted."""
+        return self.count_start + _U32.size == self.indexes_start
 
 
 def decode_send_metadata(reader: Reader, payload_length: int | None = None) -> SendMetadata:
@@ -147,7 +154,7 @@ def decode_send_metadata(reader: Reader, payload_length: int | None = None) -> S
 
 def _read_metadata(
     payload: memoryview, payload_length: int
-) -> tuple[Identifier, Identifier, Partitioning, int, int, int]:
+) -> tuple[Identifier, Identifier, Partitioning, int, int, int, int]:
     arrived = len(payload)
     if arrived < 4:
         raise InvalidCommand(f"{arrived} bytes are too few for a send")
@@ -168,7 +175,15 @@ def _read_metadata(
     messages_start = indexes_start + messages_count * INDEX_ENTRY_BYTES
     if messages_start > payload_length:
         raise InvalidCommand(f"{payload_length} bytes have no room for {messages_count} indexes")
-    return stream_id, topic_id, partitioning, messages_count, indexes_start, messages_start
+    return (
+        stream_id,
+        topic_id,
+        partitioning,
+        messages_count,
+        count_start,
+        indexes_start,
+        messages_start,
+    )
 
 
 def _identifier_at(payload: memoryview, position: int, end: int) -> tuple[Identifier, int]:
@@ -219,7 +234,7 @@ class SendMessages(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         payload = reader.rest()
-        stream_id, topic_id, partitioning, messages_count, indexes_start, messages_start = (
+        stream_id, topic_id, partitioning, messages_count, _, indexes_start, messages_start = (
             _read_metadata(payload, len(payload))
         )
         return cls(
@@ -230,6 +245,45 @@ class SendMessages(msgspec.Struct, frozen=True):
             payload[indexes_start:messages_start],
             payload[messages_start:],
         )
+
+
+# What repeated requests have in common, found without decoding it.
+
+
+def split_send(payload: memoryview) -> tuple[bytes, int, int, int] | None:
+    """The constant bytes of a send, its count, and the starts of its indexes and messages.
+
+    True of a payload only if its metadata `is_tight`, which another payload with the same constant
+    bytes proves. None for a payload that no such metadata fits into.
+    """
+    size = len(payload)
+    if size < 2 * _U32.size:
+        return None
+    length = _unpack_u32(payload)[0]
+    if not _U32.size <= length <= _METADATA_LENGTH_MAX or length + _U32.size > size:
+        return None
+    count = _unpack_u32(payload, length)[0]
+    indexes_start = _U32.size + length
+    messages_start = indexes_start + count * INDEX_ENTRY_BYTES
+    if messages_start > size:
+        return None
+    return bytes(payload[_U32.size : length]), count, indexes_start, messages_start
+
+
+def split_poll(payload: memoryview) -> bytes:
+    """The constant bytes of a poll: what precedes strategy, count and auto_commit.
+
+    True of a payload only if nothing follows those.
+    """
+    return bytes(payload[: -_POLL_MOVING.size])
+
+
+def moving_part(payload: memoryview) -> tuple[PollingStrategy, int, bool]:
+    """Strategy, count and auto_commit of a poll that was split."""
+    kind, value, count, auto_commit = _POLL_MOVING.unpack_from(
+        payload, len(payload) - _POLL_MOVING.size
+    )
+    return strategy_of(kind, value), count, auto_commit != 0
 
 
 class FlushUnsavedBuffer(msgspec.Struct, frozen=True):

@@ -1,10 +1,10 @@
-"""Staying awake for a moment after each request, because the next one is often on its way.
+"""Busy polling after each request, because the next one is often on its way.
 
 A client that waits for its answer before it sends again leaves a gap of some tens of microseconds.
-A process that goes to sleep in it has to be woken up again, which took a quarter of the whole round
-trip of a small request on the virtual machine where it was measured. So for a moment after each
-request the loop asks for events without waiting. Only an idle processor is used for that: whenever
-somebody else turns out to want it, the loop sleeps like any other for a while.
+Waking up a process that went to sleep in that gap took a quarter of the round trip of a small
+request on the virtual machine where it was measured. So the loop polls for events without blocking
+for a moment after each request. It uses an idle processor only: when another process competes for
+it, the loop blocks as usual for a while.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ import os
 from time import monotonic
 from typing import Final
 
-#: How long the loop stays awake after a request: an answer, a client that wakes up, its next one.
+#: How long the loop polls after a request: an answer, a client that wakes up, its next request.
 AWAKE_SECONDS: Final = 100e-6
-#: Giving way takes less than this when there is nobody to give way to, even with interrupts.
+#: `sched_yield` takes less than this, interrupts included, when no other process is waiting.
 ALONE_SECONDS: Final = 200e-6
-#: How long the loop does without when there was somebody.
+#: How long the loop blocks as usual after it met competition.
 AWAY_SECONDS: Final = 0.1
 
 
-class Lingering:
-    """Keeps one event loop awake; without a second processor it would only be in the way."""
+class BusyPoll:
+    """Keeps one event loop awake; disabled on a single processor."""
 
     __slots__ = ("_awake", "_away_until", "_loop", "_until")
 

@@ -3,8 +3,8 @@ import os
 
 import pytest
 
-from borzoi.listeners import lingering
-from borzoi.listeners.lingering import Lingering
+from borzoi.listeners import busy_poll
+from borzoi.listeners.busy_poll import BusyPoll
 
 
 class Clock:
@@ -20,12 +20,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(lingering, "monotonic", made)
+    monkeypatch.setattr(busy_poll, "monotonic", made)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     return made
 
 
-async def callbacks_in(turns: int, made: Lingering, monkeypatch: pytest.MonkeyPatch) -> int:
+async def callbacks_in(turns: int, made: BusyPoll, monkeypatch: pytest.MonkeyPatch) -> int:
     """How often the loop was kept awake in so many turns of it."""
     yields = 0
 
@@ -42,23 +42,23 @@ async def callbacks_in(turns: int, made: Lingering, monkeypatch: pytest.MonkeyPa
 async def test_the_loop_stays_awake_for_a_moment_and_gives_way_meanwhile(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Lingering(asyncio.get_running_loop())
+    made = BusyPoll(asyncio.get_running_loop())
     assert await callbacks_in(5, made, monkeypatch) == 0
     made.touch()
     made.touch()
     assert await callbacks_in(10, made, monkeypatch) == 10
-    clock.now += lingering.AWAKE_SECONDS / 2
+    clock.now += busy_poll.AWAKE_SECONDS / 2
     made.touch()
-    clock.now += lingering.AWAKE_SECONDS * 0.75
+    clock.now += busy_poll.AWAKE_SECONDS * 0.75
     assert await callbacks_in(10, made, monkeypatch) == 10
-    clock.now += lingering.AWAKE_SECONDS
+    clock.now += busy_poll.AWAKE_SECONDS
     assert await callbacks_in(10, made, monkeypatch) == 0
 
 
 async def test_it_wakes_up_again_after_it_slept(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Lingering(asyncio.get_running_loop())
+    made = BusyPoll(asyncio.get_running_loop())
     for _ in range(2):
         made.touch()
         assert await callbacks_in(3, made, monkeypatch) == 3
@@ -70,7 +70,7 @@ async def test_a_single_processor_belongs_to_who_has_work(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    made = Lingering(asyncio.get_running_loop())
+    made = BusyPoll(asyncio.get_running_loop())
     made.touch()
     assert await callbacks_in(3, made, monkeypatch) == 0
 
@@ -78,16 +78,16 @@ async def test_a_single_processor_belongs_to_who_has_work(
 async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Lingering(asyncio.get_running_loop())
+    made = BusyPoll(asyncio.get_running_loop())
 
     def give_way() -> None:
-        clock.now += 2 * lingering.ALONE_SECONDS
+        clock.now += 2 * busy_poll.ALONE_SECONDS
 
     monkeypatch.setattr(os, "sched_yield", give_way)
     made.touch()
     await asyncio.sleep(0)
     made.touch()
     assert await callbacks_in(5, made, monkeypatch) == 0
-    clock.now += lingering.AWAY_SECONDS
+    clock.now += busy_poll.AWAY_SECONDS
     made.touch()
     assert await callbacks_in(5, made, monkeypatch) == 5

@@ -1,0 +1,73 @@
+"""What the server needs from a transport, and what moves with a connection to another process.
+
+A transport accepts from when it is made or started until `stop_accepting`. `server/listening.py`
+makes one of each enabled kind. `tests/support/listener_conformance.py` has the tests that every
+transport must pass.
+"""
+
+import socket
+from collections.abc import Collection
+from typing import Protocol
+
+import msgspec
+
+from borzoi.handlers.sessions import SessionRecord
+
+
+class Detached(msgspec.Struct, frozen=True):
+    """A live connection without an owner. The receiver closes the socket if it cannot adopt it."""
+
+    sock: socket.socket
+    record: SessionRecord
+    #: Bytes that were read from the socket and belong to a request that has not run.
+    unread: bytes
+
+
+class Connection(Protocol):
+    """One accepted connection."""
+
+    def detach(self) -> Detached | None:
+        """Give up the socket without ending the session, so that another process can adopt it.
+
+        None when the connection cannot move now: a request or an answer is pending, the session is
+        ending, or the transport keeps state that cannot move (TLS). It then stays as it is.
+
+        The session is not reported as disconnected; the caller removes it from its registry.
+        """
+
+    def give_up(self, reason: str) -> None:
+        """Close at once; what was under way is lost."""
+
+
+class Listener(Protocol):
+    """Accepts connections and owns them until they end or are detached."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The bound address; its port is the real one where 0 was asked for."""
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """Open connections, those that only drain included."""
+
+    def give_up_stalled(self, before: float) -> None:
+        """Close connections that have not moved since `before` (loop time) although something is
+        under way: half a frame, an answer that is not taken, a close that is not confirmed."""
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; connections stay."""
+
+    def say_goodbye(self, farewell: bytes) -> None:
+        """End every session. A pending request is still answered, and is the last one; the other
+        clients get `farewell`, so the two cannot be confused."""
+
+    def close(self) -> None:
+        """Close everything at once, and release buffers."""
+
+
+class Adopter(Protocol):
+    """A listener that takes over detached connections."""
+
+    def adopt(self, detached: Detached) -> Connection | None:
+        """Go on where `detach` stopped. None when the connection limit is reached: the socket is
+        closed then."""
