@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ("decode", "stamp", "storage", "consensus", "server", "stages")
+BENCHMARKS = ("decode", "stamp", "storage", "consensus", "server", "stages", "calls")
 
 
 def main(names: list[str]) -> int:

@@ -51,7 +51,7 @@ INSIDE = {
 ROWS = (
     ("receive: system calls and the loop's callback", "readable"),
     ("frames: prefix, buffer, first bytes", "frames"),
-    ("dispatch: route, session, planes", "dispatch", "append"),
+    ("dispatch: prepared request, session, planes", "dispatch", "append"),
     ("checks", "check"),
     ("ids, offsets, timestamps", "stamp"),
     ("checksums", "checksums"),
@@ -138,7 +138,7 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
                     (binary, "receive_at", "check"),
                     (appending.Appender, "append", "append"),
                     (appending, "stamp", "stamp"),
-                    (batch, "stamp_checksums", "checksums"),
+                    (batch, "joined_digests", "checksums"),
                     (batch, "checksum", "checksums"),
                     (log.SegmentedLog, "append", "log append"),
                     (log_files, "index_entries", "index entries"),

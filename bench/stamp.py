@@ -86,7 +86,7 @@ def row(name: str, sizes: list[int], *, first_id: int = 0) -> None:
     indexes, count = memoryview(raw_indexes), len(sizes)
     ends = np.frombuffer(raw_indexes, "<u4")[1::4].tolist()
     slices = [slice(a + 8, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-    layouts, place = Layouts(), Place(0, len(pristine), count)
+    layouts, place = Layouts(), (0, len(pristine), count)
     works: list[Callable[[memoryview], None]] = [
         lambda view: hash_only(view, slices),
         lambda view: through(view, indexes, count),

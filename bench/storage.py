@@ -31,7 +31,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
 from borzoi.records.batch import receive, receive_at
 from borzoi.records.fresh_ids import FreshIds, mixed_words
-from borzoi.records.layouts import Layouts, Place
+from borzoi.records.layouts import Layouts
 from borzoi.storage.commits import Waiter
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalMedium
@@ -152,7 +152,7 @@ def append_row(name: str, sizes: list[int], goal: float) -> Row:
             partition = partition_at(path)
             bare = os.open(path / "bare", os.O_RDWR | os.O_CREAT)
             layouts = Layouts()
-            place = Place(0, len(pristine), count)
+            place = (0, len(pristine), count)
 
             def append(view: memoryview) -> None:
                 # The same memory every time, as from the pool.

@@ -16,7 +16,6 @@ from borzoi.records.layouts import (
     VIEWED_MESSAGES_MAX,
     Layout,
     Layouts,
-    Place,
     Views,
 )
 from borzoi.records.message import Message
@@ -44,7 +43,7 @@ class Buffer:
         end = AT + len(request.messages)
         self.memory[AT:end] = request.messages
         messages = self.memory[AT:end]
-        place = Place(AT, len(messages), request.messages_count)
+        place = (AT, len(messages), request.messages_count)
         return receive_at(self.layouts, place, messages, memoryview(request.indexes))
 
 
@@ -85,7 +84,7 @@ def test_what_lay_there_before_leaves_no_trace(requests: list[Sent]) -> None:
 def test_views_are_made_when_a_batch_comes_again_and_serve_from_then_on() -> None:
     buffer = Buffer()
     request = batch_of(100)
-    place = Place(AT, len(request.messages), 12)
+    place = (AT, len(request.messages), 12)
     buffer.receive(request)
     assert buffer.layouts.views_at(place) is None
     buffer.receive(request)
@@ -165,7 +164,7 @@ def test_the_oldest_views_go_when_there_are_too_many_messages() -> None:
     layouts = Layouts()
     views = views_of(LAYOUT_MESSAGES_MAX)
     places = [
-        Place(number, 1, LAYOUT_MESSAGES_MAX)
+        (number, 1, LAYOUT_MESSAGES_MAX)
         for number in range(VIEWED_MESSAGES_MAX // LAYOUT_MESSAGES_MAX + 1)
     ]
     for place in places:
@@ -176,17 +175,17 @@ def test_the_oldest_views_go_when_there_are_too_many_messages() -> None:
 
 def test_a_place_is_remembered_once_and_only_among_so_many() -> None:
     layouts = Layouts()
-    first = Place(0, 1, 8)
+    first = (0, 1, 8)
     assert [layouts.comes_again(first) for _ in range(3)] == [False, True, False]
     for number in range(1, SEEN_ONCE_MAX + 1):
-        assert not layouts.comes_again(Place(number, 1, 8))
+        assert not layouts.comes_again((number, 1, 8))
     assert not layouts.comes_again(first)
-    too_large = Place(0, 1, LAYOUT_MESSAGES_MAX + 1)
+    too_large = (0, 1, LAYOUT_MESSAGES_MAX + 1)
     assert [layouts.comes_again(too_large) for _ in range(3)] == [False] * 3
 
 
 def test_a_place_with_views_is_not_asked_for_another() -> None:
     layouts = Layouts()
-    place = Place(0, 1, 8)
+    place = (0, 1, 8)
     layouts.keep(place, views_of(8))
     assert [layouts.comes_again(place) for _ in range(2)] == [False, False]

@@ -33,7 +33,7 @@ from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.records.batch import SMALL, Batch, receive, receive_at
-from borzoi.records.layouts import Layouts, Place
+from borzoi.records.layouts import Layouts
 from borzoi.storage.reading import FileRange
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class BinaryProtocol:
         messages, indexes = view[messages_start:], view[indexes_start:messages_start]
         if payload.position < 0 or count < SMALL:
             return receive(messages, indexes, count)
-        place = Place(payload.position + messages_start, len(messages), count)
+        place = (payload.position + messages_start, len(messages), count)
         return receive_at(self._layouts, place, messages, indexes)
 
     def _poll(self, session: Session, payload: memoryview) -> Performed:

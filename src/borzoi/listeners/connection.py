@@ -232,7 +232,10 @@ class Conversation:
             size = length - CODE_BYTES
             if size < 0:
                 self._output.send(failed(INVALID_COMMAND))
-            elif size > UNAUTHENTICATED_BYTES_MAX and self._is_refused(code, size):
+            elif size > UNAUTHENTICATED_BYTES_MAX and (
+                (self.session.user_id is None or size > CONTROL_PAYLOAD_BYTES_MAX)
+                and self._is_refused(code, size)
+            ):
                 continue
             elif size <= end - position:
                 self._run_small(code, data[position : position + size])

@@ -20,10 +20,19 @@ from numpy.typing import NDArray
 
 from borzoi.model.errors import InvalidMessagesSize, InvalidReservedField, MessageTooSmall
 from borzoi.model.limits import HEADER_BYTES, U32_MAX, U64_MAX
-from borzoi.records.checksum import checksum, checksums_between
+from borzoi.records.checksum import DIGEST, checksum, checksums_between, joined_digests
 from borzoi.records.columns import Column, equal_column, gathered_column, scatter_column
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
-from borzoi.records.layouts import SHARED, WORD_DTYPE, Layout, Layouts, Place, Views, steps_of
+from borzoi.records.layouts import (
+    SHARED,
+    WORD_DTYPE,
+    Layout,
+    Layouts,
+    Place,
+    Views,
+    equal_columns,
+    steps_of,
+)
 from borzoi.records.validation import (
     CHECKED,
     INDEX_ENTRY,
@@ -159,8 +168,9 @@ def receive_at(layouts: Layouts, place: Place, messages: memoryview, indexes: me
     if views is not None and views.fits(indexes):
         layout = views.layout
         return Batch(messages, layout.ends, layout.size, layout, views)
-    check_count(indexes, place.messages)
-    batch = _receive_many(messages, indexes, place.messages, layouts)
+    count = place[2]
+    check_count(indexes, count)
+    batch = _receive_many(messages, indexes, count, layouts)
     if batch.equal_size and layouts.comes_again(place):
         layouts.keep(place, Views(batch.layout, messages))
     return batch
@@ -244,9 +254,8 @@ def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) ->
         _stamp_each(batch.messages, ends, base_offset, timestamp, new_ids)
         return
     offsets = np.arange(base_offset, base_offset + batch.count, dtype=WORD_DTYPE)
-    views = batch._views
-    if views is not None:
-        _stamp_views(views, offsets, timestamp, new_ids)
+    if batch.equal_size:
+        _stamp_equal(batch, offsets, timestamp, new_ids)
         return
     batch._write(OFFSET_AT, WORD_DTYPE, offsets)
     batch._write(TIMESTAMP_AT, WORD_DTYPE, timestamp)
@@ -256,16 +265,20 @@ def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) ->
     stamp_checksums(batch)
 
 
-def _stamp_views(
-    views: Views, offsets: NDArray[np.uint64], timestamp: int, new_ids: NewIds
+def _stamp_equal(
+    batch: Batch, offsets: NDArray[np.uint64], timestamp: int, new_ids: NewIds
 ) -> None:
-    columns = views.columns
+    views, messages = batch._views, batch.messages
+    columns = equal_columns(messages, batch.equal_size) if views is None else views.columns
     columns[OFFSET_AT][:] = offsets
     columns[TIMESTAMP_AT][:] = timestamp
     ids = _completed(columns[ID_AT].tobytes(), new_ids)
     if ids is not None:
         columns[ID_AT][:] = ids
-    columns[CHECKSUM_AT][:] = views.checksums()
+    if views is None:
+        columns[CHECKSUM_AT][:] = batch.layout.checksums(messages)
+    else:
+        columns[CHECKSUM_AT][:] = np.frombuffer(joined_digests(views.hashed), DIGEST)
 
 
 def _completed(ids: bytes, new_ids: NewIds) -> Column | None:

@@ -14,14 +14,14 @@ Nothing here depends on what a buffer holds: each new batch is checked (`Views.f
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.checksum import DIGEST, Cutter, checksums_of_equal, cutters, joined_digests
-from borzoi.records.columns import Column, equal_column
+from borzoi.records.columns import Column
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
 
 #: Batches of more messages are not kept: they are rare, and their layout is a small part of them.
@@ -43,6 +43,12 @@ FIELDS: Final[Mapping[int, np.dtype[Any]]] = {
     TIMESTAMP_AT: WORD_DTYPE,
     LENGTHS_AT: np.dtype("V16"),
 }
+
+
+def equal_columns(messages: memoryview, size: int) -> dict[int, Column]:
+    """The fields of messages that all have the same size, by their position in the header."""
+    count = len(messages) // size
+    return {at: np.ndarray((count,), kind, messages, at, (size,)) for at, kind in FIELDS.items()}
 
 
 class Layout:
@@ -84,28 +90,22 @@ def steps_of(ends: NDArray[np.uint32]) -> NDArray[np.uint64]:
     return steps
 
 
-class Place(NamedTuple):
-    """Where a batch lies in the arena, and its shape."""
-
-    start: int
-    size: int
-    messages: int
+#: Where a batch lies in the arena, its size in bytes, and how many messages it has.
+Place: TypeAlias = tuple[int, int, int]
 
 
 class Views:
     """The fields and messages of one layout at one place."""
 
-    __slots__ = ("_expected_lengths", "_hashed", "_no_offsets", "columns", "layout")
+    __slots__ = ("_expected_lengths", "_no_offsets", "columns", "hashed", "layout")
 
     def __init__(self, layout: Layout, messages: memoryview) -> None:
         """Of a batch that was found sound, so that later ones can be compared with it."""
         size, count = layout.size, layout.count
         self.layout = layout
-        #: By the position of the field in the header.
-        self.columns: dict[int, Column] = {
-            at: equal_column(messages, size, at, kind) for at, kind in FIELDS.items()
-        }
-        self._hashed = [messages[end - size + ID_AT : end] for end in layout.ends.tolist()]
+        self.columns = equal_columns(messages, size)
+        #: What is hashed of each message.
+        self.hashed = [messages[end - size + ID_AT : end] for end in layout.ends.tolist()]
         self._expected_lengths = bytes(messages[LENGTHS_AT:HEADER_BYTES]) * count
         self._no_offsets = bytes(WORD_DTYPE.itemsize * count)
 
@@ -118,7 +118,7 @@ class Views:
         )
 
     def checksums(self) -> NDArray[np.uint64]:
-        return np.frombuffer(joined_digests(self._hashed), DIGEST)
+        return np.frombuffer(joined_digests(self.hashed), DIGEST)
 
 
 class Layouts:
@@ -154,7 +154,7 @@ class Layouts:
         if place in self._seen_once:
             self._seen_once.discard(place)
             return True
-        if place not in self._views and place.messages <= LAYOUT_MESSAGES_MAX:
+        if place not in self._views and place[2] <= LAYOUT_MESSAGES_MAX:
             if len(self._seen_once) >= SEEN_ONCE_MAX:
                 self._seen_once.clear()
             self._seen_once.add(place)
@@ -162,11 +162,11 @@ class Layouts:
 
     def keep(self, place: Place, views: Views) -> None:
         self._views[place] = views
-        self._viewed_messages += place.messages
+        self._viewed_messages += place[2]
         while self._viewed_messages > VIEWED_MESSAGES_MAX:
             oldest = next(iter(self._views))
             del self._views[oldest]
-            self._viewed_messages -= oldest.messages
+            self._viewed_messages -= oldest[2]
 
 
 #: For batches outside every arena, which never have views.

@@ -22,7 +22,7 @@ caches one reduction over a column costs three comparisons. Only a faulty batch 
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,14 +73,6 @@ LENGTHS_DTYPE: Final = np.dtype("V16")
 OFFSET_DTYPE: Final = np.dtype("<u8")
 
 
-class Checked(NamedTuple):
-    """Where the messages are, now that they are known to be there."""
-
-    ends: NDArray[np.uint32]
-    #: When all messages have one size.
-    layout: Layout | None
-
-
 def check_count(indexes: memoryview, count: int) -> None:
     if count == 0:
         raise InvalidMessagesCount("a batch needs at least one message")
@@ -118,16 +110,18 @@ def check_each(messages: memoryview, indexes: memoryview, count: int) -> list[in
     return ends
 
 
-def check_all(messages: memoryview, indexes: memoryview, count: int, layouts: Layouts) -> Checked:
-    """The same for any number of messages, all at once."""
+def check_all(
+    messages: memoryview, indexes: memoryview, count: int, layouts: Layouts
+) -> tuple[NDArray[np.uint32], Layout | None]:
+    """The same for any number of messages, all at once; and their layout, if they have one size."""
     size, rest = divmod(len(messages), count)
     if rest == 0 and size >= HEADER_BYTES:
         layout = layouts.of(size, count)
         if layout.indexes == indexes:
             if not _are_alike(messages, size, count):
                 _check_mixed(messages, indexes, count)
-            return Checked(layout.ends, layout)
-    return Checked(_check_mixed(messages, indexes, count), None)
+            return layout.ends, layout
+    return _check_mixed(messages, indexes, count), None
 
 
 def check_message(
