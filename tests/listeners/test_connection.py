@@ -1,8 +1,10 @@
 """The conversation alone, before a real dispatcher: bytes in at any cut, answers out in order."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,12 @@ from tests.support.listening import PATIENCE_SECONDS, turns
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import DONE, RangesReply, Reply, failed
-from borzoi.listeners.connection import PIPELINED_BYTES_MAX, Conversation
+from borzoi.listeners.connection import (
+    PIPELINED_BYTES_MAX,
+    TRANSITIONS,
+    Conversation,
+    State,
+)
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.identifiers import ROOT_USER_ID
@@ -493,3 +500,99 @@ async def test_a_request_that_will_never_be_answered_ends_its_connection(
     await turns(5)
     assert sink.sent == []
     assert sink.finished
+
+
+class Watched:
+    """Every transition of the conversations that are made meanwhile, by event."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: set[tuple[str, State, State]] = set()
+        for event in TRANSITIONS:
+            monkeypatch.setattr(Conversation, event, self._watching(event))
+
+    def _watching(self, event: str) -> Callable[..., Any]:
+        method = getattr(Conversation, event)
+
+        def watched(talk: Conversation, *args: Any) -> Any:
+            before = talk.state
+            # `answered` begins with a request that is done, whatever comes of it.
+            result = method(talk, *args)
+            self.seen.add((event, before, talk.state))
+            return result
+
+        return watched
+
+
+async def test_every_transition_is_in_the_table_and_every_row_of_it_occurs(
+    server: EmbeddedServer, pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    large = frame(int(Code.PING), bytes(UNAUTHENTICATED_BYTES_MAX + 1))
+    slow = encode_request(CreateUser("bob", "secret"))
+    too_large = REQUEST_PREFIX.pack(CONTROL_PAYLOAD_BYTES_MAX + 5, int(Code.PING))
+    inputs = (PING, PING[:3], large, large[:1000], slow, too_large, slow + PING + large[:99])
+    ends: tuple[Callable[[Conversation], object], ...] = (
+        lambda talk: talk.hang_up(failed(8)),
+        lambda talk: talk.lost(),
+        lambda talk: talk.received(memoryview(PING)) if talk.wanted is None else None,
+        lambda talk: talk.unblocked(),
+    )
+    for user_id in (ROOT_USER_ID, None):
+        for first in inputs:
+            for blocked in (False, True):
+                for end in ends:
+                    sink = Sink()
+                    session = Session(1, "h:1", Transport.TCP, lambda: None, 0.0, user_id=user_id)
+                    talk = Conversation(session, server.binary, sink, pool)
+                    talk.feed(memoryview(first))
+                    talk.blocked = blocked
+                    end(talk)
+                    end(talk)
+                    talk.feed(memoryview(large[:500]))
+                    await server.dispatcher.drain()
+                    await turns(2)
+                    talk.feed(memoryview(PING))
+                    talk.unblocked()
+                    talk.lost()
+                    talk.unblocked()
+                    if talk.wanted is None:
+                        talk.received(memoryview(PING))
+                    talk.hang_up()
+    outside = {
+        (event, before, after)
+        for event, before, after in watched.seen
+        if after not in TRANSITIONS[event].get(before, ())
+    }
+    assert outside == set()
+    rows = {(event, state) for event, states in TRANSITIONS.items() for state in states}
+    assert rows - {(event, before) for event, before, _ in watched.seen} == set()
+
+
+async def test_a_conversation_that_is_detached_hands_over_what_it_read(
+    talk: Conversation, sink: Sink, pool: MemoryPool
+) -> None:
+    begun = batch_frame(b"x" * 200_000)
+    talk.feed(memoryview(PING))
+    talk.feed(begun[:5000])
+    assert talk.detach() == bytes(begun[:5000])
+    assert talk.state is State.ENDED
+    assert sink.sent == [DONE]
+    assert not sink.finished
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        encode_request(CreateUser("bob", "secret")),
+        frame(int(Code.SEND_MESSAGES), bytes(2 * PIPELINED_BYTES_MAX))[: 2 * PIPELINED_BYTES_MAX],
+    ],
+    ids=["a request runs", "much has arrived"],
+)
+async def test_a_conversation_is_not_detached_in_the_middle(
+    talk: Conversation, server: EmbeddedServer, first: bytes
+) -> None:
+    talk.feed(memoryview(first))
+    before = talk.state
+    assert talk.detach() is None
+    assert talk.state is before
+    await server.dispatcher.drain()

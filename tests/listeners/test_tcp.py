@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import resource
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.support.listening import PATIENCE_SECONDS, FrameClient, tcp_listener,
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
-from borzoi.listeners.binary import failed
+from borzoi.listeners.binary import RangesReply, failed
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.tcp import (
     LARGE_PIECE_BYTES,
@@ -562,3 +564,40 @@ async def test_who_only_stops_sending_is_answered_to_the_last_request(
         assert await client.rest() == b""
     await gone(listener)
     assert server.opened.pool.counters().in_use_bytes == 2 * RECEIVE_BUFFER_BYTES  # its own
+
+
+class Held(bytearray):
+    """Memory whose end can be seen."""
+
+
+@pytest.mark.parametrize("end", ["the reader hangs up", "it is given up"])
+async def test_an_answer_that_was_not_taken_is_not_kept(
+    server: EmbeddedServer, topic: None, end: str
+) -> None:
+    """Nor does anything of the connection wait for the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with tcp_listener(server, options=SocketOptions(send_buffer_bytes=8192)) as listener:
+            client = await FrameClient.connect(listener.address, receive_buffer=8192)
+            await client.login()
+            (connection,) = listener.connections
+            tail = Held(30_000_000)
+            held = weakref.ref(tail)
+            head = REQUEST_PREFIX.pack(0, len(tail))
+            connection.send(RangesReply(head, [], [memoryview(tail)]))
+            del tail
+            assert connection.conversation.blocked
+            assert await client.reader.readexactly(1000)
+            assert held() is not None
+            if end == "it is given up":
+                listener.give_up_stalled(asyncio.get_running_loop().time() + 1)
+            del connection
+            await client.close()
+            await until(lambda: not listener.connections)
+            await turns(3)
+            assert held() is None
+        kept = [one for one in gc.get_objects() if isinstance(one, TcpConnection | Conversation)]
+        assert kept == []
+    finally:
+        gc.enable()

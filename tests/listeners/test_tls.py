@@ -214,3 +214,21 @@ async def test_a_handshake_counts_as_a_connection(
                         return
                 except (ConnectionError, asyncio.IncompleteReadError):
                     await turns(1)
+
+
+async def test_an_answer_that_was_not_taken_is_not_kept(
+    listener: TlsListener, trusting: ssl.SSLContext, topic: None
+) -> None:
+    client = await FrameClient.connect(listener.address, context=trusting, receive_buffer=8192)
+    await client.login()
+    for number in range(20):
+        await client.call(batch(bytes([65 + number]) * 300_000))
+    client.writer.write(encode_request(EVERYTHING) * 3)
+    await until(lambda: bool(blocked_ones(listener)))
+    (blocked,) = blocked_ones(listener)
+    assert blocked._outgoing
+    client.writer.transport.abort()
+    await gone(listener)
+    assert not blocked._outgoing
+    assert blocked._transport is None
+    await client.close()

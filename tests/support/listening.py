@@ -34,9 +34,10 @@ async def tcp_listener(
     admission: Admission | None = None,
     options: SocketOptions | None = None,
     ended: list[Session] | None = None,
+    kind: type[TcpListener] = TcpListener,
 ) -> AsyncIterator[TcpListener]:
     """A plain listener; sessions that end are noted in `ended`."""
-    listener = TcpListener(
+    listener = kind(
         listening_socket(LOOPBACK),
         binary=server.binary,
         pool=server.opened.pool,
@@ -53,7 +54,11 @@ async def tcp_listener(
 
 @asynccontextmanager
 async def tls_listener(
-    server: EmbeddedServer, context: ssl.SSLContext, *, admission: Admission | None = None
+    server: EmbeddedServer,
+    context: ssl.SSLContext,
+    *,
+    admission: Admission | None = None,
+    ended: list[Session] | None = None,
 ) -> AsyncIterator[TlsListener]:
     """The same with TLS."""
     listener = TlsListener(
@@ -61,7 +66,7 @@ async def tls_listener(
         pool=server.opened.pool,
         admission=admission or Admission(PLENTY, PLENTY),
         on_connect=server.services.sessions.add,
-        on_disconnect=lambda session: _left(server, session, None),
+        on_disconnect=lambda session: _left(server, session, ended),
     )
     await listener.start(listening_socket(LOOPBACK), context)
     try:

@@ -391,6 +391,7 @@ class Conversation:
         """Read and begin nothing more; what was answered still leaves."""
         if not self.ended:
             self.ended = True
+            self.wanted = None
             self._output.finish()
 
     def lost(self) -> None:

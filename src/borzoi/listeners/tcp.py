@@ -408,6 +408,7 @@ class TcpListener:
         self._spare: PooledBuffer | None = None
         self.scratch = self._receive_buffer.view[:RECEIVE_BYTES]
         self.connections: set[TcpConnection] = set()
+        self._closed = False
         self._admission = admission
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
@@ -479,6 +480,9 @@ class TcpListener:
             connection.conversation.hang_up(farewell)
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")

@@ -1,0 +1,293 @@
+"""What every transport of the binary protocol must do, as checks that take a listener.
+
+A new transport passes all of `CHECKS`; one whose connections can move to another process passes
+`MOVING_CHECKS` too. Each check fails with an exception, at the latest when its patience ends.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+from tests.support.embedded import EmbeddedServer, with_topic
+from tests.support.listening import FrameClient
+
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import failed
+from borzoi.listeners.interface import Adopter, Listener
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream, GetStreams
+from borzoi.protocol.commands.system import GetMe, Ping
+from borzoi.protocol.commands.users import CreateUser
+from borzoi.protocol.contract import Request
+from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
+from borzoi.records.message import Message, decode_messages, encode_messages
+
+FAREWELL = failed(8)
+#: So many connections may be open at once.
+ROOM = 3
+
+
+@dataclass
+class Subject:
+    """A listener over a real server, and a way to connect to it."""
+
+    server: EmbeddedServer
+    listener: Listener
+    connect: Callable[[], Awaitable[FrameClient]]
+    #: Sessions that were reported as disconnected.
+    ended: list[Session]
+    patience_seconds: float
+    #: What the pool had lent before the listener was made.
+    lent_bytes: int
+    #: A second listener, as in another process, that shares nothing with the first but the server.
+    other: Listener | None = None
+    open_clients: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def client(self, *, logged_in: bool = True) -> FrameClient:
+        client = await self.connect()
+        client.patience_seconds = self.patience_seconds
+        self.open_clients.push_async_callback(client.close)
+        if logged_in:
+            await client.login()
+        return client
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(self.patience_seconds):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    @property
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+Check: TypeAlias = Callable[[Subject], Awaitable[None]]
+
+
+@asynccontextmanager
+async def checked(subject: Subject) -> AsyncIterator[Subject]:
+    async with subject.open_clients:
+        yield subject
+
+
+def limits() -> Admission:
+    return Admission(ROOM, ROOM)
+
+
+def batch(payloads: Iterable[bytes]) -> SendMessages:
+    messages = [Message(payload) for payload in payloads]
+    indexes, body = encode_messages(messages)
+    return SendMessages(
+        "s", "t", Partitioning.partition(0), len(messages), memoryview(indexes), memoryview(body)
+    )
+
+
+POLL = PollMessages(Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 1000)
+
+
+async def answers_come_whole_and_in_order(subject: Subject) -> None:
+    """However requests are cut, and whether or not one has to wait."""
+    client = await subject.client()
+    ahead: list[Request] = [CreateUser("bob", "secret"), GetMe(), CreateStream("s"), GetStreams()]
+    ahead.append(Ping())
+    wire = b"".join(encode_request(request) for request in ahead)
+    for cut in (slice(0, 3), slice(3, 40), slice(40, None)):
+        await client.send(wire[cut])
+        await asyncio.sleep(0)
+    answers = [await client.receive() for _ in ahead]
+    assert [status for status, _ in answers] == [0] * len(ahead)
+    assert [bool(payload) for _, payload in answers] == [True, True, True, True, False]
+
+
+async def large_batches_and_polls_arrive_whole(subject: Subject) -> None:
+    await with_topic(subject.server)
+    client = await subject.client()
+    sent = [bytes([65 + number]) * (150_000 * number + 1) for number in range(6)]
+    for payload in sent:
+        await client.call(batch([payload]))
+    polled = await client.call(POLL)
+    assert [bytes(one.payload) for one in decode_messages(polled.messages)] == sent
+
+
+async def sessions_begin_and_end_with_their_connections(subject: Subject) -> None:
+    sessions = subject.server.services.sessions
+    before = len(sessions)
+    client = await subject.client()
+    await subject.client()
+    assert len(sessions) == before + 2
+    assert len(subject.listener.connections) == 2
+    await client.close()
+    await subject.until(lambda: len(subject.listener.connections) == 1)
+    assert len(sessions) == before + 1
+    assert len(subject.ended) == 1
+
+
+async def connections_are_limited_and_make_room_when_they_end(subject: Subject) -> None:
+    clients = [await subject.client() for _ in range(ROOM)]
+    try:
+        refused = await subject.client(logged_in=False)
+        assert await refused.rest() == b""
+    except OSError:
+        pass  # refused before the transport was up
+    await clients[0].close()
+    await subject.until(lambda: len(subject.listener.connections) == ROOM - 1)
+    await (await subject.client()).call(Ping())
+
+
+async def stopping_to_accept_keeps_connections(subject: Subject) -> None:
+    client = await subject.client()
+    subject.listener.stop_accepting()
+    await client.call(Ping())
+    try:
+        late = await subject.client(logged_in=False)
+        assert await late.rest() == b""
+    except OSError:
+        pass
+
+
+async def goodbye_is_the_last_that_a_client_hears(subject: Subject) -> None:
+    """An idle client gets the farewell, and one that waits gets its answer instead."""
+    idle, waiting = await subject.client(), await subject.client()
+    await waiting.send(encode_request(CreateUser("bob", "secret")) + encode_request(Ping()))
+    await subject.until(lambda: subject.server.dispatcher.waiting == 1)
+    subject.listener.say_goodbye(FAREWELL)
+    assert await idle.rest() == FAREWELL
+    status, payload = await waiting.receive()
+    assert (status, len(payload) > 0) == (0, True)
+    assert await waiting.rest() == b""
+    await idle.close()
+    await waiting.close()
+    await subject.until(lambda: not subject.listener.connections)
+    assert len(subject.ended) == 2
+
+
+async def half_a_frame_is_given_up_and_an_idle_client_is_not(subject: Subject) -> None:
+    idle, stalled = await subject.client(), await subject.client()
+    began = subject.now
+    await stalled.send(REQUEST_PREFIX.pack(100_004, int(Code.PING)) + bytes(1000))
+    await asyncio.sleep(0.05)
+    subject.listener.give_up_stalled(began)
+    assert len(subject.listener.connections) == 2
+    subject.listener.give_up_stalled(subject.now + 1)
+    assert await stalled.rest() == b""
+    await idle.call(Ping())
+    await subject.until(lambda: len(subject.listener.connections) == 1)
+
+
+async def a_lost_client_leaves_no_buffer_behind(subject: Subject) -> None:
+    pool = subject.server.opened.pool
+    client = await subject.client()
+    before = pool.counters().in_use_bytes
+    await client.send(REQUEST_PREFIX.pack(800_004, int(Code.SEND_MESSAGES)) + bytes(90_000))
+    await subject.until(lambda: pool.counters().in_use_bytes > before)
+    await client.close()
+    await subject.until(lambda: not subject.listener.connections)
+    # The listener itself may have taken a second receive buffer.
+    assert pool.counters().in_use_bytes <= before + 512 * 1024
+    assert len(subject.ended) == 1
+
+
+async def closing_ends_everything(subject: Subject) -> None:
+    client, other = await subject.client(), await subject.client()
+    await other.send(REQUEST_PREFIX.pack(800_004, int(Code.SEND_MESSAGES)) + bytes(90_000))
+    await client.call(Ping())
+    subject.listener.close()
+    assert await client.rest() == b""
+    assert await other.rest() == b""
+    await subject.until(lambda: not subject.listener.connections)
+    assert len(subject.ended) == 2
+    assert subject.server.opened.pool.counters().in_use_bytes == subject.lent_bytes
+
+
+CHECKS: tuple[Check, ...] = (
+    answers_come_whole_and_in_order,
+    large_batches_and_polls_arrive_whole,
+    sessions_begin_and_end_with_their_connections,
+    connections_are_limited_and_make_room_when_they_end,
+    stopping_to_accept_keeps_connections,
+    goodbye_is_the_last_that_a_client_hears,
+    half_a_frame_is_given_up_and_an_idle_client_is_not,
+    a_lost_client_leaves_no_buffer_behind,
+    closing_ends_everything,
+)
+
+
+# Connections that move.
+
+
+def move(subject: Subject) -> bool:
+    """Detach the only connection and let the other listener adopt it. Whether that was possible."""
+    (connection,) = subject.listener.connections
+    detached = connection.detach()
+    if detached is None:
+        return False
+    sessions = subject.server.services.sessions
+    session = sessions.get(detached.record.client_id)
+    assert session is not None
+    sessions.remove(session)
+    adopted = cast(Adopter, subject.other).adopt(detached)
+    assert adopted is not None
+    return True
+
+
+async def a_moved_client_notices_nothing(subject: Subject) -> None:
+    client = await subject.client()
+    before = await client.call(GetMe())
+    assert move(subject)
+    assert not subject.listener.connections
+    assert subject.other is not None
+    assert len(subject.other.connections) == 1
+    assert await client.call(GetMe()) == before
+    assert subject.ended == []
+    await client.close()
+    await subject.until(lambda: subject.other is not None and not subject.other.connections)
+    assert len(subject.ended) == 1
+
+
+async def a_frame_that_has_begun_moves_too(subject: Subject) -> None:
+    await with_topic(subject.server)
+    client = await subject.client()
+    for size in (3, 20, 100_000):
+        frame = encode_request(batch([b"x" * 150_000]))
+        await client.send(frame[:size])
+        await asyncio.sleep(0.05)
+        assert move(subject)
+        await client.send(frame[size:])
+        assert await client.receive() == (0, b"")
+        subject.listener, subject.other = cast(Listener, subject.other), subject.listener
+    polled = await client.call(POLL)
+    assert polled.messages_count == 3
+
+
+async def a_client_that_waits_for_an_answer_stays(subject: Subject) -> None:
+    client = await subject.client()
+    await client.send(encode_request(CreateUser("bob", "secret")))
+    await subject.until(lambda: subject.server.dispatcher.waiting == 1)
+    assert not move(subject)
+    assert (await client.receive())[0] == 0
+    await client.call(Ping())
+
+
+async def what_was_detached_is_not_closed_with_its_old_listener(subject: Subject) -> None:
+    client = await subject.client()
+    assert move(subject)
+    subject.listener.give_up_stalled(subject.now + 1)
+    subject.listener.say_goodbye(FAREWELL)
+    subject.listener.close()
+    await client.call(Ping())
+    again = await client.call(GetMe())
+    assert again.user_id == 0
+
+
+MOVING_CHECKS: tuple[Check, ...] = (
+    a_moved_client_notices_nothing,
+    a_frame_that_has_begun_moves_too,
+    a_client_that_waits_for_an_answer_stays,
+    what_was_detached_is_not_closed_with_its_old_listener,
+)
