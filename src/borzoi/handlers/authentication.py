@@ -14,8 +14,8 @@ from borzoi.security.throttle import Throttle, origin_of
 
 #: More would starve the loop on small machines and gain nothing: each takes a whole core.
 HASHES_AT_ONCE = 2
-#: Of one address, while its mistakes make it wait. Each holds a connection, also one whose client
-#: has gone: without a bound guessing would take all places of the server for hours.
+#: Logins of one address that may queue while wrong passwords delay it. Each holds a connection,
+#: also after its client is gone: without a bound, guessing would occupy the server for hours.
 WAITING_MAX = 16
 
 
@@ -31,21 +31,21 @@ class Authentication:
         self._waiting: Counter[str] = Counter()
 
     async def verify(self, hashed: str | None, password: str, *, address: str) -> bool:
-        """Whether the password is right; None stands for a user who does not exist, and costs the
-        same. Wrong answers make the address wait longer and longer for the next one; when many
-        wait already, the answer is no without a look."""
+        """Whether the password is right. None stands for a user that does not exist, and takes as
+        long. Each wrong password delays the address more; when many of its logins are queued,
+        further attempts are rejected without checking the password."""
         while True:
             wait = self._throttle.wait(address, now=self._clock())
             if wait and not await self._waited(origin_of(address), wait / 1_000_000):
                 return False
             async with self._turns:
-                # Many connections of one address wait together, and all but the first have to
-                # wait again after its mistake: guessing in parallel is no faster.
+                # Check again: another connection of the address may have failed meanwhile, so
+                # that guessing in parallel is no faster.
                 if not self._throttle.wait(address, now=self._clock()):
                     return await self._verified(hashed, password, address)
 
     async def _waited(self, origin: str, seconds: float) -> bool:
-        """Whether there was a place to wait."""
+        """Wait. False when the queue of the address is full."""
         if self._waiting[origin] >= WAITING_MAX:
             return False
         self._waiting[origin] += 1
@@ -63,7 +63,7 @@ class Authentication:
         try:
             right = await loop.run_in_executor(self._threads, verify_password, hashed, password)
         finally:
-            # Who hangs up before the answer has guessed all the same.
+            # A guess counts even if the client hung up before its answer.
             if right:
                 self._throttle.succeeded(address)
             else:

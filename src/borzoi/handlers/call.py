@@ -1,4 +1,4 @@
-"""All that a handler may touch: the session that asks, the planes, and the clock."""
+"""Everything a handler may use: the session of the request, the planes, and the clock."""
 
 from collections.abc import Callable
 

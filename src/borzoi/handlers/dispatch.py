@@ -54,7 +54,7 @@ class Dispatcher:
             answer = await asyncio.shield(answer)          # raises BorzoiError
 
     - `session` is a `handlers.sessions.Session`, registered in `Services.sessions` for as long as
-      the client is connected. `session.user_id` says who is logged in; the login requests set it.
+      the client is connected. `session.user_id` is the user; the login requests set it.
     - `request` is a value of `protocol/commands/` whose class is in `handlers/table.py`.
     - The answer is one of `handlers/answers.py`.
     - The errors are those of `model/errors.py`. `protocol.errors.code_of` gives the status of the
@@ -77,24 +77,24 @@ class Dispatcher:
         self._pending: dict[Future[Answer], Row] = {}
 
     def is_public(self, code: int) -> bool:
-        """Whether the command needs no login. Unknown codes count: nobody may use those."""
+        """Whether the command needs no login. True for unknown codes, which are refused later."""
         row = self.rows.get(code)
         return row is None or row.rule is Rule.ANYONE
 
     def perform(self, session: Session, request: Request) -> Performed:
         """The answer to a request, or the future of one. Raises `BorzoiError`.
 
-        Faults are found in this order: the session is stale or not logged in, the request is wrong
-        whatever the server holds, what it names is missing, the user may not, the rest.
+        Faults are reported in this order: the session is stale or not logged in, the request is
+        invalid in itself, what it names does not exist, a permission is missing, the rest.
         """
         row = self._by_type.get(type(request))
         if row is None:
             raise InvalidCommand(f"this server does not know {type(request).__name__}")
         try:
             _admit(row, session)
-            prepared = row.prepare(request)
-            call = self._permitted(row, prepared, session)
-            return self._watched(row, session, row.run(prepared, call))
+            validated = row.validate(request)
+            call = self._permitted(row, validated, session)
+            return self._watched(row, session, row.run(validated, call))
         except BorzoiError:
             raise
         except Exception as fault:

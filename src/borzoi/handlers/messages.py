@@ -1,4 +1,4 @@
-"""Messages: sent, polled, flushed. The hot path: nothing here waits unless the disk must."""
+"""Messages: sent, polled, flushed. This is the hot path: only the disk makes a request wait."""
 
 from asyncio import Future
 from collections.abc import Awaitable, Coroutine
@@ -22,7 +22,7 @@ from borzoi.shard.partition_plane import PartitionPlane
 
 
 class Append(msgspec.Struct, frozen=True):
-    """A send whose batch was looked at and found whole."""
+    """A send whose batch was validated."""
 
     stream_id: Identifier
     topic_id: Identifier
@@ -92,7 +92,7 @@ def poll_alone(
     count: int,
     auto_commit: bool,
 ) -> Delivery | Coroutine[Any, Any, Delivery]:
-    """The answer to a consumer that shares its partition with nobody."""
+    """The answer to a consumer that is not a member of a group."""
     polled = partitions.poll(
         namespace,
         strategy,
@@ -130,7 +130,7 @@ def _poll_as_member(
 
 
 def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None:
-    """The partition a member reads; None when it has none, or not the one it asked for."""
+    """The partition a member reads. None when it has none, or does not own the requested one."""
     client_id = call.session.client_id
     if asked is None:
         return queries.next_polled_partition(group, client_id)

@@ -1,4 +1,4 @@
-"""Stored offsets: how far a consumer or a group says it has got."""
+"""Stored offsets: the last message that a consumer or a group has processed."""
 
 from borzoi.handlers.call import Call
 from borzoi.handlers.messages import hand_over_settled
@@ -17,7 +17,7 @@ from borzoi.protocol.commands.offsets import (
 
 
 def get_offset(request: GetConsumerOffset, call: Call) -> ConsumerOffset:
-    """Anyone who may poll may look, also at groups it is no member of."""
+    """Polling permission suffices, also for groups the client is not a member of."""
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     if request.consumer.kind is ConsumerKind.GROUP:

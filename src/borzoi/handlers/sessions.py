@@ -44,7 +44,7 @@ class Session(msgspec.Struct, eq=False):
     token_hash: str | None = None
     #: A login is queued: the login timeout must not count our own delay.
     login_pending: bool = False
-    #: It asked to join a group, so its groups have to learn when it is gone.
+    #: It has requested to join a group, so `ClientGone` must be proposed when it ends.
     joined: bool = False
     #: Set by the heartbeat verifier; the client has to reconnect.
     stale: bool = False
@@ -130,5 +130,5 @@ class Sessions:
         return [session for session in self.connected() if session.token_hash == token_hash]
 
     def silent_since(self, moment: float) -> list[Session]:
-        """Sessions whose last ping lies before the moment."""
+        """Sessions whose last ping was before the moment."""
         return [session for session in self if session.pinged_at < moment and not session.stale]

@@ -1,4 +1,4 @@
-"""The server about itself: alive, how busy, who is connected, which nodes there are."""
+"""The server itself: ping, statistics, connected clients, cluster nodes, snapshots."""
 
 import asyncio
 

@@ -1,8 +1,8 @@
-"""What this server does, and for whom: one row per command.
+"""The commands of this server: one row each.
 
-`scope` resolves what the request is about, `rule` says which permission that needs, `prepare` looks
-at the request alone before anything is looked up (its faults come first, as recorded), and `run`
-does the work: at once, or as a coroutine where it has to wait.
+`scope` is what the request is about, `rule` the permission that needs, `validate` checks the
+request alone before anything is looked up (its faults come first, as recorded), and `run` does the
+work: at once, or as a coroutine where it has to wait.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,6 @@ from borzoi.handlers import (
     users,
 )
 from borzoi.handlers.call import Call
-from borzoi.handlers.preparing import as_it_is, partitions_counted
 from borzoi.handlers.scopes import (
     Scope,
     everywhere,
@@ -32,6 +31,7 @@ from borzoi.handlers.scopes import (
     topic_of,
     user_unless_own,
 )
+from borzoi.handlers.validating import partitions_counted, unchecked
 from borzoi.metadata.permissions import Rule
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
@@ -94,16 +94,16 @@ from borzoi.protocol.commands.users import (
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One command: its shape, who may, and what happens."""
+    """One command: its shape, the permission it needs, and what it does."""
 
     request: Any
     rule: Rule
     scope: Callable[[Any, Call], Scope]
     run: Callable[[Any, Call], Any]
-    prepare: Callable[[Any], Any] = as_it_is
-    #: A question about something that is not there is answered with nothing, not with an error.
+    validate: Callable[[Any], Any] = unchecked
+    #: The binary protocol answers `NotFound` with an empty payload instead of an error.
     missing_is_empty: bool = False
-    #: It hashes a password, which takes long and is for nothing when nobody waits for it.
+    #: It hashes a password. That takes long, and is cancelled when the client is gone.
     hashes: bool = False
 
 
@@ -139,7 +139,7 @@ COMMANDS: tuple[Row, ...] = (
 
     Row(PollMessages,                 Rule.POLL,           topic_of,   messages.poll),
     Row(SendMessages,                 Rule.APPEND,         topic_of,   messages.send,
-        prepare=messages.batch_received),
+        validate=messages.batch_received),
     Row(FlushUnsavedBuffer,           Rule.APPEND,         partition_of, messages.flush),
 
     Row(GetConsumerOffset,            Rule.POLL,           topic_of,   offsets.get_offset,
@@ -160,15 +160,15 @@ COMMANDS: tuple[Row, ...] = (
     Row(GetTopics,                    Rule.READ_TOPICS,    stream_of,  topics.get_topics,
         missing_is_empty=True),
     Row(CreateTopic,                  Rule.CREATE_TOPIC,   stream_of,  topics.create_topic,
-        prepare=partitions_counted),
+        validate=partitions_counted),
     Row(DeleteTopic,                  Rule.MANAGE_TOPIC,   topic_of,   topics.delete_topic),
     Row(UpdateTopic,                  Rule.MANAGE_TOPIC,   topic_of,   topics.update_topic),
     Row(PurgeTopic,                   Rule.MANAGE_TOPIC,   topic_of,   topics.purge_topic),
 
     Row(CreatePartitions,             Rule.MANAGE_TOPIC,   topic_of,   partitions.create_partitions,
-        prepare=partitions_counted),
+        validate=partitions_counted),
     Row(DeletePartitions,             Rule.MANAGE_TOPIC,   topic_of,   partitions.delete_partitions,
-        prepare=partitions_counted),
+        validate=partitions_counted),
     Row(DeleteSegments,               Rule.MANAGE_TOPIC,   partition_of, segments.delete_segments),
 
     Row(GetConsumerGroup,             Rule.READ_TOPIC,     topic_of,   groups.get_group,

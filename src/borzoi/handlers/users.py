@@ -1,4 +1,4 @@
-"""Users: listed, made, changed, and logged in. Passwords are sealed before anything is logged."""
+"""Users: list, create, change, log in. Passwords are hashed before anything is logged."""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -50,7 +50,7 @@ def user_details(user: User) -> UserDetails:
 async def create_user(request: CreateUser, call: Call) -> Created:
     check_username(request.username)
     check_password(request.password)
-    # Asked before the password is hashed, which takes a while and would be for nothing.
+    # Checked before the password is hashed, which takes long.
     check_username_is_free(call.state, request.username)
     hashed = await call.services.authentication.hash(request.password)
     sealed = SealedCreateUser(request.username, hashed, request.status, request.permissions)
@@ -87,12 +87,12 @@ async def change_password(request: ChangePassword, call: Call) -> None:
 def login_user(request: LoginUser, call: Call) -> Coroutine[Any, Any, Identity]:
     check_username(request.username)
     check_password(request.password)
-    # A login may wait long and for nothing: only what it needs stays in memory meanwhile.
+    # A login may be queued for long: keep only what it needs in memory meanwhile.
     return _log_in(request.username, request.password, call)
 
 
 async def _log_in(username: str, password: str, call: Call) -> Identity:
-    # By name only: a name of digits is a name.
+    # By name only: a name of digits is not an id.
     user = call.state.users.named(username)
     hashed = None if user is None else user.password_hash
     call.session.login_pending = True
@@ -115,7 +115,7 @@ async def _log_in(username: str, password: str, call: Call) -> Identity:
 
 
 def logged_in(user: User, call: Call, *, token_hash: str | None) -> Identity:
-    """From now on the session speaks for the user."""
+    """Log the session in as the user."""
     if user.status is not UserStatus.ACTIVE:
         raise UserInactive(f"user {user.username!r} is inactive")
     call.session.user_id = user.id

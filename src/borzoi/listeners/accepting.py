@@ -1,7 +1,7 @@
-"""Connections off a listening socket: counted before anything is done for them.
+"""Accepting connections, within the limits.
 
-A connection counts from the moment it is accepted. One that has yet to say who it is, or to finish
-its handshake, costs a descriptor like any other.
+A connection counts from the moment it is accepted: before its login or its handshake it costs a
+descriptor like any other.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from borzoi.listeners.admission import Admission
 
 log = logging.getLogger(__name__)
 
-#: Connections taken in one turn, so that a flood of them does not starve those that talk.
+#: Connections accepted in one turn of the loop, so that a flood does not starve established ones.
 ACCEPTED_PER_TURN = 64
-#: When there are no descriptors left, look again after this long, not in a busy loop.
+#: Delay before accepting again when the process is out of descriptors.
 ACCEPT_AGAIN_SECONDS = 0.2
 
 WOULD_BLOCK = (BlockingIOError, InterruptedError)
@@ -27,7 +27,7 @@ Peer: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 class Acceptor:
     """Accepts, admits, prepares and hands over.
 
-    Who was handed a socket says `leave` when it is closed.
+    The receiver of a socket calls `leave` when it is closed.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Acceptor:
             except WOULD_BLOCK:
                 return
             except ConnectionAbortedError:
-                continue  # it gave up while it waited in line; those behind it did not
+                continue  # it gave up in the backlog; others may be behind it
             except OSError as fault:
-                # Out of descriptors: those who wait stay in the backlog until one is freed.
+                # Out of descriptors: connections stay in the backlog until one is freed.
                 log.warning("cannot accept a connection: %s", fault)
                 self._loop.remove_reader(self._sock.fileno())
                 self._loop.call_later(ACCEPT_AGAIN_SECONDS, self._accept_again)

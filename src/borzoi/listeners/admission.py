@@ -1,25 +1,24 @@
-"""How many connections there may be, in all and from one address. Pure counting.
+"""Limits on connections, in total and per address. Pure counting.
 
-An address is whom to hold responsible: IPv6 peers are counted by their /64 network, because one
-customer usually gets a whole one. This machine is no one peer: proxies, tests and everybody who
-shares it speak from the same address.
+IPv6 peers are counted by their /64 network, because a customer usually gets a whole one. Loopback
+can be exempt from the second limit: proxies and local programs all share that address.
 """
 
 from collections import Counter
 
 from borzoi.security.throttle import origin_of
 
-#: What `origin_of` makes of ::1.
+#: The network of ::1.
 LOOPBACK_NETWORK = origin_of("::1")
 
 
 class Admission:
-    """Shared by the listeners of a server, so that the bounds hold over all of them."""
+    """Shared by the listeners of a server, so that the limits hold over all of them."""
 
     def __init__(self, most: int, most_per_host: int, *, spares_this_machine: bool = False) -> None:
         self._most = most
         self._most_per_host = most_per_host
-        #: Whether only the first of the two bounds holds for connections over loopback.
+        #: Whether only the total limit applies to connections over loopback.
         self._spares_this_machine = spares_this_machine
         self._hosts: Counter[str] = Counter()
         self._total = 0

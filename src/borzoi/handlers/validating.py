@@ -1,7 +1,7 @@
-"""What a request says that is wrong whatever the server holds; asked before anything is looked up.
+"""Checks of a request alone, made before anything it names is looked up.
 
-The published servers find these faults first, even before they ask who may, and clients' tests know
-the order.
+The published servers report these faults first, even before a missing permission, and clients'
+tests rely on the order.
 """
 
 from typing import TypeVar
@@ -14,11 +14,11 @@ Request = TypeVar("Request")
 Counted = TypeVar("Counted", CreateTopic, CreatePartitions, DeletePartitions)
 
 
-def as_it_is(request: Request) -> Request:
+def unchecked(request: Request) -> Request:
     return request
 
 
 def partitions_counted(request: Counted) -> Counted:
-    """A request that says how many partitions, and says it sensibly."""
+    """The request, if its number of partitions is allowed."""
     check_partitions_count(request)
     return request
