@@ -33,8 +33,8 @@ from borzoi.model.limits import (
 from borzoi.records.batch import walk
 from borzoi.records.columns import gathered_column
 from borzoi.records.header import HEADER_DTYPE
-from borzoi.records.layouts import INDEX_DTYPE
 from borzoi.records.user_headers import KINDS, PREFIX
+from borzoi.records.validation import INDEX_DTYPE
 
 Buffer = bytes | bytearray | memoryview
 Positions = NDArray[np.int64]

@@ -47,7 +47,8 @@ from borzoi.model.limits import (
 )
 from borzoi.records.columns import equal_column, gathered_column
 from borzoi.records.header import LENGTHS_AT, OFFSET_AT
-from borzoi.records.layouts import INDEX_DTYPE, Layout, Layouts
+from borzoi.records.layouts import INDEX_DTYPE as INDEX_DTYPE
+from borzoi.records.layouts import Layout, Layouts
 
 #: An entry, of a request and of an index file: offset, position of the END of the message, time.
 INDEX_ENTRY: Final = struct.Struct("<IIQ")

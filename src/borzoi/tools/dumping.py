@@ -17,8 +17,8 @@ from borzoi.metadata.commands import decode_command
 from borzoi.model.errors import BorzoiError, CannotDecrypt, StateCorrupted, StorageFailure
 from borzoi.model.limits import HEADER_BYTES, INDEX_ENTRY_BYTES
 from borzoi.records.header import unpack_header
-from borzoi.records.layouts import INDEX_DTYPE
 from borzoi.records.user_headers import decode_user_headers
+from borzoi.records.validation import INDEX_DTYPE
 from borzoi.security.encryption import Cipher
 from borzoi.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TWIN_SUFFIXES
 from borzoi.storage.media import Medium

@@ -10,7 +10,7 @@ import numpy as np
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
-from borzoi.records.layouts import INDEX_DTYPE
+from borzoi.records.validation import INDEX_DTYPE
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.compressed import open_twin
 from borzoi.storage.media import Medium
