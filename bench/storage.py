@@ -29,6 +29,7 @@ from bench.stamp import sent
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
+from borzoi.partitions.polling import Polled
 from borzoi.records.batch import receive, receive_at
 from borzoi.records.fresh_ids import FreshIds, mixed_words
 from borzoi.records.layouts import Layouts
@@ -309,6 +310,7 @@ def _poll_seconds(partition: Partition, strategy: Callable[[int], PollingStrateg
     begin = time.process_time()
     for number in range(1000):
         polled = partition.poll(strategy(number), 1000, kind=ConsumerKind.CONSUMER, consumer_id=1)
+        assert isinstance(polled, Polled)
         assert polled.reading.count == 1000
     return (time.process_time() - begin) / 1000
 

@@ -18,6 +18,7 @@ from tests.support.logs import payloads_in
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.topics import Compression
+from borzoi.partitions.polling import Polled
 from borzoi.records.batch import verify, walk
 from borzoi.storage.settings import Acknowledge
 
@@ -132,6 +133,7 @@ def check(
     polled = partition.poll(
         PollingStrategy.first(), 1 << 30, kind=ConsumerKind.CONSUMER, consumer_id=1
     )
+    assert isinstance(polled, Polled)
     content = polled.reading.materialise()
     stored = walk(memoryview(content))
     assert stored.offsets().tolist() == list(range(len(stored)))

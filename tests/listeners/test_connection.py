@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.embedded import EmbeddedServer, embedded_server, whole
+from tests.support.embedded import EmbeddedServer, asked, embedded_server, whole
 from tests.support.listening import PATIENCE_SECONDS, turns
 
 from borzoi.handlers.sessions import Session
@@ -31,6 +31,7 @@ from borzoi.model.limits import (
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import Transport
+from borzoi.partitions.operations import Poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
@@ -326,13 +327,10 @@ def root_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool, number: int)
 
 def stored(server: EmbeddedServer, start: int = 0) -> list[bytes]:
     """The payloads of all messages; raises when a checksum is wrong."""
-    polled = server.services.partitions.poll(
+    polled = asked(
+        server.services.partitions,
         Namespace(0, 0, 0),
-        PollingStrategy.offset(start),
-        1_000_000,
-        kind=ConsumerKind.CONSUMER,
-        consumer_id=1,
-        auto_commit=False,
+        Poll(PollingStrategy.offset(start), 1_000_000, ConsumerKind.CONSUMER, 1),
     )
     found = polled.reading.materialise()
     assert verify(walk(memoryview(found))) is None

@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 from random import Random
 
@@ -8,7 +9,6 @@ from tests.support.logs import batch_of, payloads_in
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import ConsumerOffsetNotFound, InvalidOffset
-from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Partition
@@ -17,7 +17,7 @@ from borzoi.records.fresh_ids import FreshIds
 from borzoi.security.encryption import Cipher
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
-from borzoi.storage.settings import SegmentSettings
+from borzoi.storage.settings import Acknowledge, SegmentSettings
 
 DIRECTORY = Path("/data/0")
 NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
@@ -52,7 +52,9 @@ def partition(disk: SimulatedDisk) -> Partition:
 def poll(
     partition: Partition, strategy: PollingStrategy, count: int = 3, *, commit: bool = False
 ) -> Polled:
-    return partition.poll(strategy, count, kind=CONSUMER, consumer_id=1, auto_commit=commit)
+    polled = partition.poll(strategy, count, kind=CONSUMER, consumer_id=1, auto_commit=commit)
+    assert isinstance(polled, Polled)
+    return polled
 
 
 def numbers(polled: Polled) -> list[int]:
@@ -122,23 +124,69 @@ def test_a_consumer_gets_past_messages_no_key_opens(disk: SimulatedDisk) -> None
     assert numbers(poll(partition, PollingStrategy.next(), commit=True)) == [3]
 
 
-def test_retention_by_age_keeps_what_was_not_read(partition: Partition) -> None:
+def test_retention_keeps_what_was_not_read(partition: Partition) -> None:
     partition.store_offset(CONSUMER, 1, 2)
     partition.store_offset(ConsumerKind.GROUP, 5, 8)
     assert partition.barrier() == 2
-    assert partition.expire(1000, NEVER).segments == 0
-    assert partition.expire(75, 20).segments == 3
-    assert partition.expire(75, 20, keep_unread=False).segments == 3
-    assert partition.log.first_offset == 6
+    assert partition.delete_segments(6).segments == 3
+    assert partition.log.first_offset == 3
 
 
-def test_segments_are_deleted_from_the_oldest_on(partition: Partition) -> None:
+def test_retention_takes_unread_messages_where_the_server_is_configured_so(
+    disk: SimulatedDisk, partition: Partition
+) -> None:
+    partition.store_offset(CONSUMER, 1, 2)
+    partition.close()
+    again = open_partition(disk, keep_unread=False)
+    assert again.barrier() is None
+    assert again.delete_segments(6).segments == 6
+    assert again.log.first_offset == 6
+
+
+async def test_segments_are_deleted_from_the_oldest_on(partition: Partition) -> None:
     assert partition.delete_segments(2).segments == 2
+    size = partition.log.size
     partition.store_offset(CONSUMER, 1, 3)
-    assert partition.delete_segments(5).segments == 2
-    assert partition.delete_segments(50, keep_unread=False).segments == 5
+    removed = await partition.delete_oldest(5)
+    assert removed == (2, 2, size - partition.log.size)
+    partition.delete_offset(CONSUMER, 1)
+    assert (await partition.delete_oldest(50)).segments == 5
     assert partition.statistics == (1, 9, partition.log.size, 1)
     assert numbers(poll(partition, PollingStrategy.first())) == [9]
+
+
+async def test_a_poll_whose_commit_waits_is_a_future(disk: SimulatedDisk) -> None:
+    writer = OffsetWriter(disk, Acknowledge.SYNCED, loop=asyncio.get_running_loop())
+    partition = Partition(
+        Namespace(0, 0, 0),
+        open_log(DIRECTORY, disk),
+        open_offsets(DIRECTORY, writer),
+        new_ids=NEW_IDS,
+    )
+    partition.append(batch_of([b"1", b"2"]), now=1)
+    polled = partition.poll(
+        PollingStrategy.first(), 9, kind=CONSUMER, consumer_id=1, auto_commit=True
+    )
+    assert isinstance(polled, asyncio.Future)
+    assert numbers(await polled) == [1, 2]
+    assert partition.load_offset(CONSUMER, 1) == 1
+
+
+def test_a_group_is_settled_when_it_has_committed_all_it_polled(partition: Partition) -> None:
+    def polled_by_group(count: int) -> None:
+        partition.poll(PollingStrategy.first(), count, kind=ConsumerKind.GROUP, consumer_id=7)
+
+    assert partition.is_settled(7)
+    polled_by_group(3)
+    polled_by_group(1)
+    partition.store_offset(ConsumerKind.GROUP, 7, 1)
+    assert not partition.is_settled(7)
+    partition.store_offset(ConsumerKind.GROUP, 7, 2)
+    assert partition.is_settled(7)
+    polled_by_group(9)
+    assert not partition.is_settled(7)
+    partition.forget_polled(7)
+    assert partition.is_settled(7)
 
 
 def test_a_purged_partition_begins_again(disk: SimulatedDisk) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_server
+from tests.support.embedded import EmbeddedClient, EmbeddedServer, described, embedded_server
 
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
@@ -151,11 +151,11 @@ async def test_old_segments_go_and_young_ones_stay(
     for number in range(6):
         await root.call(send(b"%d" % number * 200))
     namespace = Namespace(0, 0, 0)
-    many = server.services.partitions.statistics(namespace).segments_count
+    many = described(server.services.partitions, namespace).segments_count
     await housekeeping.clean(server.services)
-    assert server.services.partitions.statistics(namespace).segments_count == many > 2
+    assert described(server.services.partitions, namespace).segments_count == many > 2
     await housekeeping.clean(later(server.services, HOUR))
-    assert server.services.partitions.statistics(namespace).segments_count < many
+    assert described(server.services.partitions, namespace).segments_count < many
 
 
 async def test_a_session_without_ping_leaves_its_groups_and_is_told_so(
@@ -203,7 +203,7 @@ async def test_the_line_about_the_server_is_written(
     server: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="borzoi"):
-        housekeeping.print_sysinfo(server.services)
+        await housekeeping.print_sysinfo(server.services)
     assert "memory" in caplog.text
 
 

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
+from tests.support.embedded import (
+    EmbeddedServer,
+    asked,
+    described,
+    embedded_server,
+    sent,
+    totals_of,
+    with_topic,
+)
 from tests.support.listening import turns
 
 from borzoi.metadata.effects import (
@@ -25,7 +33,9 @@ from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError, PartitionNotFound, StorageFailure
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
+from borzoi.partitions.operations import Describe, IsSettled, LoadOffset, Poll, StoreOffset
 from borzoi.partitions.partition import Partition
+from borzoi.partitions.statistics import EMPTY
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
@@ -38,44 +48,50 @@ from borzoi.shard.trash import Trash
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)
 GROUP = ConsumerKind.GROUP
+CONSUMER = ConsumerKind.CONSUMER
+
+
+def polled_by(group_id: int, count: int) -> Poll:
+    return Poll(PollingStrategy.first(), count, GROUP, group_id)
 
 
 async def test_a_partition_is_settled_when_all_that_was_polled_is_committed(tmp_path: Path) -> None:
     async with embedded_server(tmp_path) as server:
         plane = (await with_topic(server)).services.partitions
         await sent(server, 3)
-        assert plane.is_settled(ZERO, 0)
-        plane.mark_polled(ZERO, 0, 2)
-        plane.mark_polled(ZERO, 0, 1)
-        assert not plane.is_settled(ZERO, 0)
+        assert asked(plane, ZERO, IsSettled(0))
+        asked(plane, ZERO, polled_by(0, 3))
+        asked(plane, ZERO, polled_by(0, 1))
+        assert not asked(plane, ZERO, IsSettled(0))
         check = CheckRevocations(0, 0, 0, (0, 1))
         assert await plane.carry_out(check) == [CompleteRevocation(0, 0, 0, 1)]
-        plane.store_offset(ZERO, GROUP, 0, 2)
-        assert plane.is_settled(ZERO, 0)
-        plane.mark_polled(ZERO, 1, 2)
+        asked(plane, ZERO, StoreOffset(GROUP, 0, 2))
+        assert asked(plane, ZERO, IsSettled(0))
+        asked(plane, ZERO, polled_by(1, 3))
+        assert not asked(plane, ZERO, IsSettled(1))
         await plane.carry_out(ForgetPolled(0, 0, 1, (0,)))
-        assert plane.is_settled(ZERO, 1)
+        assert asked(plane, ZERO, IsSettled(1))
 
 
 async def test_a_deleted_group_leaves_no_offset(tmp_path: Path) -> None:
     async with embedded_server(tmp_path) as server:
         plane = (await with_topic(server)).services.partitions
         await sent(server)
-        plane.store_offset(ZERO, GROUP, 7, 0)
+        asked(plane, ZERO, StoreOffset(GROUP, 7, 0))
         await plane.carry_out(DeletedGroup(0, 0, 7, (0, 1)))
-        assert plane.stored_offset(ZERO, GROUP, 7) is None
+        assert asked(plane, ZERO, LoadOffset(GROUP, 7)).stored is None
 
 
 async def test_purging_forgets_messages_offsets_and_marks(tmp_path: Path) -> None:
     async with embedded_server(tmp_path) as server:
         plane = (await with_topic(server)).services.partitions
         await sent(server, 2)
-        plane.mark_polled(ZERO, 0, 1)
-        plane.store_offset(ZERO, GROUP, 0, 0)
+        asked(plane, ZERO, polled_by(0, 2))
+        asked(plane, ZERO, StoreOffset(GROUP, 0, 0))
         await plane.carry_out(PurgedTopic(0, 0, (0, 1)))
-        assert plane.is_settled(ZERO, 0)
-        assert plane.totals().messages_count == 0
-        assert plane.stored_offset(ZERO, GROUP, 0) is None
+        assert asked(plane, ZERO, IsSettled(0))
+        assert totals_of(plane).messages_count == 0
+        assert asked(plane, ZERO, LoadOffset(GROUP, 0)).stored is None
 
 
 async def test_a_deleted_partition_is_not_found(tmp_path: Path) -> None:
@@ -83,7 +99,8 @@ async def test_a_deleted_partition_is_not_found(tmp_path: Path) -> None:
         plane = (await with_topic(server)).services.partitions
         await plane.carry_out(DeletedPartitions(0, 0, (1,)))
         with pytest.raises(PartitionNotFound):
-            plane.statistics(Namespace(0, 0, 1))
+            asked(plane, Namespace(0, 0, 1), Describe())
+        assert described(plane, Namespace(0, 0, 1)) == EMPTY
         assert await plane.carry_out(DroppedUser(3)) == ()
 
 
@@ -96,15 +113,8 @@ async def test_everything_is_saved_and_found_again(tmp_path: Path) -> None:
         await sent(server, 2)
     async with embedded_server(tmp_path, settings) as server:
         plane = server.services.partitions
-        assert plane.statistics(ZERO).messages_count == 5
-        polled = plane.poll(
-            ZERO,
-            PollingStrategy.first(),
-            10,
-            kind=ConsumerKind.CONSUMER,
-            consumer_id=1,
-            auto_commit=False,
-        )
+        assert described(plane, ZERO).messages_count == 5
+        polled = asked(plane, ZERO, Poll(PollingStrategy.first(), 10, CONSUMER, 1))
         assert polled.reading.count == 5
 
 
@@ -117,7 +127,7 @@ async def test_a_new_topic_does_not_inherit_what_a_deletion_left_behind(tmp_path
         await server.root().call(DeleteTopic("s", "t"))
         shutil.move(tmp_path / "copy", folder)
         await server.root().call(CreateTopic("s", "other", 1))
-        assert server.services.partitions.statistics(ZERO).messages_count == 0
+        assert described(server.services.partitions, ZERO).messages_count == 0
 
 
 async def test_one_partition_that_fails_does_not_protect_or_starve_the_others(
@@ -157,30 +167,26 @@ async def test_one_partition_that_fails_does_not_protect_or_starve_the_others(
         later = server.services.clock() + 2_000_000
         await plane.upkeep.clean(state, now=later)
         counts = {sick: 3, Namespace(0, 0, 1): 1, Namespace(0, 1, 0): 1}
-        assert {one: plane.statistics(one).segments_count for one in counts} == counts
+        assert {one: described(plane, one).segments_count for one in counts} == counts
         with pytest.raises(StorageFailure):
             await plane.carry_out(PurgedTopic(0, 0, (0, 1)))
-        assert plane.statistics(Namespace(0, 0, 1)).messages_count == 0
+        assert described(plane, Namespace(0, 0, 1)).messages_count == 0
         await server.root().call(DeleteTopic("s", "t"))
         assert not (tmp_path / "streams" / "0" / "topics" / "0").exists()
 
 
 async def test_a_poll_gives_no_more_than_its_bound_and_at_least_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("borzoi.shard.partition_plane.POLLED_BYTES_MAX", 2500)
     async with embedded_server(tmp_path) as server:
         plane = (await with_topic(server)).services.partitions
         await sent(server, 5, size=1000)
         await sent(server, 1, size=5000)
         found = [
-            plane.poll(
+            asked(
+                plane,
                 ZERO,
-                PollingStrategy.offset(offset),
-                1_000_000,
-                kind=ConsumerKind.CONSUMER,
-                consumer_id=1,
-                auto_commit=False,
+                Poll(PollingStrategy.offset(offset), 1_000_000, CONSUMER, 1, size_max=2500),
             ).reading
             for offset in (0, 2, 4, 5)
         ]
@@ -220,7 +226,7 @@ async def test_a_deletion_does_not_wait_for_its_files_to_be_removed(
         await server.root().call(DeletePartitions("s", "t", 1))
         await server.root().call(DeleteTopic("s", "t"))
         await server.root().call(CreateTopic("s", "t", 1))
-        assert server.services.partitions.statistics(ZERO).messages_count == 0
+        assert described(server.services.partitions, ZERO).messages_count == 0
         await sent(server, 2)
         await server.root().call(PurgeTopic("s", "t"))
         await sent(server, 1)
@@ -228,7 +234,7 @@ async def test_a_deletion_does_not_wait_for_its_files_to_be_removed(
         await with_topic(server)
         go_on.set()
         await sent(server, 4)
-        assert server.services.partitions.statistics(ZERO).messages_count == 4
+        assert described(server.services.partitions, ZERO).messages_count == 4
 
 
 async def test_purging_a_topic_costs_one_sync_however_many_partitions_it_has(
@@ -251,10 +257,10 @@ async def test_purging_a_topic_costs_one_sync_however_many_partitions_it_has(
             monkeypatch.setattr(os, name, noted(getattr(os, name)))
         await server.root().call(PurgeTopic("s", "t"))
         assert len(syncs) == 1
-        assert server.services.partitions.totals().messages_count == 0
+        assert totals_of(server.services.partitions).messages_count == 0
         await sent(server, 2)
     async with embedded_server(tmp_path) as server:
-        assert server.services.partitions.statistics(ZERO).messages_count == 2
+        assert described(server.services.partitions, ZERO).messages_count == 2
 
 
 async def test_others_have_their_turn_while_many_partitions_are_made_or_emptied(
@@ -263,17 +269,17 @@ async def test_others_have_their_turn_while_many_partitions_are_made_or_emptied(
     async with embedded_server(tmp_path) as server:
         await with_topic(server)
         for request in (CreatePartitions("s", "t", 100), PurgeTopic("s", "t")):
-            asked = asyncio.create_task(server.root().call(request))
+            work = asyncio.create_task(server.root().call(request))
             others = 0
-            while not asked.done():
+            while not work.done():
                 # Those that are not open yet are there for who asks.
-                server.services.partitions.stored_offset(Namespace(0, 0, 1), GROUP, 1)
+                asked(server.services.partitions, Namespace(0, 0, 1), LoadOffset(GROUP, 1))
                 await asyncio.sleep(0)
                 others += 1
-            await asked
+            await work
             assert others > 10
         await sent(server)
-        assert server.services.partitions.totals().segments_count == 102
+        assert totals_of(server.services.partitions).segments_count == 102
 
 
 class PowerOff(BaseException):
@@ -329,8 +335,8 @@ async def test_a_deleted_partition_does_not_come_back_after_two_crashes(
             creation = resolved(creation, server.services.metadata.defaults)
         await crash_at(server, monkeypatch, "_create", creation)
     async with embedded_server(tmp_path) as server:
-        assert server.services.partitions.statistics(ZERO).messages_count == 0
-        assert server.services.partitions.totals().messages_count == 0
+        assert described(server.services.partitions, ZERO).messages_count == 0
+        assert totals_of(server.services.partitions).messages_count == 0
 
 
 async def test_a_deleted_stream_does_not_come_back_after_a_crash(
@@ -357,7 +363,7 @@ async def test_a_start_leaves_alone_what_no_entry_deleted(tmp_path: Path) -> Non
     unknown = tmp_path / "streams" / "7"
     unknown.mkdir()
     async with embedded_server(tmp_path) as server:
-        assert server.services.partitions.statistics(ZERO).messages_count == 3
+        assert described(server.services.partitions, ZERO).messages_count == 3
         assert (tmp_path / "streams/0/topics/0/partitions/1").exists()
         assert unknown.exists()
 
@@ -378,7 +384,7 @@ async def test_what_cannot_be_cleared_refuses_its_successor_and_is_not_logged(
                 await server.root().call(CreateTopic("s", "new", 1))
         assert not server.services.metadata.state.streams[0].topics
         await server.root().call(CreateTopic("s", "new", 1))
-        assert server.services.partitions.statistics(ZERO).messages_count == 0
+        assert described(server.services.partitions, ZERO).messages_count == 0
 
 
 async def test_sends_that_wait_for_the_disk_while_their_topic_is_purged_succeed(
@@ -394,6 +400,6 @@ async def test_sends_that_wait_for_the_disk_while_their_topic_is_purged_succeed(
         await plane.carry_out(PurgedTopic(0, 0, (0, 1)))
         # Stored, then forgotten: both happened.
         await asyncio.gather(*waiting)
-        assert plane.statistics(ZERO).messages_count == 0
+        assert described(plane, ZERO).messages_count == 0
         await sent(server, 2)
-        assert plane.statistics(ZERO).messages_count == 2
+        assert described(plane, ZERO).messages_count == 2

@@ -5,17 +5,28 @@ from typing import Any
 
 import pytest
 from tests.support.disk import SimulatedDisk
-from tests.support.embedded import embedded_server, sent, with_topic
+from tests.support.embedded import (
+    asked,
+    described,
+    embedded_server,
+    here,
+    sent,
+    totals_of,
+    with_topic,
+)
 from tests.support.faults import FaultyMedium
 from tests.support.logs import numbered
 
+from borzoi.metadata.effects import CheckRevocations
+from borzoi.metadata.groups import CompleteRevocation
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import PartitionNotFound, StorageFailure
 from borzoi.model.namespace import Namespace
+from borzoi.partitions.operations import LoadOffset, StoreOffset
 from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
-from borzoi.shard.partition_table import PartitionTable
+from borzoi.shard.partition_table import PartitionTable, Totals
 from borzoi.storage.durability import DIRECTORIES_ON_THE_WAY
 from borzoi.storage.layout import DRAFT_SUFFIX, RECOVERY_POINT, partition_directory
 from borzoi.storage.log import SegmentedLog, open_log
@@ -38,15 +49,17 @@ async def test_a_partition_without_room_is_opened_when_there_is_some(tmp_path: P
         assert len(created.partitions) == 2
         with pytest.raises(StorageFailure):
             await sent(server)
-        described = await server.root().call(GetTopic("s", "t"))
-        assert [one.messages_count for one in described.partitions] == [0, 0]
+        topic = await server.root().call(GetTopic("s", "t"))
+        assert [one.messages_count for one in topic.partitions] == [0, 0]
         plane = server.services.partitions
-        assert plane.is_settled(ZERO, 0)
-        plane.mark_polled(ZERO, 0, 1)
-        assert not plane.is_settled(ZERO, 0)
+        check = CheckRevocations(0, 0, 0, (0, 1))
+        assert await plane.carry_out(check) == [
+            CompleteRevocation(0, 0, 0, 0),
+            CompleteRevocation(0, 0, 0, 1),
+        ]
         in_the_way.unlink()
         await sent(server)
-        assert plane.statistics(ZERO).messages_count == 1
+        assert described(plane, ZERO).messages_count == 1
 
 
 async def test_many_partitions_are_closed_side_by_side(
@@ -63,14 +76,14 @@ async def test_many_partitions_are_closed_side_by_side(
         await server.root().call(CreateStream("s"))
         await server.root().call(CreateTopic("s", "t", 4))
         await sent(server, 3)
-        server.services.partitions.store_offset(ZERO, GROUP, 1, 2)
+        asked(server.services.partitions, ZERO, StoreOffset(GROUP, 1, 2))
         # Each waits until all four are being closed: one after another they would never be.
         monkeypatch.setattr(SegmentedLog, "close", met)
     monkeypatch.undo()
     async with embedded_server(tmp_path) as server:
         plane = server.services.partitions
-        assert plane.statistics(ZERO).messages_count == 3
-        assert plane.stored_offset(ZERO, GROUP, 1) == 2
+        assert described(plane, ZERO).messages_count == 3
+        assert asked(plane, ZERO, LoadOffset(GROUP, 1)).stored == 2
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -124,12 +137,9 @@ async def test_totals_are_sums_over_what_is_open(tmp_path: Path) -> None:
     async with embedded_server(tmp_path) as server:
         await with_topic(server)
         await sent(server, 3, size=36)
-        plane, stream = server.services.partitions, server.services.metadata.state.streams[0]
-        for totals in (
-            plane.totals(),
-            plane.stream_totals(stream),
-            plane.topic_totals(0, stream.topics[0]),
-        ):
+        plane = server.services.partitions
+        both = here(plane.describe([ZERO, Namespace(0, 0, 1)]))
+        for totals in (totals_of(plane), Totals.of(both)):
             assert (totals.messages_count, totals.size_bytes, totals.segments_count) == (3, 300, 2)
 
 

@@ -3,11 +3,12 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.support.embedded import embedded_server, sent, with_topic
+from tests.support.embedded import described, embedded_server, sent, totals_of, with_topic
 
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
+from borzoi.partitions import operations
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
@@ -25,9 +26,9 @@ async def test_the_cleaner_deletes_what_is_too_old_and_what_is_too_much(tmp_path
         for _ in range(5):
             await sent(server, size=1000)
         await plane.upkeep.clean(state, now=server.services.clock())
-        assert plane.totals().segments_count == 6
+        assert totals_of(plane).segments_count == 6
         await plane.upkeep.clean(state, now=server.services.clock() + 2 * HOUR)
-        assert plane.totals().segments_count == 2
+        assert totals_of(plane).segments_count == 2
         await server.root().call(CreateTopic("s", "bounded", 1, max_topic_size=2048))
         indexes, body = encode_messages([Message(b"x" * 1000)])
         for _ in range(4):
@@ -42,8 +43,7 @@ async def test_the_cleaner_deletes_what_is_too_old_and_what_is_too_much(tmp_path
                 )
             )
         await plane.upkeep.clean(state, now=server.services.clock())
-        bounded = plane.topic_totals(0, state.streams[0].topics[1])
-        assert bounded.size_bytes < 2048 * 0.9
+        assert described(plane, Namespace(0, 1, 0)).size < 2048 * 0.9
 
 
 async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: 
         ):
             for _ in range(30):
                 await sent(server, size=1000)
-            assert plane.statistics(ZERO).segments_count == 30
+            assert described(plane, ZERO).segments_count == 30
             assert await counted(work()) > 25
-            assert plane.statistics(ZERO).segments_count == 1
+            assert described(plane, ZERO).segments_count == 1
             await server.root().call(PurgeTopic("s", "t"))
 
 
@@ -76,9 +76,11 @@ async def test_deleting_segments_ends_with_their_partition(tmp_path: Path) -> No
         await with_topic(server)
         for _ in range(30):
             await sent(server, size=1000)
-        deleting = asyncio.create_task(server.services.partitions.delete_segments(ZERO, 29))
+        plane = server.services.partitions
+        deleting = plane.run(ZERO, operations.DeleteSegments(29), now=1)
+        assert isinstance(deleting, asyncio.Future)
         await asyncio.sleep(0)
         await server.root().call(PurgeTopic("s", "t"))
         await sent(server, 2)
         await deleting
-        assert server.services.partitions.statistics(ZERO).messages_count == 2
+        assert described(plane, ZERO).messages_count == 2

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
@@ -20,8 +20,11 @@ from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
+from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import Transport
+from borzoi.partitions.operations import Operation
+from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
@@ -32,7 +35,11 @@ from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.records.message import Message, encode_messages
 from borzoi.server.assembly import Opened, open_data, services_of
 from borzoi.server.config import Configuration, load
+from borzoi.shard.partition_plane import PartitionPlane
+from borzoi.shard.partition_table import Totals
 from borzoi.storage.media import read_exactly
+
+A = TypeVar("A")
 
 
 @dataclass(slots=True, eq=False)
@@ -159,3 +166,22 @@ async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None
             "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(body)
         )
     )
+
+
+def asked(plane: PartitionPlane, namespace: Namespace, operation: Operation[A]) -> A:
+    """The answer of an operation that need not wait."""
+    return here(plane.run(namespace, operation, now=1))
+
+
+def described(plane: PartitionPlane, namespace: Namespace) -> PartitionStatistics:
+    return here(plane.describe([namespace]))[0]
+
+
+def totals_of(plane: PartitionPlane) -> Totals:
+    return here(plane.totals())
+
+
+def here(answer: "A | Future[A]") -> A:
+    """The answer, which must not be a future."""
+    assert not isinstance(answer, Future)
+    return answer

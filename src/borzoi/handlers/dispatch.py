@@ -31,6 +31,7 @@ from borzoi.model.errors import (
     Unauthenticated,
     Unauthorized,
 )
+from borzoi.partitions.operations import Append
 from borzoi.protocol.commands.messages import PollMessages, SendMessages, SendMetadata
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.contract import Request
@@ -110,7 +111,7 @@ class Dispatcher:
     def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
         services = self.services
         namespace = prepared.namespace or prepared.chosen(services.partitions)
-        waiter = services.partitions.append(namespace, batch, now=services.clock())
+        waiter = services.partitions.run(namespace, Append(batch), now=services.clock())
         return None if waiter is None else self._promised(SEND, session, waiter)
 
     def prepare_poll(self, session: Session, request: PollMessages) -> PreparedPoll:
@@ -127,8 +128,16 @@ class Dispatcher:
         auto_commit: bool,
     ) -> Performed:
         namespace, consumer_id = prepared.namespace, prepared.consumer_id
-        partitions = self.services.partitions
-        answer = poll_alone(partitions, namespace, consumer_id, strategy, count, auto_commit)
+        services = self.services
+        answer = poll_alone(
+            services.partitions,
+            namespace,
+            consumer_id,
+            strategy,
+            count,
+            auto_commit,
+            now=services.clock(),
+        )
         return answer if isinstance(answer, Delivery) else self._watched(POLL, session, answer)
 
     def _permitted_topic(

@@ -1,7 +1,7 @@
 """Messages: sent, polled, flushed. This is the hot path: only the disk makes a request wait."""
 
 from asyncio import Future
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -16,6 +16,10 @@ from borzoi.model.errors import InvalidKeyLength, NoPartitions, PartitionNotFoun
 from borzoi.model.identifiers import Identifier, consumer_key
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning, PartitioningKind, partition_for_key
+from borzoi.partitions import operations
+from borzoi.partitions.futures import arrived
+from borzoi.partitions.operations import Flush, IsSettled, Poll
+from borzoi.partitions.polling import Polled
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
 from borzoi.records.batch import Batch, receive
 from borzoi.shard.partition_plane import PartitionPlane
@@ -42,7 +46,7 @@ def send(request: Append, call: Call) -> "Future[None] | None":
     topic = queries.topic_of(stream, request.topic_id)
     partition_id = chosen_partition(request.partitioning, stream.id, topic, call.partitions)
     namespace = Namespace(stream.id, topic.id, partition_id)
-    return call.partitions.append(namespace, request.batch, now=call.now())
+    return call.partitions.run(namespace, operations.Append(request.batch), now=call.now())
 
 
 def chosen_partition(
@@ -81,6 +85,7 @@ def poll(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, Any, De
         request.strategy,
         request.count,
         request.auto_commit,
+        now=call.now(),
     )
 
 
@@ -91,18 +96,15 @@ def poll_alone(
     strategy: PollingStrategy,
     count: int,
     auto_commit: bool,
+    *,
+    now: int,
 ) -> Delivery | Coroutine[Any, Any, Delivery]:
     """The answer to a consumer that is not a member of a group."""
-    polled = partitions.poll(
-        namespace,
-        strategy,
-        count,
-        kind=ConsumerKind.CONSUMER,
-        consumer_id=consumer_id,
-        auto_commit=auto_commit,
-    )
-    delivery = Delivery(namespace.partition_id, polled.current_offset, polled.reading)
-    return delivery if polled.committed is None else _committed(delivery, polled.committed)
+    operation = Poll(strategy, count, ConsumerKind.CONSUMER, consumer_id, auto_commit)
+    polled = partitions.run(namespace, operation, now=now)
+    if isinstance(polled, Future):
+        return _delivered_later(namespace.partition_id, polled)
+    return Delivery(namespace.partition_id, polled.current_offset, polled.reading)
 
 
 def _poll_as_member(
@@ -113,20 +115,15 @@ def _poll_as_member(
         return NOTHING_DELIVERED
     queries.partition_of(topic, partition_id)
     namespace = Namespace(stream_id, topic.id, partition_id)
-    polled = call.partitions.poll(
-        namespace,
-        request.strategy,
-        request.count,
-        kind=ConsumerKind.GROUP,
-        consumer_id=group.id,
-        auto_commit=request.auto_commit,
+    operation = Poll(
+        request.strategy, request.count, ConsumerKind.GROUP, group.id, request.auto_commit
     )
-    delivery = Delivery(partition_id, polled.current_offset, polled.reading)
-    if polled.reading.count:
-        call.partitions.mark_polled(namespace, group.id, polled.reading.last_offset)
-        if request.auto_commit and queries.is_pending(group, partition_id):
-            return _handed_over(delivery, polled.committed, namespace, group, call)
-    return delivery if polled.committed is None else _committed(delivery, polled.committed)
+    polled = call.partitions.run(namespace, operation, now=call.now())
+    if request.auto_commit and queries.is_pending(group, partition_id):
+        return _handed_over(polled, namespace, group, call)
+    if isinstance(polled, Future):
+        return _delivered_later(partition_id, polled)
+    return Delivery(partition_id, polled.current_offset, polled.reading)
 
 
 def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None:
@@ -137,37 +134,34 @@ def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None
     return asked if asked in queries.member_partitions(group, client_id) else None
 
 
-async def _committed(delivery: Delivery, stored: Awaitable[None]) -> Delivery:
-    """The commit comes before the delivery: a poll that cannot commit is not answered."""
-    await stored
-    return delivery
+async def _delivered_later(partition_id: int, polled: "Future[Polled]") -> Delivery:
+    found = await polled
+    return Delivery(partition_id, found.current_offset, found.reading)
 
 
 async def _handed_over(
-    delivery: Delivery,
-    stored: Awaitable[None] | None,
-    namespace: Namespace,
-    group: Group,
-    call: Call,
+    polled: "Polled | Future[Polled]", namespace: Namespace, group: Group, call: Call
 ) -> Delivery:
-    """The same for a partition that is about to move to another member."""
-    if stored is not None:
-        await stored
-    await hand_over_settled(namespace, group, call)
-    return delivery
+    """A committing poll of a partition that is about to move to another member."""
+    found = await arrived(polled)
+    if found.reading.count:
+        await hand_over_settled(namespace, group, call)
+    return Delivery(namespace.partition_id, found.current_offset, found.reading)
 
 
 async def hand_over_settled(namespace: Namespace, group: Group, call: Call) -> None:
     """A pending partition whose owner has committed all it polled moves to its new owner now."""
     partition_id = namespace.partition_id
-    if queries.is_pending(group, partition_id) and call.partitions.is_settled(namespace, group.id):
+    if not queries.is_pending(group, partition_id):
+        return
+    if await arrived(call.partitions.run(namespace, IsSettled(group.id), now=call.now())):
         await call.submit(
             CompleteRevocation(namespace.stream_id, namespace.topic_id, group.id, partition_id)
         )
 
 
-async def flush(request: FlushUnsavedBuffer, call: Call) -> None:
+def flush(request: FlushUnsavedBuffer, call: Call) -> "Future[None] | None":
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     namespace = Namespace(stream.id, topic.id, request.partition_id)
-    await call.partitions.flush(namespace, sync=request.fsync)
+    return call.partitions.run(namespace, Flush(sync=request.fsync), now=call.now())

@@ -1,5 +1,9 @@
 """Stored offsets: the last message that a consumer or a group has processed."""
 
+from asyncio import Future
+from collections.abc import Coroutine
+from typing import Any
+
 from borzoi.handlers.call import Call
 from borzoi.handlers.messages import hand_over_settled
 from borzoi.metadata import queries
@@ -8,6 +12,8 @@ from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.errors import ConsumerNotResolved, ConsumerOffsetNotFound
 from borzoi.model.identifiers import consumer_key
 from borzoi.model.namespace import Namespace
+from borzoi.partitions.futures import arrived, then
+from borzoi.partitions.operations import DeleteOffset, LoadOffset, OffsetPair, StoreOffset
 from borzoi.protocol.commands.offsets import (
     ConsumerOffset,
     DeleteConsumerOffset,
@@ -16,7 +22,9 @@ from borzoi.protocol.commands.offsets import (
 )
 
 
-def get_offset(request: GetConsumerOffset, call: Call) -> ConsumerOffset:
+def get_offset(
+    request: GetConsumerOffset, call: Call
+) -> ConsumerOffset | Coroutine[Any, Any, ConsumerOffset]:
     """Polling permission suffices, also for groups the client is not a member of."""
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
@@ -27,27 +35,33 @@ def get_offset(request: GetConsumerOffset, call: Call) -> ConsumerOffset:
     partition_id = request.partition_id or 0
     queries.partition_of(topic, partition_id)
     namespace = Namespace(stream.id, topic.id, partition_id)
-    stored = call.partitions.stored_offset(namespace, request.consumer.kind, consumer_id)
-    if stored is None:
+    operation = LoadOffset(request.consumer.kind, consumer_id)
+    return then(
+        call.partitions.run(namespace, operation, now=call.now()),
+        lambda found: _consumer_offset(request, partition_id, found),
+    )
+
+
+def _consumer_offset(
+    request: GetConsumerOffset, partition_id: int, found: OffsetPair
+) -> ConsumerOffset:
+    if found.stored is None:
         raise ConsumerOffsetNotFound(f"nothing is stored for consumer {request.consumer.id!r}")
-    current = call.partitions.statistics(namespace).current_offset
-    return ConsumerOffset(partition_id, current, stored)
+    return ConsumerOffset(partition_id, found.current, found.stored)
 
 
 async def store_offset(request: StoreConsumerOffset, call: Call) -> None:
     namespace, consumer_id, group = _resolved(request, request.consumer, call)
-    stored = call.partitions.store_offset(
-        namespace, request.consumer.kind, consumer_id, request.offset
-    )
-    if stored is not None:
-        await stored
+    operation = StoreOffset(request.consumer.kind, consumer_id, request.offset)
+    await arrived(call.partitions.run(namespace, operation, now=call.now()))
     if group is not None:
         await hand_over_settled(namespace, group, call)
 
 
-def delete_offset(request: DeleteConsumerOffset, call: Call) -> None:
+def delete_offset(request: DeleteConsumerOffset, call: Call) -> "Future[None] | None":
     namespace, consumer_id, _ = _resolved(request, request.consumer, call)
-    call.partitions.delete_offset(namespace, request.consumer.kind, consumer_id)
+    operation = DeleteOffset(request.consumer.kind, consumer_id)
+    return call.partitions.run(namespace, operation, now=call.now())
 
 
 def _resolved(

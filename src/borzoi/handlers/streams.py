@@ -1,7 +1,11 @@
 """Streams: listed, described, created, renamed, emptied, deleted."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from borzoi.handlers.call import Call
 from borzoi.handlers.topics import topic_info
+from borzoi.handlers.totals import partitions_of_stream, partitions_of_topic, with_totals
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Created
 from borzoi.metadata.state import Stream
@@ -16,11 +20,23 @@ from borzoi.protocol.commands.streams import (
     Streams,
     UpdateStream,
 )
+from borzoi.protocol.commands.topics import TopicInfo
+from borzoi.shard.partition_table import Totals
 
 
-def get_stream(request: GetStream, call: Call) -> StreamDetails:
+def get_stream(
+    request: GetStream, call: Call
+) -> StreamDetails | Coroutine[Any, Any, StreamDetails]:
     stream = queries.stream(call.state, request.stream_id)
-    topics = tuple(topic_info(stream.id, topic, call) for topic in stream.topics.in_order())
+    topics = list(stream.topics.in_order())
+    return with_totals(
+        [partitions_of_topic(stream.id, topic) for topic in topics],
+        lambda totals: stream_details(stream, tuple(map(topic_info, topics, totals))),
+        call,
+    )
+
+
+def stream_details(stream: Stream, topics: tuple[TopicInfo, ...]) -> StreamDetails:
     return StreamDetails(
         id=stream.id,
         created_at=stream.created_at,
@@ -31,12 +47,16 @@ def get_stream(request: GetStream, call: Call) -> StreamDetails:
     )
 
 
-def get_streams(request: GetStreams, call: Call) -> Streams:
-    return Streams(tuple(stream_info(stream, call) for stream in call.state.streams.in_order()))
+def get_streams(request: GetStreams, call: Call) -> Streams | Coroutine[Any, Any, Streams]:
+    streams = list(call.state.streams.in_order())
+    return with_totals(
+        [partitions_of_stream(stream) for stream in streams],
+        lambda totals: Streams(tuple(map(stream_info, streams, totals))),
+        call,
+    )
 
 
-def stream_info(stream: Stream, call: Call) -> StreamInfo:
-    totals = call.partitions.stream_totals(stream)
+def stream_info(stream: Stream, totals: Totals) -> StreamInfo:
     return StreamInfo(
         id=stream.id,
         created_at=stream.created_at,

@@ -1,12 +1,15 @@
 """The server itself: ping, statistics, connected clients, cluster nodes, snapshots."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from borzoi import __version__
 from borzoi.handlers.call import Call
 from borzoi.handlers.sessions import Session
 from borzoi.metadata import queries
 from borzoi.model.errors import ClientNotFound, InvalidClientId
+from borzoi.partitions.futures import then
 from borzoi.protocol.commands.system import (
     ClientDetails,
     ClientGroup,
@@ -23,6 +26,7 @@ from borzoi.protocol.commands.system import (
     Snapshot,
     Stats,
 )
+from borzoi.shard.partition_table import Totals
 
 SECOND_US = 1_000_000
 
@@ -31,10 +35,13 @@ def ping(request: Ping, call: Call) -> None:
     call.session.pinged_at = asyncio.get_running_loop().time()
 
 
-def get_stats(request: GetStats, call: Call) -> Stats:
+def get_stats(request: GetStats, call: Call) -> Stats | Coroutine[Any, Any, Stats]:
+    return then(call.partitions.totals(), lambda totals: _stats(totals, call))
+
+
+def _stats(totals: Totals, call: Call) -> Stats:
     host, state = call.services.host, call.state
     usage = host.sample()
-    totals = call.partitions.totals()
     topics = [topic for stream in state.streams.values() for topic in stream.topics.values()]
     return Stats(
         process_id=host.process_id,

@@ -1,10 +1,15 @@
 """Topics: listed, described, created, changed, emptied, deleted."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from borzoi.handlers.call import Call
+from borzoi.handlers.totals import partitions_of_topic, with_totals
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Created
 from borzoi.metadata.state import PartitionRecord, Topic
-from borzoi.model.namespace import Namespace
+from borzoi.partitions.futures import then
+from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.commands.topics import (
     CreateTopic,
@@ -17,24 +22,30 @@ from borzoi.protocol.commands.topics import (
     Topics,
     UpdateTopic,
 )
+from borzoi.shard.partition_table import Totals
 
 
-def get_topic(request: GetTopic, call: Call) -> TopicDetails:
+def get_topic(request: GetTopic, call: Call) -> TopicDetails | Coroutine[Any, Any, TopicDetails]:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
-    partitions = tuple(
-        partition_info(stream.id, topic.id, record, call) for record in topic.partitions.values()
+    records = list(topic.partitions.values())
+    described = call.partitions.describe(partitions_of_topic(stream.id, topic))
+    return then(
+        described, lambda found: topic_details(topic, tuple(map(partition_info, records, found)))
     )
-    return topic_details(topic, partitions)
 
 
-def get_topics(request: GetTopics, call: Call) -> Topics:
+def get_topics(request: GetTopics, call: Call) -> Topics | Coroutine[Any, Any, Topics]:
     stream = queries.stream(call.state, request.stream_id)
-    return Topics(tuple(topic_info(stream.id, topic, call) for topic in stream.topics.in_order()))
+    topics = list(stream.topics.in_order())
+    return with_totals(
+        [partitions_of_topic(stream.id, topic) for topic in topics],
+        lambda totals: Topics(tuple(map(topic_info, topics, totals))),
+        call,
+    )
 
 
-def topic_info(stream_id: int, topic: Topic, call: Call) -> TopicInfo:
-    totals = call.partitions.topic_totals(stream_id, topic)
+def topic_info(topic: Topic, totals: Totals) -> TopicInfo:
     return TopicInfo(
         id=topic.id,
         created_at=topic.created_at,
@@ -64,10 +75,7 @@ def topic_details(topic: Topic, partitions: tuple[PartitionInfo, ...]) -> TopicD
     )
 
 
-def partition_info(
-    stream_id: int, topic_id: int, record: PartitionRecord, call: Call
-) -> PartitionInfo:
-    found = call.partitions.statistics(Namespace(stream_id, topic_id, record.id))
+def partition_info(record: PartitionRecord, found: PartitionStatistics) -> PartitionInfo:
     return PartitionInfo(
         id=record.id,
         created_at=record.created_at,

@@ -1,117 +1,137 @@
-"""What a partition can be asked, as values: what crosses from the shard that was asked to the one
-that owns the partition.
+"""What a partition can be asked, as values: they cross from the shard that serves the client to
+the shard that owns the partition, and so do their answers.
 
-`run` is the owner's side. Names are resolved and permissions checked before there is an operation.
+`perform` is the owner's side. Names are resolved and permissions are checked before there is an
+operation. An operation that need not wait returns its answer; otherwise it returns a future, so
+that work on a local partition creates neither a task nor a future.
 """
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import TypeAlias
+from abc import abstractmethod
+from asyncio import Future, ensure_future
+from typing import Generic, TypeVar
+
+import msgspec
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
+from borzoi.model.limits import POLLED_BYTES_MAX
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.records.batch import Batch
 from borzoi.storage.segments import Removed
 
+Answer = TypeVar("Answer")
 
-@dataclass(frozen=True, slots=True)
-class Append:
+
+class Operation(msgspec.Struct, Generic[Answer], frozen=True):
+    """One request to one partition; the type parameter is its answer."""
+
+    @abstractmethod
+    def perform(self, partition: Partition, now: int) -> "Answer | Future[Answer]":
+        """Run on the owner of the partition; `now` is in microseconds since the epoch."""
+
+
+class Append(Operation[None], frozen=True):
+    """Store a batch that `records.batch.receive` has checked; it is changed in place."""
+
     batch: Batch
 
+    def perform(self, partition: Partition, now: int) -> "Future[None] | None":
+        return partition.append(self.batch, now=now)
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+
+class Poll(Operation[Polled], frozen=True):
+    """Read messages, and commit the last of them when `auto_commit` is set."""
+
     strategy: PollingStrategy
     count: int
     kind: ConsumerKind
+    #: A consumer's key or the number of a group.
     consumer_id: int
     auto_commit: bool = False
-    size_max: int | None = None
+    #: Bytes of all messages together; the first message is returned whatever its size.
+    size_max: int = POLLED_BYTES_MAX
+
+    def perform(self, partition: Partition, now: int) -> "Polled | Future[Polled]":
+        return partition.poll(
+            self.strategy,
+            self.count,
+            kind=self.kind,
+            consumer_id=self.consumer_id,
+            auto_commit=self.auto_commit,
+            size_max=self.size_max,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOffset:
+class StoreOffset(Operation[None], frozen=True):
+    """Commit an offset."""
+
     kind: ConsumerKind
     consumer_id: int
     offset: int
 
+    def perform(self, partition: Partition, now: int) -> "Future[None] | None":
+        return partition.store_offset(self.kind, self.consumer_id, self.offset)
 
-@dataclass(frozen=True, slots=True)
-class LoadOffset:
+
+class OffsetPair(msgspec.Struct, frozen=True):
+    """How far a consumer has got, and how far it could get."""
+
+    #: None when the consumer never stored an offset.
+    stored: int | None
+    current: int
+
+
+class LoadOffset(Operation[OffsetPair], frozen=True):
+    """The stored offset of a consumer, beside the offset of the partition's last message."""
+
     kind: ConsumerKind
     consumer_id: int
 
+    def perform(self, partition: Partition, now: int) -> OffsetPair:
+        stored = partition.load_offset(self.kind, self.consumer_id)
+        return OffsetPair(stored, partition.current_offset)
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffset:
+
+class DeleteOffset(Operation[None], frozen=True):
+    """Forget a stored offset; `ConsumerOffsetNotFound` when there is none."""
+
     kind: ConsumerKind
     consumer_id: int
 
+    def perform(self, partition: Partition, now: int) -> None:
+        partition.delete_offset(self.kind, self.consumer_id)
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+
+class IsSettled(Operation[bool], frozen=True):
+    """Whether a group has committed everything it polled."""
+
+    group_id: int
+
+    def perform(self, partition: Partition, now: int) -> bool:
+        return partition.is_settled(self.group_id)
+
+
+class Flush(Operation[None], frozen=True):
+    """Write what is only in memory; with `sync` also force it to the disk."""
+
     sync: bool = False
 
+    def perform(self, partition: Partition, now: int) -> "Future[None] | None":
+        return partition.flush(sync=self.sync)
 
-@dataclass(frozen=True, slots=True)
-class DeleteSegments:
+
+class DeleteSegments(Operation[Removed], frozen=True):
+    """Remove up to `count` of the oldest sealed segments that retention may remove."""
+
     count: int
-    keep_unread: bool = True
+
+    def perform(self, partition: Partition, now: int) -> "Future[Removed]":
+        return ensure_future(partition.delete_oldest(self.count))
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
-    pass
+class Describe(Operation[PartitionStatistics], frozen=True):
+    """How much the partition holds."""
 
-
-@dataclass(frozen=True, slots=True)
-class Describe:
-    pass
-
-
-Operation: TypeAlias = (
-    Append
-    | Poll
-    | StoreOffset
-    | LoadOffset
-    | DeleteOffset
-    | Flush
-    | DeleteSegments
-    | Purge
-    | Describe
-)
-#: An awaitable is waited for before the answer; what it resolves to says nothing.
-Answer: TypeAlias = Polled | Removed | PartitionStatistics | Awaitable[None] | int | None
-
-
-def run(partition: Partition, operation: Operation, *, now: int) -> Answer:
-    """Do what is asked; returns or raises what the method of the same name does."""
-    match operation:
-        case Append(batch):
-            return partition.append(batch, now=now)
-        case Poll(strategy, count, kind, consumer_id, auto_commit, size_max):
-            return partition.poll(
-                strategy,
-                count,
-                kind=kind,
-                consumer_id=consumer_id,
-                auto_commit=auto_commit,
-                size_max=size_max,
-            )
-        case StoreOffset(kind, consumer_id, offset):
-            return partition.store_offset(kind, consumer_id, offset)
-        case LoadOffset(kind, consumer_id):
-            return partition.load_offset(kind, consumer_id)
-        case DeleteOffset(kind, consumer_id):
-            partition.delete_offset(kind, consumer_id)
-        case Flush(sync):
-            return partition.flush(sync=sync)
-        case DeleteSegments(count, keep_unread):
-            return partition.delete_segments(count, keep_unread=keep_unread)
-        case Purge():
-            partition.purge()
-        case Describe():
-            return partition.statistics
-    return None
+    def perform(self, partition: Partition, now: int) -> PartitionStatistics:
+        return partition.statistics

@@ -1,16 +1,17 @@
 """A partition: its log, its offsets, and what guards the way in and out.
 
 It has one owner on one event loop, so each call runs to its end before the next begins. A call
-that returns None is done; an awaitable is what the answer must wait for.
+that returns its answer is done; one that must wait for the disk returns a future.
 """
 
-from collections.abc import Awaitable
+import asyncio
 
 from borzoi.model.consuming import ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.appending import Appender
 from borzoi.partitions.deduplication import Deduplicator
+from borzoi.partitions.futures import after
 from borzoi.partitions.polling import Polled, start_of, with_clear_bodies
 from borzoi.partitions.statistics import PartitionStatistics, current_offset_of, statistics_of
 from borzoi.records.batch import Batch, NewIds
@@ -18,14 +19,24 @@ from borzoi.security.encryption import Cipher
 from borzoi.storage.commits import Waiter
 from borzoi.storage.log import SegmentedLog
 from borzoi.storage.offsets import ConsumerOffsets
-from borzoi.storage.retention import deletable, expired
+from borzoi.storage.retention import deletable
 from borzoi.storage.segments import Removed
 
 
 class Partition:
     """What one partition of a topic can be asked."""
 
-    __slots__ = ("_appender", "_cipher", "_deduplicator", "log", "namespace", "offsets")
+    __slots__ = (
+        "_appender",
+        "_cipher",
+        "_deduplicator",
+        "_is_abandoned",
+        "_keep_unread",
+        "_polled",
+        "log",
+        "namespace",
+        "offsets",
+    )
 
     def __init__(
         self,
@@ -36,10 +47,16 @@ class Partition:
         new_ids: NewIds,
         deduplicator: Deduplicator | None = None,
         cipher: Cipher | None = None,
+        keep_unread: bool = True,
     ) -> None:
         self.namespace = namespace
         self.log = log
         self.offsets = offsets
+        #: Whether retention keeps segments that the slowest stored offset has not passed.
+        self._keep_unread = keep_unread
+        #: The last offset polled by each group: what a handover to another member waits for.
+        self._polled: dict[int, int] = {}
+        self._is_abandoned = False
         self._deduplicator = deduplicator
         self._cipher = cipher
         self._appender = Appender(log, new_ids, deduplicator, cipher)
@@ -75,8 +92,11 @@ class Partition:
         consumer_id: int,
         auto_commit: bool = False,
         size_max: int | None = None,
-    ) -> Polled:
-        """Up to `count` messages; `consumer_id` is a consumer's key or the number of a group."""
+    ) -> "Polled | asyncio.Future[Polled]":
+        """Up to `count` messages; `consumer_id` is a consumer's key or the number of a group.
+
+        With `auto_commit` the commit comes before the delivery: a poll that cannot commit fails.
+        """
         log = self.log
         stored = None
         if strategy.kind is PollingKind.NEXT:
@@ -88,11 +108,26 @@ class Partition:
         committed = None
         if auto_commit and reading.count + reading.left_out:
             committed = self.offsets.store(kind, consumer_id, reading.last_offset)
-        return Polled(reading, current_offset_of(log), committed)
+        if kind is ConsumerKind.GROUP and reading.count:
+            self._mark_polled(consumer_id, reading.last_offset)
+        polled = Polled(reading, current_offset_of(log))
+        return polled if committed is None else after(committed, polled)
+
+    def is_settled(self, group_id: int) -> bool:
+        """Whether the group has committed everything it polled."""
+        polled = self._polled.get(group_id)
+        if polled is None:
+            return True
+        stored = self.offsets.load(ConsumerKind.GROUP, group_id)
+        return stored is not None and stored >= polled
+
+    def forget_polled(self, group_id: int) -> None:
+        """Forget what the group polled: its members have changed, or it is deleted."""
+        self._polled.pop(group_id, None)
 
     def store_offset(
         self, kind: ConsumerKind, consumer_id: int, offset: int
-    ) -> Awaitable[None] | None:
+    ) -> "asyncio.Future[None] | None":
         """Commit any offset up to the last message, also backwards."""
         if offset >= self.log.visible_offset:
             raise InvalidOffset(
@@ -112,31 +147,35 @@ class Partition:
         self.offsets.flush(sync=sync)
         return waiter
 
-    def delete_segments(self, count: int, *, keep_unread: bool = True) -> Removed:
-        """Remove up to `count` of the oldest sealed segments.
-
-        With `keep_unread` a segment stays that the slowest stored offset has not passed.
-        """
-        allowed = deletable(self.log.segments(), barrier=self._barrier(keep_unread))
+    def delete_segments(self, count: int) -> Removed:
+        """Remove up to `count` of the oldest sealed segments that retention may remove."""
+        allowed = deletable(self.log.segments(), barrier=self.barrier())
         return self.log.delete_segments(min(count, allowed))
 
-    def expire(self, now: int, message_expiry: int, *, keep_unread: bool = True) -> Removed:
-        """Remove the segments whose last message is older than `message_expiry` µs."""
-        segments = self.log.segments()
-        count = expired(segments, now=now, expiry=message_expiry)
-        return self.log.delete_segments(
-            min(count, deletable(segments, barrier=self._barrier(keep_unread)))
-        )
+    async def delete_oldest(self, count: int) -> Removed:
+        """The same one segment at a time, because each removal waits for the disk: requests run
+        in between. Ends early when the partition is abandoned meanwhile."""
+        segments = messages = size = 0
+        for _ in range(count):
+            removed = self.delete_segments(1)
+            segments += removed.segments
+            messages += removed.messages
+            size += removed.size
+            await asyncio.sleep(0)
+            if not removed.segments or self._is_abandoned:
+                break
+        return Removed(segments, messages, size)
 
-    def barrier(self, *, keep_unread: bool = True) -> int | None:
-        """The lowest stored offset when it holds back retention."""
-        return self._barrier(keep_unread)
+    def barrier(self) -> int | None:
+        """The lowest stored offset, when it holds back retention."""
+        return self.offsets.minimum() if self._keep_unread else None
 
     def purge(self) -> None:
         """Forget all messages and all offsets; the next message gets offset 0."""
         # Offsets first: without messages they would make consumers skip the next ones.
         self.offsets.clear()
         self.log.purge()
+        self._polled.clear()
         if self._deduplicator is not None:
             self._deduplicator.clear()
 
@@ -148,13 +187,14 @@ class Partition:
             self.log.close()
 
     def abandon(self, *, purged: bool = False) -> None:
-        """Let go without writing anything: the partition is being deleted, or replaced by an
-        empty one."""
+        """Discard the partition without writing: it is deleted, or replaced by an empty one."""
+        self._is_abandoned = True
         self.offsets.abandon()
         self.log.abandon(purged=purged)
 
-    def _barrier(self, keep_unread: bool) -> int | None:
-        return self.offsets.minimum() if keep_unread else None
+    def _mark_polled(self, group_id: int, offset: int) -> None:
+        marks = self._polled
+        marks[group_id] = max(offset, marks.get(group_id, 0))
 
     def _fit_offsets(self) -> None:
         """A crash may have taken messages that were committed already."""

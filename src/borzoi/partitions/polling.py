@@ -1,8 +1,8 @@
 """From a polling strategy to a range of the log."""
 
 import logging
-from collections.abc import Awaitable
-from typing import NamedTuple
+
+import msgspec
 
 from borzoi.model.consuming import PollingKind, PollingStrategy
 from borzoi.partitions.encrypting import decrypted
@@ -13,14 +13,12 @@ from borzoi.storage.reading import Reading
 logger = logging.getLogger(__name__)
 
 
-class Polled(NamedTuple):
+class Polled(msgspec.Struct, frozen=True):
     """The answer to a poll."""
 
     reading: Reading
     #: The offset of the partition's last message; 0 also when it never had one.
     current_offset: int
-    #: Wait for this before answering: the commit of an auto-committing poll.
-    committed: Awaitable[None] | None = None
 
 
 def start_of(strategy: PollingStrategy, count: int, log: SegmentedLog, stored: int | None) -> int:

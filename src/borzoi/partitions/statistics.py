@@ -1,6 +1,6 @@
 """What a partition says about itself."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from borzoi.storage.log import SegmentedLog
 
@@ -12,6 +12,10 @@ class PartitionStatistics(NamedTuple):
     current_offset: int
     size: int
     messages_count: int
+
+
+#: A partition that is not open yet.
+EMPTY: Final = PartitionStatistics(0, 0, 0, 0)
 
 
 def statistics_of(log: SegmentedLog) -> PartitionStatistics:

@@ -161,10 +161,9 @@ def services_of(settings: Settings, directory: Path, opened: Opened, *, follower
     system = settings.system
     opener = opener_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge)
     table = PartitionTable(opener.open_partition)
-    barrier = settings.data_maintenance.messages.consumer_barrier
     partitions = PartitionPlane(
         table,
-        Upkeep(table, opener.twins, keep_unread=barrier),
+        Upkeep(table, opener.twins),
         opener.folders,
         Trash(opened.medium, opener.folders.trash, durable=system.state.enforce_fsync),
     )

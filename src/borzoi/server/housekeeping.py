@@ -20,6 +20,7 @@ from borzoi.metadata.state import Topic
 from borzoi.metadata.tokens import ExpireTokens
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.topics import Compression
+from borzoi.partitions.futures import arrived
 from borzoi.server.settings import Settings, SystemSection
 
 log = logging.getLogger(__name__)
@@ -184,9 +185,9 @@ def turn_away(services: Services, strangers: Strangers) -> None:
         session.hang_up()
 
 
-def print_sysinfo(services: Services) -> None:
+async def print_sysinfo(services: Services) -> None:
     usage = services.host.sample()
-    totals = services.partitions.totals()
+    totals = await arrived(services.partitions.totals())
     log.debug(
         "cpu %.1f %%, memory %d MiB, clients %d, messages %d, up %d s",
         usage.cpu_percent,

@@ -70,6 +70,7 @@ def opener_of(
     writer = OffsetWriter(medium, acknowledge, loop=asyncio.get_running_loop())
     new_ids = random_ids()
     deduplication = system.message_deduplication
+    keep_unread = settings.data_maintenance.messages.consumer_barrier
 
     def open_partition(namespace: Namespace) -> Partition:
         folder = folders.partition(namespace)
@@ -93,6 +94,7 @@ def opener_of(
             new_ids=new_ids,
             deduplicator=deduplicator,
             cipher=cipher,
+            keep_unread=keep_unread,
         )
 
     return Opener(folders, open_partition, twins)

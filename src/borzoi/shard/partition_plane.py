@@ -6,8 +6,10 @@ here; nothing above this file will notice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from asyncio import Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -25,23 +27,24 @@ from borzoi.metadata.effects import (
 )
 from borzoi.metadata.groups import CompleteRevocation, VolatileCommand
 from borzoi.metadata.planned import Planned, PlannedPartitions, PlannedStream, PlannedTopic
-from borzoi.metadata.state import Metadata, Stream, Topic
-from borzoi.model.consuming import ConsumerKind, PollingStrategy
+from borzoi.metadata.state import Metadata
+from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import (
     BorzoiError,
     ConsumerOffsetNotFound,
     StorageFailure,
 )
-from borzoi.model.limits import POLLED_BYTES_MAX
 from borzoi.model.namespace import Namespace
-from borzoi.partitions.polling import Polled
-from borzoi.partitions.statistics import PartitionStatistics
-from borzoi.records.batch import Batch
+from borzoi.partitions.futures import arrived, gathered
+from borzoi.partitions.operations import Answer, Describe, Flush, IsSettled, Operation
+from borzoi.partitions.statistics import EMPTY, PartitionStatistics
 from borzoi.shard.partition_table import PartitionTable, Totals
 from borzoi.shard.trash import Trash
 from borzoi.shard.upkeep import Upkeep, topics_of
 
 log = logging.getLogger(__name__)
+
+DESCRIBE: Final = Describe()
 
 
 class Folders(msgspec.Struct, frozen=True):
@@ -55,112 +58,65 @@ class Folders(msgspec.Struct, frozen=True):
 
 
 class PartitionPlane:
-    """The partitions of this server, and what has been polled from them by groups."""
+    """Runs operations on partitions, and creates, purges and deletes them as metadata says."""
 
     def __init__(
         self, table: PartitionTable, upkeep: Upkeep, folders: Folders, trash: Trash
     ) -> None:
         self._table = table
-        #: What nobody asks for: retention and compression.
+        self._opened = table.opened
+        #: Retention and compression.
         self.upkeep = upkeep
         self._folders = folders
         self._trash = trash
         #: The next partition of a balanced send, by (stream, topic); kept below the count.
         self._turns: dict[tuple[int, int], int] = {}
-        #: The last offset handed to a group, by partition and group: what a handover waits for.
-        self._polled: dict[Namespace, dict[int, int]] = {}
 
-    # Messages.
+    # Operations.
 
-    def append(
-        self, namespace: Namespace, batch: Batch, *, now: int
-    ) -> "asyncio.Future[None] | None":
-        """None when the batch is acknowledged already, else what to wait for."""
-        return self._table.find(namespace).append(batch, now=now)
+    def run(
+        self, namespace: Namespace, operation: Operation[Answer], *, now: int
+    ) -> "Answer | Future[Answer]":
+        """Run an operation on the owner of the partition; the answer, or a future of it.
+
+        Raises, or resolves with, what the operation raises; `PartitionNotFound` when there is no
+        such partition. `now` is in microseconds since the epoch.
+        """
+        partition = self._opened.get(namespace)
+        if partition is None:
+            partition = self._table.find(namespace)
+        return operation.perform(partition, now)
+
+    def describe(
+        self, namespaces: Iterable[Namespace]
+    ) -> "list[PartitionStatistics] | Future[list[PartitionStatistics]]":
+        """How much each of the partitions holds. One that is not open yet counts as empty."""
+        opened = self._opened
+        return gathered(
+            [
+                self.run(namespace, DESCRIBE, now=0) if namespace in opened else EMPTY
+                for namespace in namespaces
+            ]
+        )
+
+    def totals(self) -> "Totals | Future[Totals]":
+        """How much all partitions of the server hold together."""
+        return self._table.totals()
 
     def next_balanced(self, stream_id: int, topic_id: int, count: int) -> int:
-        """Whose turn it is: one step per request, over the partitions there are now."""
+        """The partition of the next balanced send: round robin over the partitions there are."""
         turn = self._turns.get((stream_id, topic_id), 0) % count
         self._turns[stream_id, topic_id] = (turn + 1) % count
         return turn
 
-    def poll(
-        self,
-        namespace: Namespace,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        kind: ConsumerKind,
-        consumer_id: int,
-        auto_commit: bool,
-    ) -> Polled:
-        return self._table.find(namespace).poll(
-            strategy,
-            count,
-            kind=kind,
-            consumer_id=consumer_id,
-            auto_commit=auto_commit,
-            size_max=POLLED_BYTES_MAX,
-        )
-
-    async def flush(self, namespace: Namespace, *, sync: bool) -> None:
-        waiter = self._table.find(namespace).flush(sync=sync)
-        if waiter is not None:
-            await waiter
-
     async def flush_all(self, *, sync: bool) -> None:
-        for namespace in self._table.opened():
+        """Flush the partitions of this shard; one that fails does not stop the others."""
+        flush = Flush(sync)
+        for namespace in list(self._opened):
             try:
-                await self.flush(namespace, sync=sync)
+                await arrived(self.run(namespace, flush, now=0))
             except BorzoiError as fault:
                 log.warning("partition %s was not saved: %s", namespace, fault)
-
-    # Offsets.
-
-    def stored_offset(
-        self, namespace: Namespace, kind: ConsumerKind, consumer_id: int
-    ) -> int | None:
-        return self._table.find(namespace).load_offset(kind, consumer_id)
-
-    def store_offset(
-        self, namespace: Namespace, kind: ConsumerKind, consumer_id: int, offset: int
-    ) -> Awaitable[None] | None:
-        return self._table.find(namespace).store_offset(kind, consumer_id, offset)
-
-    def delete_offset(self, namespace: Namespace, kind: ConsumerKind, consumer_id: int) -> None:
-        self._table.find(namespace).delete_offset(kind, consumer_id)
-
-    def mark_polled(self, namespace: Namespace, group_id: int, offset: int) -> None:
-        marks = self._polled.setdefault(namespace, {})
-        marks[group_id] = max(offset, marks.get(group_id, 0))
-
-    def is_settled(self, namespace: Namespace, group_id: int) -> bool:
-        """Whether the group has committed everything it was given of the partition."""
-        polled = self._polled.get(namespace, {}).get(group_id)
-        if polled is None:
-            return True
-        partition = self._table.get(namespace)
-        if partition is None:
-            return False
-        stored = partition.load_offset(ConsumerKind.GROUP, group_id)
-        return stored is not None and stored >= polled
-
-    # Segments, and numbers.
-
-    async def delete_segments(self, namespace: Namespace, count: int) -> None:
-        await self.upkeep.delete_segments(namespace, count)
-
-    def statistics(self, namespace: Namespace) -> PartitionStatistics:
-        return self._table.statistics(namespace)
-
-    def topic_totals(self, stream_id: int, topic: Topic) -> Totals:
-        return self._table.topic_totals(stream_id, topic)
-
-    def stream_totals(self, stream: Stream) -> Totals:
-        return self._table.stream_totals(stream)
-
-    def totals(self) -> Totals:
-        return self._table.totals()
 
     # What follows from metadata: the partitions come and go as it says.
 
@@ -193,12 +149,14 @@ class PartitionPlane:
                 )
             case ForgetPolled(stream_id, topic_id, group_id, partition_ids):
                 for namespace in _namespaces(stream_id, [(topic_id, partition_ids)]):
-                    self._polled.get(namespace, {}).pop(group_id, None)
+                    partition = self._table.get(namespace)
+                    if partition is not None:
+                        partition.forget_polled(group_id)
             case CheckRevocations(stream_id, topic_id, group_id, partition_ids):
                 return [
                     CompleteRevocation(stream_id, topic_id, group_id, namespace.partition_id)
                     for namespace in _namespaces(stream_id, [(topic_id, partition_ids)])
-                    if self.is_settled(namespace, group_id)
+                    if await self._is_settled(namespace, group_id)
                 ]
             case _:
                 pass
@@ -255,7 +213,6 @@ class PartitionPlane:
     async def _drop(self, namespaces: Sequence[Namespace], folder: Path) -> None:
         """Forget the partitions, and move their files out of the way; the trash removes them."""
         for namespace in namespaces:
-            self._polled.pop(namespace, None)
             self._table.let_go(namespace)
         try:
             await self._trash.take(folder)
@@ -268,7 +225,6 @@ class PartitionPlane:
         failure: BorzoiError | None = None
         for namespace in namespaces:
             await asyncio.sleep(0)
-            self._polled.pop(namespace, None)
             try:
                 self._replace(namespace)
             except BorzoiError as fault:
@@ -293,12 +249,19 @@ class PartitionPlane:
         self._table.let_go(namespace, purged=True)
         self._table.open_or_note(namespace)
 
+    async def _is_settled(self, namespace: Namespace, group_id: int) -> bool:
+        """A partition that cannot be opened has nothing that a group could have polled."""
+        try:
+            return await arrived(self.run(namespace, IsSettled(group_id), now=0))
+        except BorzoiError:
+            return True
+
     async def _forget_group(self, namespaces: Iterator[Namespace], group_id: int) -> None:
         for namespace in namespaces:
             await asyncio.sleep(0)
-            self._polled.get(namespace, {}).pop(group_id, None)
             partition = self._table.get(namespace)
             if partition is not None:
+                partition.forget_polled(group_id)
                 try:
                     partition.delete_offset(ConsumerKind.GROUP, group_id)
                 except ConsumerOffsetNotFound:

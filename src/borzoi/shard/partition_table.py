@@ -6,7 +6,7 @@ tried again by whoever asks for them.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from borzoi.metadata.state import Metadata, Stream, Topic
+from borzoi.metadata.state import Metadata, Topic
 from borzoi.model.errors import BorzoiError, PartitionNotFound
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
@@ -27,52 +27,54 @@ log = logging.getLogger(__name__)
 CLOSING_THREADS: Final = 16
 
 
-class Totals(msgspec.Struct):
+class Totals(msgspec.Struct, frozen=True):
     """Sums over partitions."""
 
     size_bytes: int = 0
     messages_count: int = 0
     segments_count: int = 0
 
-    def add(self, statistics: PartitionStatistics) -> None:
-        self.size_bytes += statistics.size
-        self.messages_count += statistics.messages_count
-        self.segments_count += statistics.segments_count
+    @classmethod
+    def of(cls, partitions: Iterable[PartitionStatistics]) -> "Totals":
+        size = messages = segments = 0
+        for statistics in partitions:
+            size += statistics.size
+            messages += statistics.messages_count
+            segments += statistics.segments_count
+        return cls(size, messages, segments)
 
 
 class PartitionTable:
     """Partitions by their place."""
 
-    __slots__ = ("_open", "_opened", "_unopened")
+    __slots__ = ("_open", "_unopened", "opened")
 
     def __init__(self, open_partition: Callable[[Namespace], Partition]) -> None:
         self._open = open_partition
-        self._opened: dict[Namespace, Partition] = {}
+        #: To be read by the plane, which looks up a partition for each request.
+        self.opened: dict[Namespace, Partition] = {}
         #: Partitions that exist but could not be opened.
         self._unopened: set[Namespace] = set()
 
     def find(self, namespace: Namespace) -> Partition:
         """The partition, opened now if it could not be before."""
-        partition = self._opened.get(namespace)
+        partition = self.opened.get(namespace)
         if partition is None:
             if namespace not in self._unopened:
                 raise PartitionNotFound(f"there is no partition {namespace}")
-            partition = self._opened[namespace] = self._open(namespace)
+            partition = self.opened[namespace] = self._open(namespace)
             self._unopened.discard(namespace)
         return partition
 
     def get(self, namespace: Namespace) -> Partition | None:
         """The partition if it is open."""
-        return self._opened.get(namespace)
-
-    def opened(self) -> list[Namespace]:
-        return list(self._opened)
+        return self.opened.get(namespace)
 
     def of_topic(self, stream_id: int, topic: Topic) -> Iterator[tuple[Namespace, Partition]]:
         """The open ones of a topic."""
         for partition_id in topic.partitions:
             namespace = Namespace(stream_id, topic.id, partition_id)
-            partition = self._opened.get(namespace)
+            partition = self.opened.get(namespace)
             if partition is not None:
                 yield namespace, partition
 
@@ -88,7 +90,7 @@ class PartitionTable:
     def open_or_note(self, namespace: Namespace) -> None:
         """Open the partition, now or when the disk has room again: it exists in any case."""
         try:
-            self._opened[namespace] = self._open(namespace)
+            self.opened[namespace] = self._open(namespace)
             self._unopened.discard(namespace)
         except (BorzoiError, OSError) as fault:
             self._unopened.add(namespace)
@@ -107,7 +109,7 @@ class PartitionTable:
     def let_go(self, namespace: Namespace, *, purged: bool = False) -> None:
         """Forget the partition without writing anything: its files are on their way out."""
         self._unopened.discard(namespace)
-        partition = self._opened.pop(namespace, None)
+        partition = self.opened.pop(namespace, None)
         if partition is not None:
             with logged_failure("let go", namespace):
                 partition.abandon(purged=purged)
@@ -116,12 +118,12 @@ class PartitionTable:
         """Save, sync and close all; one that cannot is logged, the others still close."""
         # Thousands of partitions lie in the same few directories: each is synced once for all.
         syncs: dict[Path, Once] = {}
-        for partition in self._opened.values():
+        for partition in self.opened.values():
             partition.log.share_syncs(syncs)
         # Side by side, both: thousands of partitions one after another would take longer than a
         # stop may, because each sync waits for the disk and the disk answers many at once.
-        await asyncio.gather(*(self._saved(namespace) for namespace in self.opened()))
-        for namespace, partition in self._opened.items():
+        await asyncio.gather(*(self._saved(namespace) for namespace in list(self.opened)))
+        for namespace, partition in self.opened.items():
             with logged_failure("closed", namespace):
                 partition.offsets.close()
         loop = asyncio.get_running_loop()
@@ -130,42 +132,22 @@ class PartitionTable:
             await asyncio.gather(
                 *(
                     loop.run_in_executor(threads, _close_log, namespace, partition)
-                    for namespace, partition in self._opened.items()
+                    for namespace, partition in self.opened.items()
                 )
             )
-        self._opened.clear()
+        self.opened.clear()
 
     async def _saved(self, namespace: Namespace) -> None:
         with logged_failure("saved", namespace):
-            waiter = self._opened[namespace].flush(sync=True)
+            waiter = self.opened[namespace].flush(sync=True)
             if waiter is not None:
                 await waiter
 
-    # Numbers.
-
-    def statistics(self, namespace: Namespace) -> PartitionStatistics:
-        if namespace in self._unopened:
-            return PartitionStatistics(0, 0, 0, 0)
-        return self.find(namespace).statistics
-
-    def topic_totals(self, stream_id: int, topic: Topic) -> Totals:
-        totals = Totals()
-        for _, partition in self.of_topic(stream_id, topic):
-            totals.add(partition.statistics)
-        return totals
-
-    def stream_totals(self, stream: Stream) -> Totals:
-        totals = Totals()
-        for topic in stream.topics.values():
-            for _, partition in self.of_topic(stream.id, topic):
-                totals.add(partition.statistics)
-        return totals
+    # Statistics.
 
     def totals(self) -> Totals:
-        totals = Totals()
-        for partition in self._opened.values():
-            totals.add(partition.statistics)
-        return totals
+        """Over all open partitions."""
+        return Totals.of(partition.statistics for partition in self.opened.values())
 
 
 def _close_log(namespace: Namespace, partition: Partition) -> None:

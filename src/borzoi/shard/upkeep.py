@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.errors import BorzoiError, FeatureUnavailable
 from borzoi.model.limits import NEVER, UNLIMITED
-from borzoi.model.namespace import Namespace
 from borzoi.model.topics import Compression
-from borzoi.partitions.partition import Partition
 from borzoi.shard.partition_table import PartitionTable, logged_failure
 from borzoi.storage.compressed import TwinOpener, compress_sealed
 from borzoi.storage.retention import PartitionFacts, expired, oversized
@@ -24,16 +22,10 @@ log = logging.getLogger(__name__)
 class Upkeep:
     """Retention and compression over the partitions of this shard."""
 
-    def __init__(self, table: PartitionTable, twins: TwinOpener, *, keep_unread: bool) -> None:
+    def __init__(self, table: PartitionTable, twins: TwinOpener) -> None:
         self._table = table
         self._twins = twins
-        #: Whether retention waits for the slowest stored offset.
-        self._keep_unread = keep_unread
         self._cannot_compress: set[Compression] = set()
-
-    async def delete_segments(self, namespace: Namespace, count: int) -> None:
-        """Remove up to `count` of the oldest sealed segments."""
-        await self._delete_oldest(namespace, self._table.find(namespace), count)
 
     async def clean(self, state: Metadata, *, now: int) -> None:
         """Delete what is older than its topic keeps, then what is more than its topic holds."""
@@ -43,7 +35,7 @@ class Upkeep:
                     break
                 old = expired(partition.log.segments(), now=now, expiry=topic.message_expiry)
                 with logged_failure("cleaned", namespace):
-                    await self._delete_oldest(namespace, partition, old)
+                    await partition.delete_oldest(old)
             if topic.max_topic_size != UNLIMITED:
                 await self._shrink(stream.id, topic)
             await asyncio.sleep(0)
@@ -71,9 +63,7 @@ class Upkeep:
         partitions = [partition for _, partition in found]
         surplus = oversized(
             [
-                PartitionFacts(
-                    partition.log.segments(), partition.barrier(keep_unread=self._keep_unread)
-                )
+                PartitionFacts(partition.log.segments(), partition.barrier())
                 for partition in partitions
             ],
             topic_size=sum(partition.statistics.size for partition in partitions),
@@ -82,16 +72,7 @@ class Upkeep:
         for (namespace, partition), count in zip(found, surplus, strict=True):
             if count:
                 with logged_failure("shrunk", namespace):
-                    await self._delete_oldest(namespace, partition, count)
-
-    async def _delete_oldest(self, namespace: Namespace, partition: Partition, count: int) -> None:
-        """Delete up to so many segments, one at a time: each waits for the disk, and the others
-        have their turn in between."""
-        for _ in range(count):
-            removed = partition.delete_segments(1, keep_unread=self._keep_unread)
-            await asyncio.sleep(0)
-            if not removed.segments or self._table.get(namespace) is not partition:
-                return
+                    await partition.delete_oldest(count)
 
 
 def topics_of(state: Metadata) -> Iterator[tuple[Stream, Topic]]:

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -75,7 +75,7 @@ class OffsetWriter:
         self._open_files: deque[_Slot] = deque()
         self._sync_is_under_way = False
 
-    def store(self, slot: _Slot, offset: int) -> Awaitable[None] | None:
+    def store(self, slot: _Slot, offset: int) -> asyncio.Future[None] | None:
         """Commits; None when it is as safe as configured already, else wait for that."""
         loop = self._loop
         if loop is None:
@@ -242,7 +242,9 @@ class ConsumerOffsets:
         slot = self._slots[kind].get(consumer_id)
         return None if slot is None else slot.offset
 
-    def store(self, kind: ConsumerKind, consumer_id: int, offset: int) -> Awaitable[None] | None:
+    def store(
+        self, kind: ConsumerKind, consumer_id: int, offset: int
+    ) -> asyncio.Future[None] | None:
         """Commits `offset`; None when that is done, else an awaitable to wait for first."""
         slots = self._slots[kind]
         slot = slots.get(consumer_id)

@@ -1,0 +1,52 @@
+"""Answers that may be here already: `A | Future[A]`.
+
+Code that asks a partition handles both. An answer that is here costs no task and no future; one
+that must wait for the disk, or for the process that owns the partition, is a future.
+"""
+
+from asyncio import Future, gather
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar, cast
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def arrived(answer: "A | Future[A]") -> A:
+    """The answer; does not yield to the event loop when it is here already."""
+    return await answer if isinstance(answer, Future) else answer
+
+
+def then(answer: "A | Future[A]", make: Callable[[A], B]) -> B | Coroutine[Any, Any, B]:
+    """`make(answer)`: at once when the answer is here, else a coroutine that waits for it."""
+    return _later(answer, make) if isinstance(answer, Future) else make(answer)
+
+
+async def _later(answer: "Future[A]", make: Callable[[A], B]) -> B:
+    return make(await answer)
+
+
+def gathered(answers: "Sequence[A | Future[A]]") -> "list[A] | Future[list[A]]":
+    """All answers in order: a list when they are all here, else a future of one."""
+    if not any(isinstance(answer, Future) for answer in answers):
+        return cast(list[A], list(answers))
+    return gather(*(arrived(answer) for answer in answers))
+
+
+def after(done: "Future[None]", answer: A) -> "Future[A]":
+    """A future of `answer` that resolves when `done` does, and fails when `done` fails."""
+    promised: Future[A] = done.get_loop().create_future()
+
+    def resolve(done: "Future[None]") -> None:
+        if promised.done():
+            return  # cancelled by its owner
+        failure = None if done.cancelled() else done.exception()
+        if done.cancelled():
+            promised.cancel()
+        elif failure is not None:
+            promised.set_exception(failure)
+        else:
+            promised.set_result(answer)
+
+    done.add_done_callback(resolve)
+    return promised

@@ -1,0 +1,59 @@
+import asyncio
+from asyncio import Future
+
+import pytest
+
+from borzoi.model.errors import StorageFailure
+from borzoi.partitions.futures import after, arrived, gathered, then
+
+
+def future_of(value: int) -> "Future[int]":
+    made: Future[int] = asyncio.get_running_loop().create_future()
+    made.set_result(value)
+    return made
+
+
+async def test_an_answer_that_is_here_creates_no_task() -> None:
+    before = asyncio.all_tasks()
+    assert then(3, str) == "3"
+    assert gathered([1, 2]) == [1, 2]
+    coroutine = arrived(4)
+    with pytest.raises(StopIteration) as ended:
+        coroutine.send(None)
+    assert ended.value.value == 4
+    assert asyncio.all_tasks() == before
+
+
+async def test_an_answer_that_is_not_is_waited_for() -> None:
+    waiting = then(future_of(3), str)
+    assert not isinstance(waiting, str)
+    assert await waiting == "3"
+    four: int | Future[int] = future_of(4)
+    assert await arrived(four) == 4
+    mixed = gathered([1, future_of(2), 3])
+    assert isinstance(mixed, Future)
+    assert await mixed == [1, 2, 3]
+
+
+async def test_an_answer_after_something_succeeds_fails_or_is_cancelled_with_it() -> None:
+    loop = asyncio.get_running_loop()
+    done, failed, cancelled = (loop.create_future() for _ in range(3))
+    answers = [after(one, 7) for one in (done, failed, cancelled)]
+    done.set_result(None)
+    failed.set_exception(StorageFailure("the disk is full"))
+    cancelled.cancel()
+    assert await answers[0] == 7
+    with pytest.raises(StorageFailure):
+        await answers[1]
+    with pytest.raises(asyncio.CancelledError):
+        await answers[2]
+
+
+async def test_cancelling_the_answer_leaves_what_it_waits_for_alone() -> None:
+    done: Future[None] = asyncio.get_running_loop().create_future()
+    answer = after(done, 7)
+    answer.cancel()
+    done.set_result(None)
+    await asyncio.sleep(0)
+    assert answer.cancelled()
+    assert not done.cancelled()
