@@ -259,6 +259,26 @@ def test_after_a_power_cut_everything_behind_the_recovery_point_is_read() -> Non
     assert disk.bytes_read[".log"] == log.size - size
 
 
+def test_a_hole_in_the_index_of_a_sealed_segment_after_a_power_cut_is_filled() -> None:
+    """The entries of synced messages are not synced themselves: a power cut may take any of them,
+    and leave the last."""
+    disk = filled()
+    first, *_, last = walk(memoryview(content(reopen(disk)))).offsets().tolist()
+    disk.kill()
+    expected = content(reopen(disk))
+    disk.kill()
+    index = disk.open(path_of(disk, ".index", 0))
+    assert index.size() >= 4 * INDEX_ENTRY.size
+    index.write([bytes(2 * INDEX_ENTRY.size)], INDEX_ENTRY.size)
+    point = RecoveryPoint(0, 0, proven_by_index=True, boot_id="the boot before the power cut")
+    recovery_point.store(disk, DIRECTORY, point)
+    log = reopen(disk)
+    assert [
+        payloads_in(log.read(number, 1).materialise()) for number in range(first, last + 1)
+    ] == [[payload] for payload in payloads_in(expected)]
+    opened_the_same(disk, expected)
+
+
 def test_without_a_recovery_point_the_last_segment_is_read(disk: SimulatedDisk) -> None:
     """As in a directory that another server wrote."""
     disk.unlink(DIRECTORY / layout.RECOVERY_POINT)

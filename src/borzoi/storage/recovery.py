@@ -3,7 +3,9 @@
 The rules, for each segment in the order of offsets:
 
 - The index counts as far as its entries follow each other and lie inside the log. A sealed segment
-  whose index ends exactly with its log is taken as it is; not a byte of its log is read.
+  whose index ends exactly with its log is taken as it is; not a byte of its log is read. After a
+  power cut that holds only for segments before the recovery point: the index of a later one may
+  have holes, so all of its entries are checked.
 - What the index does not cover, or may cover although it never reached the disk (see
   `recovery_point.py`), is read message by message. Sound messages get their entries.
 - What follows the last sound message of the last segment is cut off: a torn write, zeros, garbage.
@@ -233,7 +235,7 @@ def _recover_segment(
     size = log.size()
     trusted = inspection.trusted_bytes(start, is_last=is_last)
     validate = inspection.validate_checksum
-    if not (is_last or validate) and trusted is None:
+    if not (is_last or validate or inspection.may_be_cut(start)) and trusted is None:
         whole = _whole_index(index, size)
         if whole is not None:
             return _found(start, index, whole, size, None)
