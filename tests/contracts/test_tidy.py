@@ -93,6 +93,17 @@ def imports_for_types_only(_: Path, text: str) -> Iterator[str]:
             yield f"line {node.lineno}: if TYPE_CHECKING"
 
 
+def defaults_for_what_is_empty(_: Path, text: str) -> Iterator[str]:
+    """`given or Default()` replaces an empty cache that is shared; test for `is None` instead."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            made = node.values[-1]
+            if isinstance(made, ast.Call):
+                name = ast.unparse(made.func).rpartition(".")[2].lstrip("_")
+                if name[:1].isupper():
+                    yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
 # ---- rules for the source tree ------------------------------------------------------------------
 
 
@@ -147,7 +158,12 @@ PYTHON_RULES: tuple[Rule, ...] = (
     left_in,
     imports_for_types_only,
 )
-SOURCE_RULES: tuple[Rule, ...] = (missing_mirror_tests, undocumented_packages, reexports)
+SOURCE_RULES: tuple[Rule, ...] = (
+    missing_mirror_tests,
+    undocumented_packages,
+    reexports,
+    defaults_for_what_is_empty,
+)
 TEXT_RULES: tuple[Rule, ...] = (machine_paths, registry_hosts)
 
 
@@ -222,6 +238,7 @@ def test_every_excuse_is_for_a_rule_and_gives_a_reason() -> None:
         (left_in, "x.py", "raise NotImplementedError\n"),
         (imports_for_types_only, "x.py", "if TYPE_CHECKING:\n    import asyncio\n"),
         (imports_for_types_only, "x.py", "if typing.TYPE_CHECKING:\n    import asyncio\n"),
+        (defaults_for_what_is_empty, "x.py", "self.cache = cache or storage.Cache(8)"),
         (missing_mirror_tests, "src/borzoi/model/absent.py", ""),
         (undocumented_packages, "src/borzoi/model/__init__.py", '"""."""'),
         (undocumented_packages, "src/borzoi/absent/module.py", ""),
@@ -242,6 +259,7 @@ def test_a_fault_is_found(rule: Rule, name: str, text: str) -> None:
         (long_modules, "x.py", "\n" * 800),
         (left_in, "x.py", "# a todo list is kept elsewhere"),
         (imports_for_types_only, "x.py", "if checking:\n    import asyncio\n"),
+        (defaults_for_what_is_empty, "x.py", "Cache() if cache is None else cache"),
         (missing_mirror_tests, "src/borzoi/model/units.py", ""),
         (undocumented_packages, "src/borzoi/model/units.py", ""),
         (reexports, "src/borzoi/__init__.py", '__version__ = "1"'),

@@ -3,14 +3,27 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.support.embedded import described, embedded_server, sent, totals_of, with_topic
+from tests.support.embedded import (
+    EmbeddedClient,
+    EmbeddedServer,
+    asked,
+    described,
+    embedded_server,
+    sent,
+    totals_of,
+    with_topic,
+)
+from tests.support.logs import payloads_in
 
-from borzoi.model.consuming import ConsumerKind
+from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
+from borzoi.model.topics import Compression
 from borzoi.partitions import operations
+from borzoi.partitions.operations import Poll
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.segments import DeleteSegments
+from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.records.message import Message, encode_messages
 
@@ -84,3 +97,36 @@ async def test_deleting_segments_ends_with_their_partition(tmp_path: Path) -> No
         await sent(server, 2)
         await deleting
         assert described(plane, ZERO).messages_count == 2
+
+
+async def test_a_purged_topic_is_read_from_its_new_compressed_segments(tmp_path: Path) -> None:
+    """The files of a purged partition have the names of those before it: none may stay open."""
+    settings = {"SYSTEM_SEGMENT_SIZE": "1 KiB"}
+    async with embedded_server(tmp_path, settings) as server:
+        root = await with_compressed_topic(server)
+        plane, state = server.services.partitions, server.services.metadata.state
+        for letter in (b"a", b"b", b"c"):
+            for _ in range(12):
+                await root.call(send(letter * 1000))
+            await plane.upkeep.compress(state, lambda topic: topic.compression)
+            assert list((tmp_path / "streams/0/topics/0/partitions/0").glob("*.zst"))
+            polled = asked(
+                plane, ZERO, Poll(PollingStrategy.first(), 100, ConsumerKind.CONSUMER, 1)
+            )
+            payloads = payloads_in(polled.reading.materialise())
+            assert payloads == [letter * 1000] * 12
+            await root.call(PurgeTopic("s", "t"))
+
+
+async def with_compressed_topic(server: EmbeddedServer) -> EmbeddedClient:
+    root = server.root()
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 1, compression=Compression.ZSTD))
+    return root
+
+
+def send(payload: bytes) -> SendMessages:
+    indexes, body = encode_messages([Message(payload)])
+    return SendMessages(
+        "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(body)
+    )

@@ -1,8 +1,11 @@
 from pathlib import Path
 
 from tests.support.disk import SimulatedDisk
+from tests.support.logs import numbered
 
 from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.log import open_log
+from borzoi.storage.settings import SegmentSettings
 
 DIRECTORY = Path("/d")
 
@@ -36,3 +39,18 @@ def test_a_forgotten_file_is_opened_again() -> None:
     descriptors.forget(DIRECTORY / "a")
     descriptors.forget(DIRECTORY / "never seen")
     assert descriptors.file(DIRECTORY / "a") is not first
+
+
+def test_logs_share_the_cache_they_are_given_although_it_is_empty() -> None:
+    disk = SimulatedDisk()
+    descriptors = Descriptors(disk, 3)
+    for name in ("a", "b"):
+        log = open_log(
+            DIRECTORY / name, disk, segment=SegmentSettings(size=512), descriptors=descriptors
+        )
+        for number in range(5):
+            log.append(numbered([bytes(512)], base_offset=number, timestamp=number))
+        for number in range(5):
+            assert log.read(number, 1).count == 1
+        assert len(descriptors) == 3
+        log.close()

@@ -70,7 +70,7 @@ class DataPlane:
         bugs: PlantedBugs | None = None,
     ) -> None:
         self.partitions: dict[PartitionKey, PartitionLog] = {}
-        self.bugs = bugs or PlantedBugs()
+        self.bugs = PlantedBugs() if bugs is None else bugs
         self._control_commit = control_commit
         self._new_ids = new_ids
         self._segment_bytes = segment_bytes

@@ -180,7 +180,7 @@ class TlsListener:
         self.binary = binary
         self.pool = pool
         self._admission = admission
-        self._options = options or SocketOptions()
+        self._options = SocketOptions() if options is None else options
         self.connections: set[TlsConnection] = set()
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect

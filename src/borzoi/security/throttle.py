@@ -34,7 +34,7 @@ class Throttle:
     __slots__ = ("_records", "_settings")
 
     def __init__(self, settings: ThrottleSettings | None = None) -> None:
-        self._settings = settings or ThrottleSettings()
+        self._settings = ThrottleSettings() if settings is None else settings
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
     def __len__(self) -> int:

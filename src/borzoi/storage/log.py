@@ -65,8 +65,8 @@ def open_log(
         medium,
         segment,
         partition,
-        syncer or InlineSyncer(),
-        descriptors or Descriptors(medium, 16),
+        InlineSyncer() if syncer is None else syncer,
+        Descriptors(medium, 16) if descriptors is None else descriptors,
         open_twin,
     )
     return SegmentedLog(files, partition)

@@ -113,7 +113,9 @@ class Segments:
         segment.size = found.size
         segment.start_timestamp = found.start_timestamp
         segment.end_timestamp = max(found.end_timestamp, self.end_timestamp)
-        segment.body = found.body or PlainBody(segment.log_path, found.size, self._descriptors)
+        segment.body = found.body
+        if segment.body is None:
+            segment.body = PlainBody(segment.log_path, found.size, self._descriptors)
         self._add(segment)
 
     def unseal_tail(self) -> None:

@@ -94,7 +94,8 @@ def _tree(routes: tuple[Route, ...]) -> _Node:
         node = root
         for segment in route.segments:
             if segment.startswith("{"):
-                node.parameter = node.parameter or _Node()
+                if node.parameter is None:
+                    node.parameter = _Node()
                 node = node.parameter
             else:
                 node = node.children.setdefault(segment, _Node())
