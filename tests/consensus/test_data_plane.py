@@ -62,6 +62,7 @@ def command(
     data: DataPlane, operation: Operation, argument: int = 0, incarnation: int = INCARNATION
 ) -> int | None:
     body = encode_command(PartitionCommand(PARTITION, incarnation, argument, 9, 1))
+    assert isinstance(data.stamp(Proposal(ZERO, 0, operation.value, body, 0), 1), Stamped)
     outcome = data.apply(op_header(operation), body)
     return None if outcome is None else outcome.status
 
@@ -163,7 +164,7 @@ def test_a_deleted_partition_is_gone_and_its_successor_starts_fresh():
     assert list(data.partitions) == [(PARTITION, 9)]
 
 
-def test_purge_happens_once_per_generation_and_never_reuses_offsets():
+def test_purge_happens_once_per_generation_and_begins_again_at_zero():
     data = plane()
     send(data, b"a", b"b")
     command(data, Operation.STORE_CONSUMER_OFFSET, 1)
@@ -171,8 +172,31 @@ def test_purge_happens_once_per_generation_and_never_reuses_offsets():
     send(data, b"c")
     command(data, Operation.PURGE_PARTITION, 1)
     log = log_of(data)
-    assert (log.first_offset, log.next_offset, payloads(data)) == (2, 3, [b"c"])
-    assert log.offsets == {}
+    assert (log.first_offset, log.next_offset, payloads(data)) == (0, 1, [b"c"])
+    assert (log.generation, log.offsets) == (1, {})
+
+
+def test_offsets_begin_again_behind_a_purge_that_is_in_the_pipeline():
+    data = plane()
+    send(data, b"a", b"b")
+    purge = encode_command(PartitionCommand(PARTITION, INCARNATION, 1))
+    ops = []
+    for operation, payload in (
+        (Operation.SEND_MESSAGES, propose_batch(PARTITION, INCARNATION, 1, run_of(b"c"))),
+        (Operation.PURGE_PARTITION, purge),
+        (Operation.SEND_MESSAGES, propose_batch(PARTITION, INCARNATION, 1, run_of(b"d"))),
+        (Operation.PURGE_PARTITION, purge),
+        (Operation.SEND_MESSAGES, propose_batch(PARTITION, INCARNATION, 1, run_of(b"e"))),
+    ):
+        stamped = data.stamp(Proposal(ZERO, 0, operation.value, payload, 0), 1)
+        assert isinstance(stamped, Stamped)
+        ops.append((operation, stamped.body))
+    for operation, body in ops:
+        outcome = data.apply(op_header(operation), body)
+        assert outcome is not None
+        assert outcome.status == 0
+    assert payloads(data) == [b"d", b"e"]
+    assert (log_of(data).generation, log_of(data).next_offset) == (1, 2)
 
 
 def test_truncation_removes_whole_sealed_segments_only():
@@ -215,18 +239,16 @@ def test_a_checkpoint_brings_everything_back_byte_for_byte():
     assert other.partitions == {}
 
 
-def test_the_next_offset_survives_when_all_segments_are_gone():
+def test_a_checkpoint_keeps_the_generation():
     data = plane()
     send(data, b"a", b"b")
-    command(data, Operation.PURGE_PARTITION, 1)
-    for bug, expected in ((False, 2), (True, 0)):
-        other = plane(next_offset_from_segments=bug)
-        other.restore(7, data.checkpoint(7))
-        assert other.next_offset(PARTITION, INCARNATION) == expected
+    command(data, Operation.PURGE_PARTITION, 4)
     send(data, b"c")
-    other = plane(next_offset_from_segments=True)
-    other.restore(8, data.checkpoint(8))
-    assert other.next_offset(PARTITION, INCARNATION) == 3
+    for bug, expected in ((False, 4), (True, 0)):
+        other = plane(generation_not_in_checkpoint=bug)
+        other.restore(7, data.checkpoint(7))
+        assert log_of(other).generation == expected
+        assert other.next_offset(PARTITION, INCARNATION) == 1
 
 
 def test_partitions_are_spread_over_groups_by_hash_alone():

@@ -1,15 +1,17 @@
 import pytest
 
 from borzoi.consensus.invariants import InvariantError
-from borzoi.consensus.partition_log import INDEX_ENTRY_BYTES, PartitionLog
+from borzoi.consensus.partition_log import PartitionLog
 from borzoi.consensus.partition_ops import BatchDescriptor
+from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.records.message import Message, encode_messages
 
 
 def append(log: PartitionLog, *payloads: bytes, at: int | None = None) -> None:
     run = encode_messages([Message(payload=payload) for payload in payloads])[1]
     base = log.next_offset if at is None else at
-    log.append(BatchDescriptor(1, 1, base, 9, len(payloads), len(run), 0), memoryview(run))
+    descriptor = BatchDescriptor(1, 1, base, 9, len(payloads), len(run), 0, 0, log.generation)
+    log.append(descriptor, memoryview(run))
 
 
 def test_a_segment_rolls_by_its_size_before_the_append():
@@ -40,3 +42,15 @@ def test_reading_starts_inside_a_segment_and_stops_at_the_count():
     assert len(log.read(1, 1)) == 1
     assert len(log.read(0, 100)) == 3
     assert log.read(3, 100) == []
+
+
+def test_a_purged_log_takes_no_batch_of_an_earlier_generation():
+    log = PartitionLog(segment_bytes=100)
+    append(log, b"a")
+    assert log.purge(2)
+    assert not log.purge(2)
+    run = encode_messages([Message(payload=b"late")])[1]
+    with pytest.raises(InvariantError, match="generation"):
+        log.append(BatchDescriptor(1, 1, 0, 9, 1, len(run), 0), memoryview(run))
+    append(log, b"b")
+    assert (log.first_offset, log.next_offset, log.generation) == (0, 1, 2)

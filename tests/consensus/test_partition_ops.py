@@ -14,7 +14,7 @@ from borzoi.records.checksum import checksum
 
 
 def test_the_descriptor_is_64_bytes_in_the_order_of_its_table():
-    descriptor = BatchDescriptor(1, 2, 3, 4, 5, 3, 6, 7)
+    descriptor = BatchDescriptor(1, 2, 3, 4, 5, 3, 6, 7, 8)
     raw = encode_batch(descriptor, b"run")
     assert DESCRIPTOR_BYTES == 64
     words = [int.from_bytes(raw[at : at + 8], "little") for at in range(0, 32, 8)]
@@ -23,7 +23,8 @@ def test_the_descriptor_is_64_bytes_in_the_order_of_its_table():
     assert raw[36:40] == b"\3\0\0\0"
     assert raw[40:48] == b"\6" + bytes(7)
     assert raw[48:52] == b"\7\0\0\0"
-    assert raw[52:64] == bytes(12)
+    assert raw[52:60] == b"\x08" + bytes(7)
+    assert raw[60:64] == bytes(4)
     assert raw[64:] == b"run"
 
 

@@ -129,7 +129,7 @@ class PlantedBugs:
     timestamp_from_local_clock: bool = False  # 4.11
     reordered_prepare_dropped: bool = False  # M3, N4
     stamped_from_applied_end: bool = False  # D3, 6.4: ignores what is in the pipeline
-    next_offset_from_segments: bool = False  # 6.6: not in the checkpoint
+    generation_not_in_checkpoint: bool = False  # 6.6
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The state machine of a data group: partitions, over the log as values (6.3-6.6).
 
 A checkpoint is a table of the partitions (kind 1) and one artifact per segment (kind 3), in the
-order of the table. ``next_offset`` is in the table because nothing else remembers it once all
-segments are gone.
+order of the table. ``generation`` is in the table because no segment says how often its partition
+was purged.
 """
 
 from collections.abc import Callable
@@ -40,6 +40,7 @@ INVALID_OFFSET: Final = 4100
 
 PartitionKey = tuple[int, int]
 _SEND_MESSAGES: Final = Operation.SEND_MESSAGES.value
+_PURGE_PARTITION: Final = Operation.PURGE_PARTITION.value
 _SEGMENT_LOG: Final = ArtifactKind.SEGMENT_LOG.value
 _DONE: Final = Outcome(OK, b"")
 _GONE: Final = Outcome(PARTITION_NOT_FOUND, b"")
@@ -76,8 +77,8 @@ class DataPlane:
         self._segment_bytes = segment_bytes
         # Highest incarnation deleted per namespace: numbers are reused, incarnations never (X1).
         self._forgotten: dict[int, int] = {}
-        # End of each partition including ops in the pipeline (6.4 step 3).
-        self._prepared: dict[PartitionKey, int] = {}
+        # Generation and end of each partition including ops in the pipeline (6.4 step 3).
+        self._prepared: dict[PartitionKey, tuple[int, int]] = {}
 
     # -- primary --------------------------------------------------------------------------------
 
@@ -87,6 +88,10 @@ class DataPlane:
             command = decode_command(proposal.payload)
             if command is None:
                 return INVALID_COMMAND
+            if proposal.operation == _PURGE_PARTITION:
+                key = (command.namespace, command.incarnation)
+                if command.argument > self._end_of(key)[0]:
+                    self._prepared[key] = (command.argument, 0)
             return _new(Stamped, (proposal.payload, command.namespace))
         decoded = decode_batch(proposal.payload)
         if decoded is None:
@@ -100,11 +105,9 @@ class DataPlane:
         if len(batch) != descriptor.messages_count:
             return INVALID_COMMAND
         key = (descriptor.namespace, descriptor.incarnation)
-        base_offset = self._prepared.get(key)
-        if base_offset is None:
-            base_offset = self.next_offset(*key)
+        generation, base_offset = self._end_of(key)
         stamp(batch, base_offset=base_offset, timestamp=timestamp, new_ids=self._new_ids)
-        self._prepared[key] = base_offset + descriptor.messages_count
+        self._prepared[key] = (generation, base_offset + descriptor.messages_count)
         stamped = BatchDescriptor(
             *key,
             base_offset,
@@ -113,8 +116,17 @@ class DataPlane:
             len(run),
             checksum(run),
             descriptor.flags,
+            generation,
         )
         return _new(Stamped, (encode_batch(stamped, run), descriptor.namespace))
+
+    def _end_of(self, key: PartitionKey) -> tuple[int, int]:
+        """The generation and the offset that the next batch of a partition gets."""
+        prepared = self._prepared.get(key)
+        if prepared is not None:
+            return prepared
+        log = self.partitions.get(key)
+        return (0, 0) if log is None else (log.generation, log.next_offset)
 
     def forget_prepared(self) -> None:
         self._prepared.clear()
@@ -228,8 +240,8 @@ class DataPlane:
                 segment.index += content[log_bytes:]
                 log.segments.append(segment)
             log.offsets = {ConsumerKey(kind, consumer): at for kind, consumer, at in offsets}
-            if self.bugs.next_offset_from_segments:
-                log.next_offset = log.segments[-1].end_offset if log.segments else 0
+            if self.bugs.generation_not_in_checkpoint:
+                log.generation = 0
 
 
 @lru_cache(maxsize=65_536)

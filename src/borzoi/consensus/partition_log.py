@@ -1,17 +1,16 @@
 """One partition as values: segments of messages, consumer offsets, generations (6.3-6.6).
 
 The semantics of the segmented log on disk, in memory: a segment rolls by its size before an append,
-truncation removes whole sealed segments, and ``next_offset`` never goes back, whatever is removed.
+and truncation removes whole sealed segments. A purge begins again at offset 0, in a new generation:
+``(generation, offset)`` names one message for ever.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.partition_ops import BatchDescriptor
 from borzoi.records.batch import index_entries, walk
-
-INDEX_ENTRY_BYTES: Final = 16
 
 NewIds = Callable[[int], bytes]
 
@@ -53,9 +52,10 @@ class PartitionLog:
 
     def append(self, descriptor: BatchDescriptor, run: memoryview) -> None:
         """Exactly the bytes every replica journaled, at exactly the offset they name (D3)."""
-        if descriptor.base_offset != self.next_offset:
+        if (descriptor.generation, descriptor.base_offset) != (self.generation, self.next_offset):
             raise InvariantError(
-                f"a batch at offset {descriptor.base_offset} does not continue {self.next_offset}"
+                f"a batch at offset {descriptor.base_offset} of generation {descriptor.generation}"
+                f" does not continue {self.next_offset} of generation {self.generation}"
                 f" in partition {descriptor.namespace:#x}/{descriptor.incarnation}"
             )
         # Rolled from replicated facts only, so file boundaries are the same everywhere (6.4).
@@ -83,13 +83,13 @@ class PartitionLog:
         return removed
 
     def purge(self, generation: int) -> bool:
-        """Remove every message and offset, once per generation (X2)."""
+        """Remove every message and offset, once per generation (X2); offsets begin at 0 again."""
         if generation <= self.generation:
             return False
         self.generation = generation
         self.segments.clear()
         self.offsets.clear()
-        self.first_offset = self.next_offset
+        self.first_offset = self.next_offset = 0
         return True
 
     def read(self, offset: int, count: int) -> list[memoryview]:

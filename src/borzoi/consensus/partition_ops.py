@@ -11,7 +11,8 @@
     36..40   run_length       u32 bytes
     40..48   run_checksum     u64, XXH3-64 of the run
     48..52   flags            u32
-    52..64   reserved         zero
+    52..60   generation       u64, of the partition, stamped by the primary; grows with every purge
+    60..64   reserved         zero
 
     bytes    field            every other op
     0..8     namespace        u64
@@ -28,7 +29,7 @@ from typing import Final, NamedTuple
 
 from borzoi.records.checksum import checksum
 
-DESCRIPTOR: Final = Struct("<QQQQIIQI12x")
+DESCRIPTOR: Final = Struct("<QQQQIIQIQ4x")
 COMMAND: Final = Struct("<QQQIB3x")
 DESCRIPTOR_BYTES: Final = DESCRIPTOR.size
 COMMAND_BYTES: Final = COMMAND.size
@@ -45,6 +46,7 @@ class BatchDescriptor(NamedTuple):
     run_length: int
     run_checksum: int
     flags: int = 0
+    generation: int = 0
 
 
 class PartitionCommand(NamedTuple):

@@ -324,14 +324,16 @@ class Auditor:
                 f" but op {floor} was acknowledged before",
             )
 
-    def polled(self, group: int, key: tuple[int, int], start: int, payloads: list[bytes]) -> None:
-        """A read gave these messages from offset `start` on."""
+    def polled(
+        self, group: int, key: tuple[int, int], generation: int, start: int, payloads: list[bytes]
+    ) -> None:
+        """A read gave these messages from offset `start` of the generation on."""
         shadow = self.groups[group].shadow
         if not isinstance(shadow, DataShadow):
             return
         self.counters["messages polled"] += len(payloads)
         for offset, payload in enumerate(payloads, start):
-            if shadow.minted.get((*key, offset)) != payload:
+            if shadow.minted.get((*key, generation, offset)) != payload:
                 raise Violation(
                     "reads", f"group {group} {key}: {payload[:40]!r} was polled at {offset}"
                 )

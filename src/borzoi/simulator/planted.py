@@ -99,7 +99,7 @@ PLANTED: Final = (
     Planted("timestamp_from_local_clock", "4.11", {**FAST, "clock_skew_us": 2_000_000}),
     Planted("dvc_rebuilt_on_resend", "P10, V9", {**CRASHES, "loss": 0.25}),
     Planted("stamped_from_applied_end", "D3, 6.4", FAST),
-    Planted("next_offset_from_segments", "6.6", PURGED),
+    Planted("generation_not_in_checkpoint", "6.6", PURGED),
     Planted("reordered_prepare_dropped", "M3, N4", scenario=scenarios.reordered_prepares),
 )
 

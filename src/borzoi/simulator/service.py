@@ -205,7 +205,7 @@ class Service:
         log = machine.partitions[key]
         start = max(log.first_offset, log.next_offset - POLLED)
         found = [bytes(message[MESSAGE_HEADER_BYTES:]) for message in log.read(start, POLLED)]
-        self._auditor.polled(call.group, key, start, found)
+        self._auditor.polled(call.group, key, log.generation, start, found)
 
 
 def user_of(client: bytes) -> int:

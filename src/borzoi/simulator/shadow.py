@@ -129,8 +129,9 @@ class DataShadow:
 
     def __init__(self, segment_bytes: int) -> None:
         self.segment_bytes = segment_bytes
-        # Never shrinks: an offset must not hold two different messages over the whole run.
-        self.minted: dict[tuple[int, int, int], bytes] = {}
+        # By partition, generation and offset. Never shrinks: an offset of one generation must not
+        # hold two different messages over the whole run.
+        self.minted: dict[tuple[int, int, int, int], bytes] = {}
         self.partitions: dict[Key, Contents] = {}
         self.forgotten: dict[int, int] = {}
         self.payloads: set[bytes] = set()
@@ -173,10 +174,12 @@ class DataShadow:
         descriptor, messages = read_send(body)
         if descriptor.base_offset != contents.end:
             self.objections.append(f"a batch at {descriptor.base_offset} after {contents.end}")
+        if descriptor.generation != contents.generation:
+            self.objections.append(f"a batch of generation {descriptor.generation}")
         if not contents.segments or contents.segments[-1][1] >= self.segment_bytes:
             contents.segments.append([contents.end, 0])
         for message in messages:
-            place = (*key, contents.end)
+            place = (*key, contents.generation, contents.end)
             if message.payload in self.payloads or place in self.minted:
                 self.objections.append(f"message {message.payload!r} or its offset is there twice")
             if message.offset != contents.end or message.timestamp != header.timestamp:
@@ -203,7 +206,7 @@ class DataShadow:
                 contents.start = contents.segments.pop(0)[0]
         elif operation == Operation.PURGE_PARTITION:
             if argument > contents.generation:
-                contents.generation, contents.start = argument, contents.end
+                contents.generation, contents.start, contents.end = argument, 0, 0
                 contents.offsets, contents.segments = {}, []
         else:
             return INVALID_COMMAND
@@ -211,4 +214,5 @@ class DataShadow:
 
     def messages(self, key: Key) -> list[bytes]:
         contents = self.partitions[key]
-        return [self.minted[*key, at] for at in range(contents.start, contents.end)]
+        generation = contents.generation
+        return [self.minted[*key, generation, at] for at in range(contents.start, contents.end)]
