@@ -33,7 +33,6 @@ from borzoi.partitions.polling import Polled
 from borzoi.records.batch import receive, receive_at
 from borzoi.records.fresh_ids import FreshIds, mixed_words
 from borzoi.records.layouts import Layouts
-from borzoi.storage.commits import Waiter
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import open_log
@@ -229,7 +228,7 @@ async def together(path: Path, appenders: int, seconds: float) -> Committed:
         assert waiter is not None
         waiter.add_done_callback(lambda stored: appended(stored, view))
 
-    def appended(stored: Waiter, view: memoryview) -> None:
+    def appended(stored: "asyncio.Future[None]", view: memoryview) -> None:
         nonlocal count
         stored.result()
         count += 1

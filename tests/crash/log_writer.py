@@ -25,7 +25,7 @@ from borzoi.records.fresh_ids import FreshIds
 from borzoi.security.encryption import Cipher
 from borzoi.storage.compressed import TwinOpener, compress_sealed
 from borzoi.storage.local import LocalMedium
-from borzoi.storage.log import open_log
+from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import Syncer
@@ -66,9 +66,10 @@ def open_partition(
 
 
 async def compress_for_ever(partition: Partition, compression: Compression) -> None:
-    opener = TwinOpener()
+    opener, log = TwinOpener(), partition.log
+    assert isinstance(log, SegmentedLog)
     while True:
-        await compress_sealed(partition.log, compression, opener)
+        await compress_sealed(log, compression, opener)
         await asyncio.sleep(0.005)
 
 

@@ -170,3 +170,25 @@ def test_bodies_are_encrypted_before_they_are_sealed() -> None:
     bodies = payloads_in(found)
     assert len(set(bodies)) == 3, "a nonce for each"
     assert [CIPHER.decrypt(body) for body in bodies] == [b"secret"] * 3
+
+
+def test_a_replica_appends_what_the_leader_has_stamped_byte_for_byte() -> None:
+    leader, follower = new_log(), new_log()
+    appender = Appender(leader, NEW_IDS, cipher=CIPHER)
+    for number in range(3):
+        stamped = appender.stamp(batch_of([b"a", b"b"]), now=number)
+        for log in (leader, follower):
+            assert log.append(stamped.batch, timestamp=stamped.timestamp) is None
+    assert stored(leader) == stored(follower) != b""
+    assert follower.segments() == leader.segments()
+    assert follower.last_timestamp == 2
+
+
+def test_a_batch_that_does_not_continue_the_log_is_not_stored() -> None:
+    log = new_log()
+    appender = Appender(log, NEW_IDS)
+    late = appender.stamp(batch_of([b"late"]), now=1)
+    appender.append(batch_of([b"first"]), now=1)
+    with pytest.raises(AssertionError):
+        log.append(late.batch, timestamp=late.timestamp)
+    assert payloads_in(stored(log)) == [b"first"]

@@ -10,6 +10,7 @@ from tests.support.logs import batch_of, payloads_in
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import ConsumerOffsetNotFound, InvalidOffset
 from borzoi.model.namespace import Namespace
+from borzoi.partitions.appending import Appender
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
@@ -17,6 +18,7 @@ from borzoi.records.fresh_ids import FreshIds
 from borzoi.security.encryption import Cipher
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
+from borzoi.storage.reading import Reading
 from borzoi.storage.settings import Acknowledge, SegmentSettings
 
 DIRECTORY = Path("/data/0")
@@ -111,7 +113,9 @@ def test_encrypted_messages_are_polled_in_the_clear(disk: SimulatedDisk) -> None
     partition = open_partition(disk, cipher=CIPHER)
     partition.append(batch_of([b"1", b"2"]), now=1)
     assert numbers(poll(partition, PollingStrategy.first())) == [1, 2]
-    assert b"1" not in payloads_in(partition.log.read(0, 10).materialise())
+    reading = partition.log.read(0, 10)
+    assert isinstance(reading, Reading)
+    assert b"1" not in payloads_in(reading.materialise())
 
 
 def test_a_consumer_gets_past_messages_no_key_opens(disk: SimulatedDisk) -> None:
@@ -245,3 +249,12 @@ def test_an_abandoned_partition_leaves_its_directory_alone(
     disk.remove_tree(DIRECTORY)
     partition.abandon()
     assert disk.list(DIRECTORY) == []
+
+
+def test_a_replica_recognises_duplicates_of_what_the_leader_stored() -> None:
+    leader = open_partition(SimulatedDisk())
+    follower = open_partition(SimulatedDisk(), deduplicator=Deduplicator(10, 0))
+    stamped = Appender(leader.log, NEW_IDS).stamp(batch_of([b"1"], ids=[1]), now=1)
+    follower.append_stamped(stamped)
+    follower.append(batch_of([b"1", b"2"], ids=[1, 2]), now=2)
+    assert numbers(poll(follower, PollingStrategy.first())) == [1, 2]

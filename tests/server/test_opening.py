@@ -12,7 +12,7 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.server.config import load
-from borzoi.server.opening import folders_of, opener_of, random_ids
+from borzoi.server.opening import folders_of, random_ids, store_of
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.settings import Acknowledge
 
@@ -38,21 +38,22 @@ def test_folders_are_called_what_the_settings_say(tmp_path: Path) -> None:
         "BORZOI_SYSTEM_TOPIC_PATH": "b",
         "BORZOI_SYSTEM_PARTITION_PATH": "c",
     }
-    folders = folders_of(load(environment, tmp_path).settings, tmp_path)
-    assert folders.stream(1) == tmp_path / "a/1"
-    assert folders.topic(1, 2) == tmp_path / "a/1/b/2"
-    assert folders.partition(Namespace(1, 2, 3)) == tmp_path / "a/1/b/2/c/3"
+    folder_of = folders_of(load(environment, tmp_path).settings, tmp_path)
+    assert folder_of((1,)) == tmp_path / "a/1"
+    assert folder_of((1, 2)) == tmp_path / "a/1/b/2"
+    assert folder_of(Namespace(1, 2, 3)) == tmp_path / "a/1/b/2/c/3"
 
 
 async def test_a_partition_is_opened_where_it_lies(tmp_path: Path) -> None:
     settings = load({}, tmp_path).settings
-    opener = opener_of(settings, tmp_path, LocalMedium(), None, Acknowledge.WRITTEN)
+    store = store_of(settings, tmp_path, LocalMedium(), None, Acknowledge.WRITTEN)
     namespace = Namespace(0, 0, 0)
-    opener.folders.topic(0, 0).mkdir(parents=True)
-    partition = opener.open_partition(namespace)
+    store.make((0, 0))
+    partition = store.open(namespace)
     assert partition.statistics.messages_count == 0
-    assert opener.folders.partition(namespace).is_dir()
+    assert (tmp_path / "streams/0/topics/0/partitions/0").is_dir()
     partition.close()
+    store.close()
     await asyncio.sleep(0)
 
 

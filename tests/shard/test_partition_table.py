@@ -1,7 +1,6 @@
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.disk import SimulatedDisk
@@ -16,6 +15,7 @@ from tests.support.embedded import (
 )
 from tests.support.faults import FaultyMedium
 from tests.support.logs import numbered
+from tests.support.stores import store_in
 
 from borzoi.metadata.effects import CheckRevocations
 from borzoi.metadata.groups import CompleteRevocation
@@ -92,12 +92,11 @@ async def test_a_stop_syncs_what_lies_above_the_partitions_once(count: int) -> N
     writer = OffsetWriter(medium)
     syncer = ThreadSyncer()
 
-    def open_partition(namespace: Namespace) -> Partition:
-        folder = partition_directory(Path("/data"), namespace)
-        log = open_log(folder, medium, syncer=syncer)
+    def open_partition(namespace: Namespace, folder: Path, generation: int) -> Partition:
+        log = open_log(folder, medium, syncer=syncer, generation=generation)
         return Partition(namespace, log, open_offsets(folder, writer), new_ids=bytes)
 
-    table = PartitionTable(open_partition)
+    table = PartitionTable(store_in(Path("/data"), medium, open_partition))
     namespaces = [Namespace(0, 0, number) for number in range(count)]
     await table.open_new(namespaces)
     for namespace in namespaces:
@@ -144,10 +143,10 @@ async def test_totals_are_sums_over_what_is_open(tmp_path: Path) -> None:
 
 
 def test_what_metadata_does_not_know_is_not_found() -> None:
-    def never(namespace: Namespace) -> Any:
+    def never(namespace: Namespace, folder: Path, generation: int) -> Partition:
         raise AssertionError(namespace)
 
-    table = PartitionTable(never)
+    table = PartitionTable(store_in(Path("/data"), SimulatedDisk(), never))
     assert table.get(ZERO) is None
     with pytest.raises(PartitionNotFound):
         table.find(ZERO)

@@ -59,7 +59,7 @@ def test_a_cut_that_was_not_declared_does_not_happen() -> None:
     scene = Scene()
     scene.fails = lambda name, path: path.name.startswith(layout.INTENT)
     with pytest.raises(StorageFailure):
-        scene.cutting.cut(truncation.PURGE)
+        scene.cutting.cut(truncation.purge_to(1))
     scene.fails = lambda *_: False
     assert not scene.cutting.due
     assert not scene.cutting.is_unfinished
@@ -70,7 +70,7 @@ def test_a_cut_that_may_have_been_declared_is_due() -> None:
     scene = Scene()
     scene.fails = lambda name, _: name == "fsync_directory"
     with pytest.raises(StorageFailure):
-        scene.cutting.cut(truncation.PURGE)
+        scene.cutting.cut(truncation.purge_to(1))
     assert scene.cutting.due
     assert scene.cutting.is_unfinished
     scene.fails = lambda *_: False
@@ -97,7 +97,7 @@ def test_what_cannot_be_loaded_is_not_forgotten_twice() -> None:
     scene = Scene()
     scene.load_fails = True
     with pytest.raises(StorageFailure):
-        scene.cutting.cut(truncation.PURGE)
+        scene.cutting.cut(truncation.purge_to(1))
     assert scene.cutting.due
     assert not scene.cutting.is_unfinished
     scene.load_fails = False

@@ -24,7 +24,7 @@ def disk() -> SimulatedDisk:
 u64s = st.integers(0, 2**64 - 1)
 
 
-@given(st.builds(RecoveryPoint, u64s, u64s, st.booleans(), st.text(max_size=40)))
+@given(st.builds(RecoveryPoint, u64s, u64s, st.booleans(), st.text(max_size=40), u64s))
 def test_a_point_survives_the_round_trip(point: RecoveryPoint) -> None:
     assert decode(encode(point)) == point
 

@@ -13,7 +13,7 @@ from borzoi.storage import layout, truncation
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
 from borzoi.storage.settings import SegmentSettings
-from borzoi.storage.truncation import PURGE, Intent, decode, encode
+from borzoi.storage.truncation import Intent, decode, encode, purge_to
 
 DIRECTORY = Path("/d")
 
@@ -103,7 +103,7 @@ def test_a_poll_that_still_sends_purged_messages_finishes_in_peace() -> None:
 
 
 def test_an_intent_survives_the_round_trip() -> None:
-    for intent in (PURGE, Intent(1, 2, 3), Intent(2**64 - 1, 2**32 - 1, 7)):
+    for intent in (purge_to(7), Intent(1, 2, 3), Intent(2**64 - 1, 2**32 - 1, 7)):
         assert decode(encode(intent)) == intent
 
 
@@ -119,5 +119,5 @@ def test_without_an_intent_nothing_is_pending() -> None:
     disk = SimulatedDisk()
     disk.make_directory(DIRECTORY)
     assert truncation.pending(disk, DIRECTORY) is None
-    truncation.declare(disk, DIRECTORY, PURGE)
-    assert truncation.pending(disk, DIRECTORY) == PURGE
+    truncation.declare(disk, DIRECTORY, purge_to(1))
+    assert truncation.pending(disk, DIRECTORY) == purge_to(1)

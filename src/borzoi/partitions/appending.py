@@ -1,57 +1,77 @@
-"""From a client's batch to the stored one: duplicates out, bodies encrypted, messages numbered.
+"""From a client's batch to a stored one: duplicates out, bodies encrypted, messages stamped.
 
-The order matters: a duplicate gets no offset, and the checksum covers what is stored.
+The order matters: a duplicate gets no offset, and the checksum covers what is stored. Stamping
+happens once, on the owner of the partition; the stamped bytes are what every replica appends.
 """
 
+from asyncio import Future
 from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from borzoi.model.errors import StorageFailure
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.encrypting import encrypted
+from borzoi.partitions.log import Log
 from borzoi.records.batch import Batch, NewIds, keep, stamp
 from borzoi.records.fresh_ids import BLOCK, FreshIds
 from borzoi.security.encryption import Cipher
-from borzoi.storage.commits import Waiter, running_loop
-from borzoi.storage.log import SegmentedLog
+from borzoi.storage.commits import running_loop
 
-#: From so many messages on their ids are made ahead: for fewer there are nearly always some left.
+#: Ids for batches of at least this many messages are made ahead. Smaller batches nearly always
+#: find enough left over.
 MANY: Final = 64
+
+
+class Stamped(msgspec.Struct, frozen=True):
+    """A batch with offsets, timestamps, ids and checksums, in the form that is stored."""
+
+    batch: Batch
+    #: The one that all of its messages carry.
+    timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
 class Appender:
     """How batches get into one log."""
 
-    log: SegmentedLog
+    log: Log
     new_ids: NewIds
     deduplicator: Deduplicator | None = None
     cipher: Cipher | None = None
 
-    def append(self, batch: Batch, *, now: int) -> Waiter | None:
+    def append(self, batch: Batch, *, now: int) -> "Future[None] | None":
         """None when the messages are acknowledged at the log's level, else what to wait for."""
         if self.deduplicator is None:
-            return self._store(batch, now)
+            stamped = self.stamp(batch, now)
+            return self.log.append(stamped.batch, timestamp=stamped.timestamp)
         ids = batch.ids()
         fresh = self.deduplicator.admit(ids, now)
         if fresh is not None:
             batch = keep(batch, fresh)
             ids = ids[fresh]
         admitted = ids.tobytes()  # a copy: the buffer is the caller's again after the append
+        if not len(batch):
+            # Only duplicates. Their first copies may still be on their way to the disk.
+            return self.log.barrier()
         try:
-            # A batch of nothing but duplicates waits for their first copies, which may still be on
-            # their way to the disk.
-            waiter = self._store(batch, now) if len(batch) else self.log.barrier()
+            stamped = self.stamp(batch, now)
+            waiter = self.log.append(stamped.batch, timestamp=stamped.timestamp)
         except StorageFailure:
             self.deduplicator.withdraw(admitted)
             raise
-        if waiter is not None and len(batch):
+        if waiter is not None:
             waiter.add_done_callback(lambda stored: self._withdraw_if_failed(stored, admitted))
-        elif fresh is not None and waiter is None:
+        elif fresh is not None:
             return self.log.barrier()
         return waiter
 
-    def _store(self, batch: Batch, now: int) -> Waiter | None:
+    def stamp(self, batch: Batch, now: int) -> Stamped:
+        """Encrypt the batch if the server does, and give its messages their place in the log.
+
+        The batch is changed in place. It must be appended next: the offsets follow the log's end.
+        """
         log = self.log
         log.ensure_writable()
         if self.cipher is not None:
@@ -59,10 +79,9 @@ class Appender:
         # Clocks are set back now and then; a log that is searched by time must not be.
         timestamp = max(now, log.last_timestamp)
         stamp(batch, base_offset=log.next_offset, timestamp=timestamp, new_ids=self.new_ids)
-        waiter = log.append(batch, timestamp=timestamp)
         if batch.count >= MANY:
             self._prepare_ids(batch.count)
-        return waiter
+        return Stamped(batch, timestamp)
 
     def _prepare_ids(self, count: int) -> None:
         """Have the ids of the next batch like this made when this one is answered."""
@@ -72,7 +91,7 @@ class Appender:
             if loop is not None:
                 loop.call_soon(ids.prepare, count)
 
-    def _withdraw_if_failed(self, stored: Waiter, ids: bytes) -> None:
+    def _withdraw_if_failed(self, stored: "Future[None]", ids: bytes) -> None:
         """A retry of messages that were not stored must not be taken for a duplicate."""
         assert self.deduplicator is not None
         if not stored.cancelled() and stored.exception() is not None:

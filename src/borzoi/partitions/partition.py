@@ -9,16 +9,16 @@ import asyncio
 from borzoi.model.consuming import ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.model.namespace import Namespace
-from borzoi.partitions.appending import Appender
+from borzoi.partitions.appending import Appender, Stamped
 from borzoi.partitions.deduplication import Deduplicator
-from borzoi.partitions.futures import after
+from borzoi.partitions.futures import after, arrived
+from borzoi.partitions.log import Log
 from borzoi.partitions.polling import Polled, start_of, with_clear_bodies
 from borzoi.partitions.statistics import PartitionStatistics, current_offset_of, statistics_of
 from borzoi.records.batch import Batch, NewIds
 from borzoi.security.encryption import Cipher
-from borzoi.storage.commits import Waiter
-from borzoi.storage.log import SegmentedLog
 from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.reading import Reading
 from borzoi.storage.retention import deletable
 from borzoi.storage.segments import Removed
 
@@ -41,7 +41,7 @@ class Partition:
     def __init__(
         self,
         namespace: Namespace,
-        log: SegmentedLog,
+        log: Log,
         offsets: ConsumerOffsets,
         *,
         new_ids: NewIds,
@@ -75,13 +75,20 @@ class Partition:
         """Why this partition takes no messages, if so."""
         return self.log.fenced
 
-    def append(self, batch: Batch, *, now: int) -> Waiter | None:
-        """Store a batch that `records.batch.receive` has checked; it is changed in place.
+    def append(self, batch: Batch, *, now: int) -> "asyncio.Future[None] | None":
+        """Stamp and store a batch that `records.batch.receive` has checked; it is changed in place.
 
         None when it is acknowledged already. Otherwise its bytes must stay until the future is
         resolved. Raises, or resolves with, `StorageFailure` when nothing was stored.
         """
         return self._appender.append(batch, now=now)
+
+    def append_stamped(self, stamped: Stamped) -> "asyncio.Future[None] | None":
+        """Store a batch that the owner of another replica has stamped, byte for byte."""
+        if self._deduplicator is not None:
+            batch, now = stamped.batch, stamped.timestamp
+            self._deduplicator.warm(batch.ids(), batch.timestamps(), now)
+        return self.log.append(stamped.batch, timestamp=stamped.timestamp)
 
     def poll(
         self,
@@ -102,7 +109,21 @@ class Partition:
         if strategy.kind is PollingKind.NEXT:
             stored = self.offsets.load(kind, consumer_id)
         start = start_of(strategy, count, log, stored)
-        reading = log.read(start, count, size_max=size_max)
+        if not isinstance(start, asyncio.Future):
+            reading = log.read(start, count, size_max=size_max)
+            if not isinstance(reading, asyncio.Future):
+                return self._delivered(reading, kind, consumer_id, auto_commit)
+
+        async def later() -> Polled:
+            reading = await arrived(log.read(await arrived(start), count, size_max=size_max))
+            return await arrived(self._delivered(reading, kind, consumer_id, auto_commit))
+
+        return asyncio.ensure_future(later())
+
+    def _delivered(
+        self, reading: Reading, kind: ConsumerKind, consumer_id: int, auto_commit: bool
+    ) -> "Polled | asyncio.Future[Polled]":
+        """The answer to a poll: decrypted, committed, and marked as polled by its group."""
         if self._cipher is not None:
             reading = with_clear_bodies(reading, self._cipher)
         committed = None
@@ -110,7 +131,7 @@ class Partition:
             committed = self.offsets.store(kind, consumer_id, reading.last_offset)
         if kind is ConsumerKind.GROUP and reading.count:
             self._mark_polled(consumer_id, reading.last_offset)
-        polled = Polled(reading, current_offset_of(log))
+        polled = Polled(reading, current_offset_of(self.log))
         return polled if committed is None else after(committed, polled)
 
     def is_settled(self, group_id: int) -> bool:
@@ -141,7 +162,7 @@ class Partition:
     def delete_offset(self, kind: ConsumerKind, consumer_id: int) -> None:
         self.offsets.delete(kind, consumer_id)
 
-    def flush(self, *, sync: bool = False) -> Waiter | None:
+    def flush(self, *, sync: bool = False) -> "asyncio.Future[None] | None":
         """Write what is only in memory; with `sync` also wait for the disk."""
         waiter = self.log.flush(sync=sync)
         self.offsets.flush(sync=sync)

@@ -1,13 +1,14 @@
 """From a polling strategy to a range of the log."""
 
 import logging
+from asyncio import Future
 
 import msgspec
 
 from borzoi.model.consuming import PollingKind, PollingStrategy
 from borzoi.partitions.encrypting import decrypted
+from borzoi.partitions.log import Log
 from borzoi.security.encryption import Cipher
-from borzoi.storage.log import SegmentedLog
 from borzoi.storage.reading import Reading
 
 logger = logging.getLogger(__name__)
@@ -21,7 +22,9 @@ class Polled(msgspec.Struct, frozen=True):
     current_offset: int
 
 
-def start_of(strategy: PollingStrategy, count: int, log: SegmentedLog, stored: int | None) -> int:
+def start_of(
+    strategy: PollingStrategy, count: int, log: Log, stored: int | None
+) -> "int | Future[int]":
     """The offset a poll begins with; at or behind `log.visible_offset` there is nothing to read.
 
     `stored` is the offset the consumer processed last, if it ever said so.

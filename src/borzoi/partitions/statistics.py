@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from borzoi.storage.log import SegmentedLog
+from borzoi.partitions.log import Log
 
 
 class PartitionStatistics(NamedTuple):
@@ -18,12 +18,12 @@ class PartitionStatistics(NamedTuple):
 EMPTY: Final = PartitionStatistics(0, 0, 0, 0)
 
 
-def statistics_of(log: SegmentedLog) -> PartitionStatistics:
+def statistics_of(log: Log) -> PartitionStatistics:
     return PartitionStatistics(
         log.segments_count, current_offset_of(log), log.size, log.messages_count
     )
 
 
-def current_offset_of(log: SegmentedLog) -> int:
+def current_offset_of(log: Log) -> int:
     """The offset of the last message readers can see; 0 also when there never was one."""
     return max(log.visible_offset - 1, 0)

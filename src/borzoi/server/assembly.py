@@ -26,7 +26,7 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.security.encryption import Cipher
 from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle
-from borzoi.server.opening import opener_of
+from borzoi.server.opening import store_of
 from borzoi.server.recreating import recreate
 from borzoi.server.revoked_tokens import read_revoked_tokens
 from borzoi.server.root_user import RootCredentials, root_credentials
@@ -35,7 +35,6 @@ from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.partition_table import PartitionTable
-from borzoi.shard.trash import Trash
 from borzoi.shard.upkeep import Upkeep
 from borzoi.storage.info import open_info
 from borzoi.storage.local import LocalMedium
@@ -159,14 +158,9 @@ def _create_root(state: Metadata, state_log: StateLog, credentials: RootCredenti
 def services_of(settings: Settings, directory: Path, opened: Opened, *, follower: bool) -> Services:
     """The planes and everything else a handler may touch, wired together."""
     system = settings.system
-    opener = opener_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge)
-    table = PartitionTable(opener.open_partition)
-    partitions = PartitionPlane(
-        table,
-        Upkeep(table, opener.twins),
-        opener.folders,
-        Trash(opened.medium, opener.folders.trash, durable=system.state.enforce_fsync),
-    )
+    store = store_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge)
+    table = PartitionTable(store)
+    partitions = PartitionPlane(table, Upkeep(table, store), store)
     partitions.finish_deletions(opened.effects, opened.state)
     table.open_all(opened.state)
     metadata = MetadataPlane(

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Partition
@@ -15,10 +13,12 @@ from borzoi.partitions.warming import warm
 from borzoi.records.fresh_ids import FreshIds, mixed_words
 from borzoi.security.encryption import Cipher
 from borzoi.server.settings import Settings
-from borzoi.shard.partition_plane import Folders
+from borzoi.shard.local_store import LocalPartitionStore
+from borzoi.shard.partition_store import Place
+from borzoi.shard.trash import Trash
 from borzoi.storage.compressed import TwinOpener
 from borzoi.storage.descriptors import Descriptors
-from borzoi.storage.layout import TRASH, partition_directory
+from borzoi.storage.layout import TRASH, place_directory
 from borzoi.storage.log import open_log
 from borzoi.storage.media import Medium
 from borzoi.storage.offsets import OffsetWriter, open_offsets
@@ -39,25 +39,15 @@ CACHES = {
 }
 
 
-class Opener(msgspec.Struct, frozen=True):
-    """Opens partitions, and knows where they are."""
-
-    folders: Folders
-    open_partition: Callable[[Namespace], Partition]
-    #: Opens compressed segments; whoever compresses them shares its cache.
-    twins: TwinOpener
-
-
-def opener_of(
+def store_of(
     settings: Settings,
     directory: Path,
     medium: Medium,
     cipher: Cipher | None,
     acknowledge: Acknowledge,
-) -> Opener:
-    """An opener for the partitions below the data directory."""
+) -> LocalPartitionStore:
+    """The store of the partitions below the data directory."""
     system = settings.system
-    folders = folders_of(settings, directory)
     segment = SegmentSettings(system.segment.size, CACHES[system.segment.cache_indexes])
     partition = PartitionSettings(
         acknowledge,
@@ -72,8 +62,7 @@ def opener_of(
     deduplication = system.message_deduplication
     keep_unread = settings.data_maintenance.messages.consumer_barrier
 
-    def open_partition(namespace: Namespace) -> Partition:
-        folder = folders.partition(namespace)
+    def open_partition(namespace: Namespace, folder: Path, generation: int) -> Partition:
         log = open_log(
             folder,
             medium,
@@ -82,6 +71,7 @@ def opener_of(
             syncer=syncer,
             descriptors=descriptors,
             open_twin=twins,
+            generation=generation,
         )
         deduplicator = None
         if deduplication.enabled:
@@ -97,26 +87,19 @@ def opener_of(
             keep_unread=keep_unread,
         )
 
-    return Opener(folders, open_partition, twins)
-
-
-def folders_of(settings: Settings, directory: Path) -> Folders:
-    system = settings.system
-    streams, topics, partitions = system.stream.path, system.topic.path, system.partition.path
-
-    def partition_folder(namespace: Namespace) -> Path:
-        return partition_directory(
-            directory, namespace, streams=streams, topics=topics, partitions=partitions
-        )
-
-    return Folders(
-        stream=lambda stream_id: directory / streams / str(stream_id),
-        topic=lambda stream_id, topic_id: (
-            directory / streams / str(stream_id) / topics / str(topic_id)
-        ),
-        partition=partition_folder,
-        trash=directory / streams / TRASH,
+    trash = Trash(
+        medium, directory / system.stream.path / TRASH, durable=system.state.enforce_fsync
     )
+    return LocalPartitionStore(
+        medium, folders_of(settings, directory), open_partition, twins, trash
+    )
+
+
+def folders_of(settings: Settings, directory: Path) -> Callable[[Place], Path]:
+    """Where streams, topics and partitions lie; the settings name the directories."""
+    system = settings.system
+    words = system.stream.path, system.topic.path, system.partition.path
+    return lambda place: place_directory(directory, place, words)
 
 
 def random_ids() -> FreshIds:

@@ -7,11 +7,8 @@ here; nothing above this file will notice.
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
-
-import msgspec
 
 from borzoi.metadata.effects import (
     CheckRevocations,
@@ -38,8 +35,8 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.futures import arrived, gathered
 from borzoi.partitions.operations import Answer, Describe, Flush, IsSettled, Operation
 from borzoi.partitions.statistics import EMPTY, PartitionStatistics
+from borzoi.shard.partition_store import PartitionStore, Place
 from borzoi.shard.partition_table import PartitionTable, Totals
-from borzoi.shard.trash import Trash
 from borzoi.shard.upkeep import Upkeep, topics_of
 
 log = logging.getLogger(__name__)
@@ -47,28 +44,15 @@ log = logging.getLogger(__name__)
 DESCRIBE: Final = Describe()
 
 
-class Folders(msgspec.Struct, frozen=True):
-    """Where streams and topics lie; partitions lie below their topic."""
-
-    stream: Callable[[int], Path]
-    topic: Callable[[int, int], Path]
-    partition: Callable[[Namespace], Path]
-    #: Where what is deleted goes first; on the same file system.
-    trash: Path
-
-
 class PartitionPlane:
     """Runs operations on partitions, and creates, purges and deletes them as metadata says."""
 
-    def __init__(
-        self, table: PartitionTable, upkeep: Upkeep, folders: Folders, trash: Trash
-    ) -> None:
+    def __init__(self, table: PartitionTable, upkeep: Upkeep, store: PartitionStore) -> None:
         self._table = table
         self._opened = table.opened
         #: Retention and compression.
         self.upkeep = upkeep
-        self._folders = folders
-        self._trash = trash
+        self._store = store
         #: The next partition of a balanced send, by (stream, topic); kept below the count.
         self._turns: dict[tuple[int, int], int] = {}
 
@@ -128,17 +112,15 @@ class PartitionPlane:
             case DeletedPartitions(stream_id, topic_id, partition_ids):
                 for partition_id in partition_ids:
                     namespace = Namespace(stream_id, topic_id, partition_id)
-                    await self._drop([namespace], self._folders.partition(namespace))
+                    await self._drop([namespace], namespace)
             case DeletedTopic(stream_id, topic_id, partition_ids):
                 self._turns.pop((stream_id, topic_id), None)
                 dropped = [Namespace(stream_id, topic_id, number) for number in partition_ids]
-                await self._drop(dropped, self._folders.topic(stream_id, topic_id))
+                await self._drop(dropped, (stream_id, topic_id))
             case DeletedStream(stream_id, topics):
                 for topic_id, _ in topics:
                     self._turns.pop((stream_id, topic_id), None)
-                await self._drop(
-                    list(_namespaces(stream_id, topics)), self._folders.stream(stream_id)
-                )
+                await self._drop(list(_namespaces(stream_id, topics)), (stream_id,))
             case PurgedTopic(stream_id, topic_id, partition_ids):
                 await self._purge(_namespaces(stream_id, [(topic_id, partition_ids)]))
             case PurgedStream(stream_id, topics):
@@ -163,62 +145,56 @@ class PartitionPlane:
         return ()
 
     async def clear_target(self, planned: Planned) -> None:
-        """Clear the places of what is about to be created, before the log says that it exists.
+        """Remove what an interrupted deletion left where something is about to be created.
 
-        What a deletion that was cut short (a crash, a full disk) left there belongs to nobody,
-        least of all to who gets its number next; after a crash nobody could tell them apart.
+        This happens before the change is logged: after a crash, files of the deleted partition
+        could not be told from files of the new one.
         """
         match planned:
             case PlannedStream(stream_id):
-                places = [self._folders.stream(stream_id)]
+                await self._store.clear((stream_id,))
             case PlannedTopic(stream_id, topic_id):
-                places = [self._folders.topic(stream_id, topic_id)]
+                await self._store.clear((stream_id, topic_id))
             case PlannedPartitions(stream_id, topic_id, partition_ids):
-                coming_ones = _namespaces(stream_id, [(topic_id, partition_ids)])
-                places = [self._folders.partition(namespace) for namespace in coming_ones]
-        for place in places:
-            await self._trash.take(place)
-        await self._trash.settled()
+                await self._store.clear(*_namespaces(stream_id, [(topic_id, partition_ids)]))
 
     def finish_deletions(self, effects: Sequence[Effect], state: Metadata) -> None:
-        """Put what the effects deleted, and the state does not have, into the trash: whoever was
-        to do so may have been killed before."""
+        """Remove what the effects deleted and the state does not have: the server may have been
+        killed before it did."""
         kept = {(stream.id, topic.id): topic.partitions for stream, topic in topics_of(state)}
-        places: set[Path] = set()
+        places: set[Place] = set()
         for effect in effects:
             match effect:
                 case DeletedStream(stream_id) if stream_id not in state.streams:
-                    places.add(self._folders.stream(stream_id))
+                    places.add((stream_id,))
                 case DeletedTopic(stream_id, topic_id) if (stream_id, topic_id) not in kept:
-                    places.add(self._folders.topic(stream_id, topic_id))
+                    places.add((stream_id, topic_id))
                 case DeletedPartitions(stream_id, topic_id, partition_ids):
                     gone = set(partition_ids).difference(kept.get((stream_id, topic_id), ()))
-                    found = _namespaces(stream_id, [(topic_id, tuple(gone))])
-                    places.update(self._folders.partition(namespace) for namespace in found)
+                    places.update(_namespaces(stream_id, [(topic_id, tuple(gone))]))
         for place in places:
             try:
-                self._trash.put(place)
+                self._store.set_aside(place)
             except StorageFailure as fault:
-                log.warning("%s was deleted and is still there: %s", place, fault)
+                log.warning("could not remove what was deleted: %s", fault)
 
     async def _create(self, stream_id: int, topic_id: int, partition_ids: Sequence[int]) -> None:
-        """Make the folder of new partitions, and open them."""
-        folder = self._folders.topic(stream_id, topic_id)
+        """Prepare the topic's place, and open the new partitions in it."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as fault:
-            log.error("%s cannot be made yet: %s", folder, fault)  # noqa: TRY400
+            self._store.make((stream_id, topic_id))
+        except StorageFailure as fault:
+            log.error("cannot prepare topic %d/%d yet: %s", stream_id, topic_id, fault)  # noqa: TRY400
         await self._table.open_new(list(_namespaces(stream_id, [(topic_id, partition_ids)])))
 
-    async def _drop(self, namespaces: Sequence[Namespace], folder: Path) -> None:
-        """Forget the partitions, and move their files out of the way; the trash removes them."""
+    async def _drop(self, namespaces: Sequence[Namespace], place: Place) -> None:
+        """Discard the partitions, and remove everything at the place."""
         for namespace in namespaces:
-            self._table.let_go(namespace)
+            self._table.discard(namespace)
         try:
-            await self._trash.take(folder)
+            await self._store.drop(place)
         except StorageFailure as fault:
             # The deletion stands; `clear_target` tries again before the id is used again.
-            log.warning("%s is left behind: %s", folder, fault)
+            log.warning("could not remove what was deleted: %s", fault)
 
     async def _purge(self, namespaces: Iterator[Namespace]) -> None:
         """Empty all of them; one that cannot be emptied does not protect the others."""
@@ -231,23 +207,24 @@ class PartitionPlane:
                 log.warning("partition %s was not purged: %s", namespace, fault)
                 failure = failure or fault
         # One sync for all: what was purged must not come back with a power cut.
-        await self._trash.synced()
+        await self._store.sync()
         if failure is not None:
             raise failure
 
     def _replace(self, namespace: Namespace) -> None:
-        """Put an empty partition in the place of one; the old files go the way of deleted ones.
+        """Replace a partition by an empty one of the next generation.
 
-        In one turn, so that nobody writes to the old one after it has gone.
+        In one turn of the event loop, so that nothing is written to the old one afterwards.
         """
+        generation = self._table.generation_of(namespace) + 1
         try:
-            self._trash.put(self._folders.partition(namespace))
+            self._store.set_aside(namespace)
         except StorageFailure as fault:
-            log.warning("partition %s is emptied where it is: %s", namespace, fault)
+            log.warning("emptying partition %s in place: %s", namespace, fault)
             self._table.find(namespace).purge()
             return
-        self._table.let_go(namespace, purged=True)
-        self._table.open_or_note(namespace)
+        self._table.discard(namespace, purged=True)
+        self._table.open_or_note(namespace, generation=generation)
 
     async def _is_settled(self, namespace: Namespace, group_id: int) -> bool:
         """A partition that cannot be opened has nothing that a group could have polled."""
@@ -272,7 +249,7 @@ class PartitionPlane:
     async def close(self) -> None:
         """Save, sync and close all partitions, and finish removing what was deleted."""
         await self._table.close()
-        self._trash.close()
+        self._store.close()
 
 
 def _namespaces(stream_id: int, topics: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Namespace]:

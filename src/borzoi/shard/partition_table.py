@@ -6,10 +6,9 @@ tried again by whoever asks for them.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,7 +18,7 @@ from borzoi.model.errors import BorzoiError, PartitionNotFound
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.statistics import PartitionStatistics
-from borzoi.storage.syncing import Once
+from borzoi.shard.partition_store import PartitionStore
 
 log = logging.getLogger(__name__)
 
@@ -47,28 +46,34 @@ class Totals(msgspec.Struct, frozen=True):
 class PartitionTable:
     """Partitions by their place."""
 
-    __slots__ = ("_open", "_unopened", "opened")
+    __slots__ = ("_generations", "_store", "opened")
 
-    def __init__(self, open_partition: Callable[[Namespace], Partition]) -> None:
-        self._open = open_partition
+    def __init__(self, store: PartitionStore) -> None:
+        self._store = store
         #: To be read by the plane, which looks up a partition for each request.
         self.opened: dict[Namespace, Partition] = {}
-        #: Partitions that exist but could not be opened.
-        self._unopened: set[Namespace] = set()
+        #: Partitions that exist but could not be opened yet, and the generation to open them in.
+        self._generations: dict[Namespace, int] = {}
 
     def find(self, namespace: Namespace) -> Partition:
         """The partition, opened now if it could not be before."""
         partition = self.opened.get(namespace)
         if partition is None:
-            if namespace not in self._unopened:
+            if namespace not in self._generations:
                 raise PartitionNotFound(f"there is no partition {namespace}")
-            partition = self.opened[namespace] = self._open(namespace)
-            self._unopened.discard(namespace)
+            partition = self._open(namespace)
         return partition
 
     def get(self, namespace: Namespace) -> Partition | None:
         """The partition if it is open."""
         return self.opened.get(namespace)
+
+    def generation_of(self, namespace: Namespace) -> int:
+        """The generation of a partition, open or not."""
+        partition = self.opened.get(namespace)
+        if partition is None:
+            return self._generations.get(namespace, 0)
+        return partition.log.generation
 
     def of_topic(self, stream_id: int, topic: Topic) -> Iterator[tuple[Namespace, Partition]]:
         """The open ones of a topic."""
@@ -87,39 +92,43 @@ class PartitionTable:
                 for partition_id in topic.partitions:
                     self.open_or_note(Namespace(stream.id, topic.id, partition_id))
 
-    def open_or_note(self, namespace: Namespace) -> None:
+    def open_or_note(self, namespace: Namespace, *, generation: int = 0) -> None:
         """Open the partition, now or when the disk has room again: it exists in any case."""
+        self._generations.setdefault(namespace, generation)
         try:
-            self.opened[namespace] = self._open(namespace)
-            self._unopened.discard(namespace)
+            self._open(namespace)
         except (BorzoiError, OSError) as fault:
-            self._unopened.add(namespace)
-            log.error("partition %s cannot be opened yet: %s", namespace, fault)  # noqa: TRY400
+            log.error("cannot open partition %s yet: %s", namespace, fault)  # noqa: TRY400
+
+    def _open(self, namespace: Namespace) -> Partition:
+        partition = self._store.open(namespace, generation=self._generations[namespace])
+        assert partition.namespace == namespace, "a partition is stored in its own place"
+        assert namespace not in self.opened, "a partition has one owner"
+        self.opened[namespace] = partition
+        del self._generations[namespace]
+        return partition
 
     async def open_new(self, created: list[Namespace]) -> None:
         """Open partitions that are in the metadata already: one that cannot be opened refuses its
         messages until it can, and the others serve."""
-        self._unopened.update(created)
+        self._generations.update(dict.fromkeys(created, 0))
         for namespace in created:
             # Making files takes its time: the others have their turn after each.
             await asyncio.sleep(0)
-            if namespace in self._unopened:
+            if namespace in self._generations:
                 self.open_or_note(namespace)
 
-    def let_go(self, namespace: Namespace, *, purged: bool = False) -> None:
-        """Forget the partition without writing anything: its files are on their way out."""
-        self._unopened.discard(namespace)
+    def discard(self, namespace: Namespace, *, purged: bool = False) -> None:
+        """Close the partition without writing: what it stored is being removed."""
+        self._generations.pop(namespace, None)
         partition = self.opened.pop(namespace, None)
         if partition is not None:
-            with logged_failure("let go", namespace):
+            with logged_failure("discarded", namespace):
                 partition.abandon(purged=purged)
 
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
-        # Thousands of partitions lie in the same few directories: each is synced once for all.
-        syncs: dict[Path, Once] = {}
-        for partition in self.opened.values():
-            partition.log.share_syncs(syncs)
+        self._store.prepare_to_close(self.opened.values())
         # Side by side, both: thousands of partitions one after another would take longer than a
         # stop may, because each sync waits for the disk and the disk answers many at once.
         await asyncio.gather(*(self._saved(namespace) for namespace in list(self.opened)))

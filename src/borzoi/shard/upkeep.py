@@ -12,8 +12,8 @@ from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.errors import BorzoiError, FeatureUnavailable
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.model.topics import Compression
+from borzoi.shard.partition_store import PartitionStore
 from borzoi.shard.partition_table import PartitionTable, logged_failure
-from borzoi.storage.compressed import TwinOpener, compress_sealed
 from borzoi.storage.retention import PartitionFacts, expired, oversized
 
 log = logging.getLogger(__name__)
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 class Upkeep:
     """Retention and compression over the partitions of this shard."""
 
-    def __init__(self, table: PartitionTable, twins: TwinOpener) -> None:
+    def __init__(self, table: PartitionTable, store: PartitionStore) -> None:
         self._table = table
-        self._twins = twins
+        self._store = store
         self._cannot_compress: set[Compression] = set()
 
     async def clean(self, state: Metadata, *, now: int) -> None:
@@ -50,7 +50,7 @@ class Upkeep:
                 if self._table.get(namespace) is not partition:
                     continue  # deleted while another one was compressed
                 try:
-                    await compress_sealed(partition.log, algorithm, self._twins)
+                    await self._store.compress(partition, algorithm)
                 except FeatureUnavailable as missing:
                     self._cannot_compress.add(algorithm)
                     log.warning("segments stay uncompressed: %s", missing)

@@ -62,6 +62,7 @@ class Durability:
         "_shared",
         "_unsynced",
         "directory",
+        "generation",
         "medium",
         "proven_by_index",
         "synced_offset",
@@ -71,6 +72,8 @@ class Durability:
         self.medium = medium
         self.directory = directory
         self.proven_by_index = proven_by_index
+        #: What the recovery point says about purges.
+        self.generation = 0
         self._keeper = PointKeeper(medium, directory)
         self.reset()
 
@@ -119,7 +122,7 @@ class Durability:
         size = tail.size if with_tail else 0
         point = None
         if not self.proven_by_index:
-            point = RecoveryPoint(tail.start_offset, size, False, self.medium.boot_id)
+            point = self._point_at(tail.start_offset, size, proven=False)
         files = tuple(self._unsynced)
         if with_tail and tail.file is not None:
             files = (*files, tail.file)
@@ -146,23 +149,25 @@ class Durability:
 
     def begin(self, point: RecoveryPoint | None, tail: Segment) -> None:
         """Make the recovery point of a loaded log say what is true from now on."""
-        boot_id = self.medium.boot_id
         proven = self.proven_by_index
         if point is None:
             # Not synced: if a power cut takes it, the one segment there is will be read.
-            settled = RecoveryPoint(tail.start_offset, tail.size if proven else 0, proven, boot_id)
+            settled = self._point_at(tail.start_offset, tail.size if proven else 0, proven=proven)
             self._keeper.note(settled)
             self._point = settled
             return
         if proven:
-            settled = RecoveryPoint(tail.start_offset, tail.size, True, boot_id)
+            settled = self._point_at(tail.start_offset, tail.size, proven=True)
         elif point.proven_by_index:
-            settled = RecoveryPoint(point.segment_start, 0, False, boot_id)
+            settled = self._point_at(point.segment_start, 0, proven=False)
         else:
-            settled = point._replace(boot_id=boot_id)
+            settled = self._point_at(point.segment_start, point.position, proven=False)
         if settled != point:
             self._keeper.settle(settled)
         self._point = settled
+
+    def _point_at(self, segment_start: int, position: int, *, proven: bool) -> RecoveryPoint:
+        return RecoveryPoint(segment_start, position, proven, self.medium.boot_id, self.generation)
 
     def before_second_segment(self) -> None:
         """With more than one segment recovery has to know which one to read."""

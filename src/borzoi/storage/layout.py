@@ -8,6 +8,7 @@ intent                        a truncation or purge that has begun
 offsets/consumers, offsets/groups
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +36,15 @@ def partition_directory(
     partitions: str = "partitions",
 ) -> Path:
     """The directory of a partition below the data directory; the words are configurable."""
-    stream_id, topic_id, partition_id = namespace
-    return root / streams / str(stream_id) / topics / str(topic_id) / partitions / str(partition_id)
+    return place_directory(root, namespace, (streams, topics, partitions))
+
+
+def place_directory(root: Path, place: Sequence[int], words: tuple[str, str, str]) -> Path:
+    """The directory of a stream, a topic or a partition, by its one, two or three numbers."""
+    directory = root
+    for word, number in zip(words, place, strict=False):
+        directory = directory / word / str(number)
+    return directory
 
 
 def log_name(start_offset: int) -> str:

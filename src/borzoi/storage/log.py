@@ -8,11 +8,13 @@ What is written belongs to `storage/log_files.py`; here is what happens before a
 
 import asyncio
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
 from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.model.limits import SEGMENT_BYTES_MAX, U32_MAX
 from borzoi.records.batch import Batch
+from borzoi.records.header import OFFSET_AT
 from borzoi.storage.commits import Waiter, answer, running_loop
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import SyncJob
@@ -37,6 +39,8 @@ BUFFERED: Final = Acknowledge.BUFFERED
 WRITTEN: Final = Acknowledge.WRITTEN
 SYNCED: Final = Acknowledge.SYNCED
 
+_first_offset: Final = Struct("<Q").unpack_from
+
 #: A batch of this size is written at once: sharing a system call would save nothing.
 LARGE_BYTES: Final = 64 << 10
 #: To notice the end of a turn costs a tenth of a small send. Where so many in a row were alone in
@@ -54,8 +58,11 @@ def open_log(
     syncer: Syncer | None = None,
     descriptors: Descriptors | None = None,
     open_twin: OpenTwin | None = None,
+    generation: int = 0,
 ) -> "SegmentedLog":
     """Open the log of a directory, made when it is missing, after whatever happened to it.
+
+    What was stored in an earlier generation than `generation` is removed: it was purged.
 
     Never raises for what it finds there: a log that cannot be repaired comes back fenced, and
     each call that needs its messages raises `StorageFailure` with the reason.
@@ -68,6 +75,7 @@ def open_log(
         InlineSyncer() if syncer is None else syncer,
         Descriptors(medium, 16) if descriptors is None else descriptors,
         open_twin,
+        generation,
     )
     return SegmentedLog(files, partition)
 
@@ -86,12 +94,12 @@ class SegmentedLog:
         "_level",
         "_settings",
         "_turn_is_open",
-        "_visible",
         "_waiter",
         "directory",
         "last_timestamp",
         "medium",
         "next_offset",
+        "visible_offset",
     )
 
     def __init__(self, files: LogFiles, partition: PartitionSettings) -> None:
@@ -107,7 +115,9 @@ class SegmentedLog:
         self._turn_is_open = False
         #: Sends since one last shared a write with others of its turn.
         self._alone = 0
-        self._visible = self.next_offset = self.last_timestamp = 0
+        #: Readers see the messages below this offset.
+        self.visible_offset = 0
+        self.next_offset = self.last_timestamp = 0
         files.open(
             succeeded=self._sync_succeeded,
             fenced=self._writes_fenced,
@@ -122,13 +132,13 @@ class SegmentedLog:
         return self._files.segments.first_offset
 
     @property
-    def visible_offset(self) -> int:
-        """Readers see the messages below this offset."""
-        return self._visible
+    def generation(self) -> int:
+        """Grows with every purge. An offset means a message only together with its generation."""
+        return self._files.durability.generation
 
     @property
     def messages_count(self) -> int:
-        return self._visible - self.first_offset
+        return self.visible_offset - self.first_offset
 
     @property
     def size(self) -> int:
@@ -166,6 +176,8 @@ class SegmentedLog:
         if not count:
             return self.barrier()
         self.ensure_writable()
+        # The offset in the bytes is stored for good, so it must be the one they get here.
+        assert _first_offset(batch.messages, OFFSET_AT)[0] == self.next_offset, "a gap in the log"
         self._make_room(count, batch.size)
         level = self._level
         is_large = batch.size >= LARGE_BYTES
@@ -203,7 +215,7 @@ class SegmentedLog:
     def barrier(self) -> Waiter | None:
         """None when everything appended so far is acknowledged, else what resolves when it is."""
         loop = running_loop()
-        if loop is None or self._visible == self.next_offset:
+        if loop is None or self.visible_offset == self.next_offset:
             return None
         if self._waiter is not None:
             return self._waiter
@@ -230,7 +242,7 @@ class SegmentedLog:
         files = self._files
         files.ensure_readable()
         offset = max(offset, files.segments.first_offset)
-        end = min(offset + count, self._visible)
+        end = min(offset + count, self.visible_offset)
         reading = Reading(offset)
         if offset < end and files.segments.read(reading, offset, end, size_max):
             offset += reading.count
@@ -244,20 +256,21 @@ class SegmentedLog:
         `visible_offset` when all are older.
         """
         self._files.ensure_readable()
-        found = self._files.segments.offset_at(timestamp, self._visible)
+        found = self._files.segments.offset_at(timestamp, self.visible_offset)
         if found is None:
             found = self._journal.first_at_or_after(timestamp)
-        return self._visible if found is None else min(found, self._visible)
+        return self.visible_offset if found is None else min(found, self.visible_offset)
 
     # Removing. -----------------------------------------------------------------------------------
 
     def delete_segments(self, count: int) -> Removed:
         """Remove the oldest `count` segments, but never the open one or unacknowledged messages."""
         self._files.ensure_readable()
-        return self._files.segments.delete_oldest(count, self._visible)
+        return self._files.segments.delete_oldest(count, self.visible_offset)
 
     def purge(self) -> None:
-        """Forget every message, also those in memory; the next one gets offset 0.
+        """Remove every message, also those in memory. The next one gets offset 0, in a higher
+        generation.
 
         Also the way out for a log that was found damaged.
         """
@@ -337,7 +350,7 @@ class SegmentedLog:
         the sender is busy with its next batch then."""
         tail = self._files.write_large(batch, timestamp, self.next_offset)
         self.next_offset += batch.count
-        self._visible = self.next_offset
+        self.visible_offset = self.next_offset
         if timestamp > self.last_timestamp:
             self.last_timestamp = timestamp
         loop = running_loop()
@@ -356,7 +369,7 @@ class SegmentedLog:
             held = Batch(memoryview(bytes(batch.messages)), batch.ends, batch.equal_size)
             self._journal.push(pending._replace(batch=held))
         self.next_offset += len(batch)
-        self._visible = self.next_offset
+        self.visible_offset = self.next_offset
 
     def _open_turn(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if not self._turn_is_open and loop is not None:
@@ -382,7 +395,7 @@ class SegmentedLog:
         if not self._journal.count:
             self.next_offset = self._files.write([pending]).next_offset
             if self._level is WRITTEN:
-                self._visible = self.next_offset
+                self.visible_offset = self.next_offset
             return
         self._journal.push(pending)
         self._save_journal()
@@ -410,7 +423,7 @@ class SegmentedLog:
             files.commits.request()
             return
         if self._level is WRITTEN:
-            self._visible = tail.next_offset
+            self.visible_offset = tail.next_offset
         self._answer_journal(None)
 
     def _answer_journal(self, failure: StorageFailure | None) -> None:
@@ -426,7 +439,7 @@ class SegmentedLog:
         files = self._files
         files.durability.done(job)
         if self._level is SYNCED:
-            self._visible = max(self._visible, job.offset)
+            self.visible_offset = max(self.visible_offset, job.offset)
             files.lag.synced(files.segments, files.durability.synced_offset)
 
     def _writes_fenced(self, failure: StorageFailure) -> None:
@@ -442,5 +455,5 @@ class SegmentedLog:
         self._answer_journal(failure)
         self._journal.clear()
         segments = self._files.segments
-        self._visible = self.next_offset = segments.tail.next_offset
+        self.visible_offset = self.next_offset = segments.tail.next_offset
         self.last_timestamp = segments.end_timestamp

@@ -42,6 +42,7 @@ class LogFiles:
     __slots__ = (
         "_descriptors",
         "_fenced",
+        "_generation_min",
         "_is_synced",
         "_open_twin",
         "_replaced",
@@ -69,6 +70,7 @@ class LogFiles:
         syncer: Syncer,
         descriptors: Descriptors,
         open_twin: OpenTwin | None,
+        generation: int,
     ) -> None:
         self.directory = directory
         self.medium = medium
@@ -77,6 +79,8 @@ class LogFiles:
         self._is_synced = partition.acknowledge is Acknowledge.SYNCED
         self._descriptors = descriptors
         self._open_twin = open_twin
+        #: Files of an earlier generation than this were purged, and the purge was interrupted.
+        self._generation_min = generation
         self.segments = Segments(directory, medium, descriptors)
         self.lag = IndexLag(segment.cache_indexes, follows_syncs=self._is_synced)
         self.commits = GroupCommit(syncer, self._sync_plan, self.fence_writes)
@@ -138,13 +142,13 @@ class LogFiles:
 
     def abandon(self, *, purged: bool) -> None:
         """The same without touching them: they are about to be removed."""
-        with self.durability.keeper.cutting():
-            pass  # a sync under way puts no file into the directory any more
         self.segments.forget_descriptors()
         gone = PartitionDeleted(f"the log of {self.directory} was deleted")
         self._let_go(None if purged else gone, gone)
 
     def _let_go(self, failure: StorageFailure | None, damage: StorageFailure) -> None:
+        with self.durability.keeper.cutting():
+            pass  # a sync that is still running stores no recovery point any more
         self.is_closed = True
         self.commits.abandon(failure)
         self._reset(failure)
@@ -166,6 +170,11 @@ class LogFiles:
         if intent is not None:
             truncation.carry_out(medium, directory, intent)
         point = self.durability.load_point()
+        if point is not None and point.generation < self._generation_min:
+            logger.warning("%s: finishing an interrupted purge", directory)
+            truncation.carry_out(medium, directory, truncation.purge_to(self._generation_min))
+            point = self.durability.load_point()
+        self.durability.generation = self._generation_min if point is None else point.generation
         proven = self.durability.proven_by_index
         recovered = recover(
             Inspection(medium, directory, point, self._validate_checksum, self._open_twin, proven)
@@ -358,7 +367,7 @@ class LogFiles:
         self.refuse_if_fenced()
         if self.is_closed:
             self.ensure_readable()
-        self.cutting.cut(truncation.PURGE)
+        self.cutting.cut(truncation.purge_to(self.durability.generation + 1))
 
     def cut(self, offset: int) -> None:
         """Forget the messages from `offset` on, all of which are written."""

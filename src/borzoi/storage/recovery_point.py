@@ -8,8 +8,10 @@ still there.
     0..8     checksum           u64, xxHash3 of the rest
     8..16    segment_start      u64, segments before this one are on the disk
     16..24   position           u64, and so are this many bytes of it
-    24       proven_by_index    u8, 1: index entries were written only for synced messages
-    25..     boot_id            text, which boot wrote this file
+    24       flags              u8, bit 0: index entries were written only for synced messages;
+                                bit 1: a generation follows
+    25..33   generation         u64, only with bit 1; 0 otherwise
+    25.., 33..  boot_id         text, the boot that wrote this file
 """
 
 import logging
@@ -30,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 CHECKSUM: Final = struct.Struct("<Q")
 FIELDS: Final = struct.Struct("<QQB")
+GENERATION: Final = struct.Struct("<Q")
+PROVEN_BY_INDEX: Final = 1
+HAS_GENERATION: Final = 2
 #: Far more than a record needs; a longer file is not ours.
 RECORD_BYTES_MAX: Final = 256
 
@@ -39,13 +44,18 @@ class RecoveryPoint(NamedTuple):
     position: int
     proven_by_index: bool
     boot_id: str
+    #: How often the log was purged; see `partitions/log.py`.
+    generation: int = 0
 
 
 def encode(point: RecoveryPoint) -> bytes:
-    record = (
-        FIELDS.pack(point.segment_start, point.position, point.proven_by_index)
-        + point.boot_id.encode()
-    )
+    flags = PROVEN_BY_INDEX if point.proven_by_index else 0
+    generation = b""
+    if point.generation:
+        flags |= HAS_GENERATION
+        generation = GENERATION.pack(point.generation)
+    fields = FIELDS.pack(point.segment_start, point.position, flags)
+    record = fields + generation + point.boot_id.encode()
     return CHECKSUM.pack(xxh3_64_intdigest(record)) + record
 
 
@@ -54,8 +64,15 @@ def decode(stored: bytes) -> RecoveryPoint | None:
     record = stored[CHECKSUM.size :]
     if len(record) < FIELDS.size or CHECKSUM.unpack_from(stored)[0] != xxh3_64_intdigest(record):
         return None
-    segment_start, position, proven = FIELDS.unpack_from(record)
-    return RecoveryPoint(segment_start, position, proven == 1, record[FIELDS.size :].decode())
+    segment_start, position, flags = FIELDS.unpack_from(record)
+    generation, rest = 0, FIELDS.size
+    if flags & HAS_GENERATION:
+        if len(record) < rest + GENERATION.size:
+            return None
+        (generation,) = GENERATION.unpack_from(record, rest)
+        rest += GENERATION.size
+    proven = bool(flags & PROVEN_BY_INDEX)
+    return RecoveryPoint(segment_start, position, proven, record[rest:].decode(), generation)
 
 
 def load(medium: Medium, directory: Path) -> RecoveryPoint | None:

@@ -9,6 +9,7 @@ intent is on the disk nothing has happened, from then on everything will.
     8..16    segment_start    u64, the segment that becomes the last one
     16..24   position         u64, how many bytes it keeps
     24..32   count            u64, how many messages it keeps
+    32..40   generation       u64, of the log afterwards; only there when it is a purge
 """
 
 import struct
@@ -21,8 +22,12 @@ from xxhash import xxh3_64_intdigest
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.media import File, Medium, replace_file
+from borzoi.storage.recovery_point import RecoveryPoint
 
-RECORD: Final = struct.Struct("<QQQQ")
+CHECKSUM: Final = struct.Struct("<Q")
+FIELDS: Final = struct.Struct("<QQQ")
+GENERATION: Final = struct.Struct("<Q")
+PURGE_FIELDS: Final = struct.Struct("<QQQQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,14 @@ class Intent:
     segment_start: int
     position: int
     count: int
+    #: The generation of a purged log; 0 when the log keeps its own.
+    generation: int = 0
 
 
-#: An empty log that begins at offset 0 again.
-PURGE: Final = Intent(0, 0, 0)
+def purge_to(generation: int) -> Intent:
+    """An empty log that begins at offset 0 again, in a higher generation."""
+    assert generation > 0, "a purge ends a generation"
+    return Intent(0, 0, 0, generation)
 
 
 def declare(medium: Medium, directory: Path, intent: Intent) -> None:
@@ -47,40 +56,48 @@ def pending(medium: Medium, directory: Path) -> Intent | None:
     path = directory / layout.INTENT
     if not medium.exists(path):
         return None
-    return decode(medium.open(path, writable=False).read(RECORD.size + 1, 0))
+    return decode(medium.open(path, writable=False).read(CHECKSUM.size + PURGE_FIELDS.size + 1, 0))
 
 
 def carry_out(medium: Medium, directory: Path, intent: Intent) -> None:
     """Every step may be repeated after a crash in any other."""
     _remove_segments_behind(medium, directory, intent.segment_start)
     _cut_segment(medium, directory, intent)
-    point = recovery_point.load(medium, directory)
-    if point is not None and (point.segment_start, point.position) > (
-        intent.segment_start,
-        intent.position,
-    ):
-        recovery_point.store(
-            medium,
-            directory,
-            point._replace(segment_start=intent.segment_start, position=intent.position),
-        )
+    _lower_point(medium, directory, intent)
     medium.fsync_directory(directory)
     medium.unlink(directory / layout.INTENT)
     # Synced as well: an intent that comes back after a power cut would cut what was appended since.
     medium.fsync_directory(directory)
 
 
+def _lower_point(medium: Medium, directory: Path, intent: Intent) -> None:
+    """Make the recovery point say no more than what is left, and in which generation."""
+    point = recovery_point.load(medium, directory)
+    if point is None:
+        if not intent.generation:
+            return
+        point = RecoveryPoint(0, 0, proven_by_index=False, boot_id=medium.boot_id)
+    lowered = point._replace(generation=max(point.generation, intent.generation))
+    if (point.segment_start, point.position) > (intent.segment_start, intent.position):
+        lowered = lowered._replace(segment_start=intent.segment_start, position=intent.position)
+    if lowered != point:
+        recovery_point.store(medium, directory, lowered)
+
+
 def encode(intent: Intent) -> bytes:
-    record = struct.pack("<QQQ", intent.segment_start, intent.position, intent.count)
-    return struct.pack("<Q", xxh3_64_intdigest(record)) + record
+    record = FIELDS.pack(intent.segment_start, intent.position, intent.count)
+    if intent.generation:
+        record += GENERATION.pack(intent.generation)
+    return CHECKSUM.pack(xxh3_64_intdigest(record)) + record
 
 
 def decode(stored: bytes) -> Intent | None:
     """The intent, or nothing for bytes that `declare` did not finish writing."""
-    if len(stored) != RECORD.size:
+    record = stored[CHECKSUM.size :]
+    layouts = {FIELDS.size: FIELDS, PURGE_FIELDS.size: PURGE_FIELDS}
+    if len(record) not in layouts or CHECKSUM.unpack_from(stored)[0] != xxh3_64_intdigest(record):
         return None
-    checksum, *fields = RECORD.unpack(stored)
-    return Intent(*fields) if checksum == xxh3_64_intdigest(stored[8:]) else None
+    return Intent(*layouts[len(record)].unpack(record))
 
 
 def _remove_segments_behind(medium: Medium, directory: Path, segment_start: int) -> None:
