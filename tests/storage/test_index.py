@@ -9,13 +9,8 @@ from tests.support.disk import SimulatedDisk
 from tests.support.logs import numbered
 
 from borzoi.records.batch import index_entries
-from borzoi.storage.index import (
-    INDEX_DTYPE,
-    INDEX_ENTRY,
-    SegmentIndex,
-    entries_of,
-    valid_prefix,
-)
+from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
+from borzoi.storage.index import SegmentIndex, entries_of, valid_prefix
 from borzoi.storage.media import File
 
 PATH = Path("/d/0.index")

@@ -8,9 +8,10 @@ from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
 
 from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.records.validation import INDEX_ENTRY
 from borzoi.storage import index_lag
 from borzoi.storage.descriptors import Descriptors
-from borzoi.storage.index import INDEX_ENTRY, WINDOW_ENTRIES
+from borzoi.storage.index import WINDOW_ENTRIES
 from borzoi.storage.index_lag import IndexLag
 from borzoi.storage.segment import Segment
 from borzoi.storage.segments import Segments

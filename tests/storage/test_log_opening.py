@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from tests.support.logs import batch_of
 
+from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.records.batch import stamp, verify, walk
-from borzoi.storage import index
 from borzoi.storage.index_lag import LAG_BYTES
 from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
@@ -120,6 +120,6 @@ def test_opening_ten_gib_reads_no_message_but_the_unindexed_ones_of_the_tail(
     assert bytes_read[".log"] == 0
     # Of a sealed index the ends alone, of the last one every entry.
     tail_entries = facts[-1].end_offset - facts[-1].start_offset + 1
-    assert bytes_read[".index"] <= (tail_entries + 4 * len(facts)) * index.INDEX_ENTRY.size
+    assert bytes_read[".index"] <= (tail_entries + 4 * len(facts)) * INDEX_ENTRY_BYTES
     with capsys.disabled():
         print("", *report, sep="\n")

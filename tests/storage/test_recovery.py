@@ -12,8 +12,8 @@ from tests.support.logs import ManualSyncer, numbered, payloads_in
 from borzoi.model.errors import FeatureUnavailable, StorageFailure
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.batch import verify, walk
+from borzoi.records.validation import INDEX_ENTRY
 from borzoi.storage import layout, recovery_point
-from borzoi.storage.index import INDEX_ENTRY
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium

@@ -2,8 +2,9 @@ from pathlib import Path
 
 from tests.support.disk import SimulatedDisk
 
+from borzoi.records.validation import INDEX_ENTRY
 from borzoi.storage.descriptors import Descriptors
-from borzoi.storage.index import INDEX_ENTRY, SegmentIndex
+from borzoi.storage.index import SegmentIndex
 from borzoi.storage.reading import FileRange
 from borzoi.storage.segment import PlainBody, Segment
 

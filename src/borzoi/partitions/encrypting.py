@@ -50,7 +50,7 @@ def decrypted(messages: memoryview, cipher: Cipher) -> Decrypted:
     """The stored messages with their bodies as they were sent.
 
     A message that no key fits is left out: one stored before encryption was turned on, or with
-    another key, must not stop everyone who polls across it. The caller tells the operator.
+    another key, must not stop consumers from polling past it. The caller logs it.
     """
     clear = bytearray()
     count = 0

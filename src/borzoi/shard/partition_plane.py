@@ -1,7 +1,7 @@
-"""The data plane: operations on partitions, run here because this shard owns all of them.
+"""The data plane: runs operations on the owner of each partition, here this shard.
 
-With more than one shard an operation on a partition of another shard will go over the bus from
-here; nothing above this file will notice.
+With more than one shard an operation on a partition of another one crosses to its owner in `run`;
+nothing above this file changes.
 """
 
 import asyncio
@@ -102,10 +102,10 @@ class PartitionPlane:
             except BorzoiError as fault:
                 log.warning("partition %s was not saved: %s", namespace, fault)
 
-    # What follows from metadata: the partitions come and go as it says.
+    # Effects of metadata changes.
 
     async def carry_out(self, effect: Effect) -> Sequence[VolatileCommand]:
-        """Do to the partitions what was decided about them."""
+        """Create, purge or delete partitions as the metadata says; returns follow-up commands."""
         match effect:
             case CreatedPartitions(stream_id, topic_id, partition_ids):
                 await self._create(stream_id, topic_id, partition_ids)
@@ -197,7 +197,7 @@ class PartitionPlane:
             log.warning("could not remove what was deleted: %s", fault)
 
     async def _purge(self, namespaces: Iterator[Namespace]) -> None:
-        """Empty all of them; one that cannot be emptied does not protect the others."""
+        """Empty all of them; a failure of one does not stop the others."""
         failure: BorzoiError | None = None
         for namespace in namespaces:
             await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """The partitions of this shard: which are open, which are still to be opened, what they hold.
 
-Partitions that metadata knows but that cannot be opened (no room, no right) are kept in mind and
-tried again by whoever asks for them.
+Partitions that exist in the metadata but cannot be opened (no space, no permission) are noted, and
+opened by the next request for them.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class PartitionTable:
             if partition is not None:
                 yield namespace, partition
 
-    # Coming and going.
+    # Opening and closing.
 
     def open_all(self, state: Metadata) -> None:
         """Open every partition the metadata knows; one that is damaged is fenced, not fatal."""
@@ -113,7 +113,7 @@ class PartitionTable:
         messages until it can, and the others serve."""
         self._generations.update(dict.fromkeys(created, 0))
         for namespace in created:
-            # Making files takes its time: the others have their turn after each.
+            # Creating files takes time: let other requests run after each.
             await asyncio.sleep(0)
             if namespace in self._generations:
                 self.open_or_note(namespace)
@@ -129,15 +129,15 @@ class PartitionTable:
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
         self._store.prepare_to_close(self.opened.values())
-        # Side by side, both: thousands of partitions one after another would take longer than a
-        # stop may, because each sync waits for the disk and the disk answers many at once.
+        # Concurrently: each sync waits for the disk, and the disk handles many at once. Thousands
+        # of partitions one after another would take longer than a stop may.
         await asyncio.gather(*(self._saved(namespace) for namespace in list(self.opened)))
         for namespace, partition in self.opened.items():
             with logged_failure("closed", namespace):
                 partition.offsets.close()
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="closing") as threads:
-            # Nobody else uses a log any more, so it may be another thread that closes it.
+            # The logs are not used any more, so another thread may close them.
             await asyncio.gather(
                 *(
                     loop.run_in_executor(threads, _close_log, namespace, partition)
@@ -166,7 +166,7 @@ def _close_log(namespace: Namespace, partition: Partition) -> None:
 
 @contextmanager
 def logged_failure(action: str, namespace: Namespace) -> Iterator[None]:
-    """What one partition cannot do must not stop the same being done to the others."""
+    """Log the failure of one partition, and go on with the others."""
     try:
         yield
     except BorzoiError as fault:

@@ -1,7 +1,7 @@
-"""Where the folders of deleted things go: renamed aside in one step, removed later by a thread.
+"""Deleted directories: renamed in one step, removed later by a thread.
 
-The step is all that a deletion waits for. What is in the trash when the server stops, or crashes,
-is removed after its next start.
+A deletion waits only for the rename. What is in the trash when the server stops or crashes is
+removed after its next start.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from borzoi.storage.media import Medium
 
 log = logging.getLogger(__name__)
 
-#: What a stop waits for the removal that is under way; the next start goes on with it.
+#: How long a stop waits for the running removal; the next start continues it.
 CLOSE_SECONDS_MAX: Final = 1.0
 
 
@@ -33,7 +33,7 @@ class Trash:
         self._medium = medium
         self._directory = directory
         self._durable = durable
-        #: Directories whose names may come back with a power cut.
+        #: Directories from which a removed name may reappear after a power cut.
         self._unsynced: set[Path] = set()
         self._full: SimpleQueue[Path | None] = SimpleQueue()
         self._remover: threading.Thread | None = None
@@ -44,7 +44,10 @@ class Trash:
             self._remove_later(directory / name)
 
     def put(self, folder: Path) -> bool:
-        """Move a folder here; whether there was one. `StorageFailure` when it stays where it is."""
+        """Move a directory here and return whether there was one.
+
+        Raises `StorageFailure` when it cannot be moved.
+        """
         if not self._medium.exists(folder):
             return False
         self._medium.make_directory(self._directory)
@@ -55,17 +58,17 @@ class Trash:
         return True
 
     async def take(self, folder: Path) -> None:
-        """The same for a folder that must go: one that cannot be moved (it is a mount point, the
-        disk is full) is removed where it is, however long that takes."""
+        """The same, but a directory that cannot be moved (a mount point, a full disk) is removed in
+        place, however long that takes."""
         try:
             self.put(folder)
         except StorageFailure as fault:
-            log.warning("%s is removed where it is: %s", folder, fault)
+            log.warning("removing %s in place: %s", folder, fault)
             await asyncio.to_thread(self._medium.remove_tree, folder)
             self._unsynced.add(folder.parent)
 
     async def settled(self) -> None:
-        """Return when what was put here stays gone."""
+        """Wait until what was put here survives a power cut as removed, if configured."""
         if self._durable and self._unsynced:
             await self.synced()
 
@@ -80,7 +83,7 @@ class Trash:
 
     def _sync(self, directories: Collection[Path]) -> None:
         for directory in directories:
-            # One that was itself put into the trash since has no names that could come back.
+            # A directory that was put into the trash since needs no sync.
             if self._medium.exists(directory):
                 self._medium.fsync_directory(directory)
 
@@ -96,10 +99,12 @@ class Trash:
             try:
                 self._medium.remove_tree(path)
             except StorageFailure as fault:
-                log.warning("%s is removed after the next start: %s", path, fault)
+                log.warning(
+                    "could not remove %s, trying again after the next start: %s", path, fault
+                )
 
     def close(self) -> None:
-        """Begin nothing more. What is left is removed after the next start."""
+        """Stop removing. What is left is removed after the next start."""
         if self._remover is not None:
             self._closing = True
             self._full.put(None)

@@ -1,7 +1,7 @@
-"""What is done to partitions without anybody asking: old segments go, sealed ones are compressed.
+"""Background work on partitions: retention deletes old segments, sealed ones are compressed.
 
-All of it with pauses, so that requests have their turn; whatever was deleted in a pause, or got the
-place of something deleted, is left alone.
+All of it yields to requests. What was deleted meanwhile, or took the place of something deleted, is
+left alone.
 """
 
 import asyncio
@@ -76,8 +76,8 @@ class Upkeep:
 
 
 def topics_of(state: Metadata) -> Iterator[tuple[Stream, Topic]]:
-    """Every topic, for who goes through them with pauses: what was deleted meanwhile, and what
-    got its number, is not among them."""
+    """Every topic, for loops that yield in between: topics that were deleted meanwhile are skipped,
+    and so are those that got their ids."""
     for stream in list(state.streams.values()):
         for topic in list(stream.topics.values()):
             if state.streams.get(stream.id) is stream and stream.topics.get(topic.id) is topic:

@@ -1,8 +1,8 @@
-"""Group commit: one sync answers everybody whose messages were written before it began.
+"""Group commit: one sync acknowledges all messages that were written before it began.
 
-At most one sync of a log is under way. Who asks meanwhile waits for the next one, which begins as
-soon as the first ends, so the number of syncs follows the speed of the disk and not the number of
-appenders.
+At most one sync of a log is running. Requests that arrive meanwhile share the next one, which
+begins as soon as the first ends, so the number of syncs follows the speed of the disk and not the
+number of appenders.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Waiter(asyncio.Future[None]):
     """What an appender waits for. It cannot be cancelled.
 
     Until it is resolved the log writes from the appender's buffer, so it must not end before the
-    write does, whoever has lost interest: a task that is cancelled meanwhile learns it afterwards.
+    write does. A task that is cancelled meanwhile sees the cancellation afterwards.
     """
 
     def cancel(self, msg: object | None = None) -> bool:
@@ -39,7 +39,7 @@ class Waiter(asyncio.Future[None]):
 
 
 class _Sync:
-    """The sync that is under way, and how to wait for its end on the spot."""
+    """The running sync, and how to block until it ends."""
 
     __slots__ = ("finish", "plan")
 
@@ -49,10 +49,10 @@ class _Sync:
 
 
 class GroupCommit:
-    """Who waits for which offset, and the sync that is under way.
+    """Futures by the offset they wait for, and the sync that is running.
 
     `plan(with_open)` makes the next sync: of the sealed segments only, or of the open one as well.
-    `failed` is told once; a sync that failed is never tried again.
+    `failed` is called once; a sync that failed is never retried.
     """
 
     __slots__ = ("_again", "_failed", "_plan", "_running", "_syncer", "_waiting")
@@ -91,13 +91,13 @@ class GroupCommit:
             self._ended(running, outcome(running.finish))
 
     def release(self, offset: int) -> None:
-        """Everything below `offset` is on the disk: answer who waits for it."""
+        """Everything below `offset` is on the disk: resolve the futures that wait for it."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= offset:
             waiting.popleft()[1].set_result(None)
 
     def abandon(self, failure: StorageFailure | None) -> None:
-        """Answer everybody, and take no notice of how the sync under way ends."""
+        """Resolve all futures, and ignore how the running sync ends."""
         self._running = None
         self._again = False
         waiting, self._waiting = self._waiting, deque()
@@ -126,7 +126,7 @@ class GroupCommit:
 
 
 def _syncer_here(syncer: Syncer) -> Syncer:
-    """Without a running loop nobody could be called back: sync at once."""
+    """Without a running loop there are no callbacks: sync at once."""
     return syncer if running_loop() is not None else InlineSyncer()
 
 
@@ -136,7 +136,7 @@ def answer(waiter: Waiter, failure: StorageFailure | None = None) -> None:
         waiter.set_result(None)
     else:
         waiter.set_exception(failure)
-        waiter.exception()  # looked at: a client that is gone must not fill the server's log
+        waiter.exception()  # retrieved: the client may be gone
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -5,8 +5,8 @@ back and compared before it counts. Then, on the loop, because a purge or the re
 come first: is the segment still there? rename, sync the directory, adopt, remove the plain file.
 A crash in between leaves a draft (removed at the next start) or both files (the plain one counts).
 
-A read inflates only the frames it touches. Recently inflated frames are kept, because whoever
-polls a segment from its start comes back for the rest of the frame.
+A read inflates only the frames it touches. Recently inflated frames are kept, because a
+consumer that polls a segment from its start comes back for the rest of the frame.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ Offload: TypeAlias = Callable[..., Awaitable[Path | None]]
 
 
 class FrameCache:
-    """Inflated frames by file and number, the least recently used one let go."""
+    """Inflated frames by file and number; the least recently used one is evicted."""
 
     __slots__ = ("_frames", "_limit")
 

@@ -1,7 +1,7 @@
-"""Descriptors of sealed segments: opened when read, the least recently used one let go.
+"""Descriptors of sealed segments: opened when read, the least recently used one is evicted.
 
 A shard has one of these for all its partitions, so thousands of sealed segments cost no more
-descriptors than `limit`. Letting go is dropping a reference: a poll that still sends from the file
+descriptors than `limit`. Evicting drops a reference: a poll that still sends from the file
 keeps it open.
 """
 

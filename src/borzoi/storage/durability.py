@@ -83,11 +83,11 @@ class Durability:
         self._unsynced: list[File] = []
         self._point: RecoveryPoint | None = None
         self._marks = 0
-        # Whoever made them, and whatever happened since: the first sync takes along the names on
-        # the way to this log.
+        # The first sync includes the directories above this log: an earlier run may have been
+        # killed before it synced them.
         on_the_way = [self.directory, *self.directory.parents][:DIRECTORIES_ON_THE_WAY]
         self._directories = dict.fromkeys(on_the_way, 0)
-        # A sync that others began before the next load would not have these names.
+        # A shared sync that began before the next load would not cover these names.
         self._shared: dict[Path, Once] = {}
 
     @property
@@ -103,10 +103,10 @@ class Durability:
         self._directories[self.directory] = self._marks
 
     def share(self, syncs: dict[Path, Once]) -> None:
-        """Sync the names on the way to this log together with others who get the same `syncs`.
+        """Sync the directories above this log together with the other logs that get `syncs`.
 
-        Give it to all of them before one of them syncs: each name was there before this call, so
-        a sync that begins after it has them all. When it fails, it has failed for everyone.
+        Call this for all logs before one of them syncs: a sync that begins afterwards covers the
+        names of all. When it fails, it fails for all of them.
         """
         for directory in self._directories:
             if directory != self.directory:

@@ -7,10 +7,9 @@
 
 The index may lag behind its log, because the log alone can rebuild it: entries gather in memory
 (the window) and are saved many at a time. What has left the window is read from the file. Even
-making them can wait until somebody wants to see them, or until there is time (`extend_later`).
+making them can wait until they are read, or until the loop is idle (`extend_later`).
 """
 
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -20,11 +19,8 @@ from numpy.typing import NDArray
 
 from borzoi.model.limits import HEADER_BYTES, INDEX_ENTRY_BYTES
 from borzoi.records.batch import Batch
+from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
 from borzoi.storage.media import File, read_exactly, write_all
-
-INDEX_ENTRY: Final = struct.Struct("<IIQ")
-INDEX_DTYPE: Final = np.dtype([("offset", "<u4"), ("position", "<u4"), ("timestamp", "<u8")])
-assert INDEX_ENTRY.size == INDEX_DTYPE.itemsize == INDEX_ENTRY_BYTES
 
 #: How many of a segment's latest entries stay in memory when its index is cached (128 KiB).
 WINDOW_ENTRIES: Final = 8192
@@ -37,11 +33,11 @@ _unpack_entry = INDEX_ENTRY.unpack_from
 class SegmentIndex:
     """Entries 0..saved are in the file, window_start..count in memory; the two overlap or meet.
 
-    The last of those in memory may still have to be made; whoever looks at the window gathers them.
+    The last entries in memory may not be made yet; `gather` makes them before the window is read.
     """
 
     __slots__ = (
-        "_coming",
+        "_deferred",
         "_last_end",
         "_open",
         "_window",
@@ -58,9 +54,9 @@ class SegmentIndex:
         self._open = open_file
         self._window = bytearray()
         self._window_start = saved
-        self._coming: list[Callable[[], bytes]] = []
-        #: The message whose end was read from the file last, and that end: who reads a log from
-        #: end to end asks for it again at once, as the start of the next messages.
+        self._deferred: list[Callable[[], bytes]] = []
+        #: The message whose end was read from the file last, and that end. A consumer that reads
+        #: the log from end to end needs it again at once, as the start of the next messages.
         self._last_end = (-1, 0)
 
     @property
@@ -74,31 +70,32 @@ class SegmentIndex:
 
     def extend(self, entries: bytes) -> None:
         """Add the entries of messages that are in the log file now."""
-        if self._coming:
+        if self._deferred:
             self.gather()
         self._window += entries
         self.count += len(entries) // INDEX_ENTRY_BYTES
 
     def extend_later(self, count: int, make: Callable[[], bytes]) -> None:
         """The same for `count` messages whose entries `make` gives, when they are needed."""
-        self._coming.append(make)
+        self._deferred.append(make)
         self.count += count
 
     def gather(self) -> None:
         """Make the entries that were put off."""
-        coming, self._coming = self._coming, []
-        for make in coming:
+        deferred, self._deferred = self._deferred, []
+        for make in deferred:
             self._window += make()
 
     def save(self, *, up_to: int | None = None, keep: int = 0) -> None:
         """Write the entries below number `up_to`, and keep at most `keep` saved ones in memory."""
-        if self._coming:
+        if self._deferred:
             self.gather()
         end = self.count if up_to is None else up_to
         if end > self.saved:
             first = (self.saved - self._window_start) * INDEX_ENTRY_BYTES
             last = (end - self._window_start) * INDEX_ENTRY_BYTES
             position = self.saved * INDEX_ENTRY_BYTES
+            assert 0 <= first < last <= len(self._window), "entries are saved once and in order"
             with memoryview(self._window) as window, window[first:last] as unsaved:
                 write_all(self._open(), [unsaved], position)
             self.saved = end
@@ -142,7 +139,7 @@ class SegmentIndex:
 
     def _first_in_window(self, timestamp: int, count: int) -> int:
         """The same where it can only be in memory; `bisect` would call a function at each step."""
-        if self._coming:
+        if self._deferred:
             self.gather()
         window, start = self._window, self._window_start
         low, high = start, count
@@ -168,7 +165,7 @@ class SegmentIndex:
 
     def truncate(self, count: int) -> None:
         """Forget the entries from number `count` on, in memory and in the file."""
-        if self._coming:
+        if self._deferred:
             self.gather()
         file = self._open()
         file.truncate(min(count, self.saved) * INDEX_ENTRY_BYTES)
@@ -192,7 +189,7 @@ class SegmentIndex:
     def _entry(self, number: int) -> tuple[int, int, int]:
         at = number - self._window_start
         if at >= 0:
-            if self._coming:
+            if self._deferred:
                 self.gather()
             return _unpack_entry(self._window, at * INDEX_ENTRY_BYTES)
         return self._stored(number)

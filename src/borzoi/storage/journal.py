@@ -1,7 +1,7 @@
 """Batches that are numbered but not yet written.
 
 Under `buffered` they are acknowledged and readable here; under the other levels they wait here for
-the end of the loop turn, and nobody sees them.
+the end of the loop turn, and readers do not see them.
 """
 
 from typing import NamedTuple
@@ -35,6 +35,9 @@ class Journal:
 
     def push(self, pending: Pending) -> None:
         batch = pending.batch
+        if self.pending:
+            first = self.pending[0].first_offset
+            assert pending.first_offset == first + self.count, "batches leave no gap"
         self.pending.append(pending)
         self.count += batch.count
         self.size += batch.size

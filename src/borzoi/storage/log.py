@@ -43,9 +43,9 @@ _first_offset: Final = Struct("<Q").unpack_from
 
 #: A batch of this size is written at once: sharing a system call would save nothing.
 LARGE_BYTES: Final = 64 << 10
-#: To notice the end of a turn costs a tenth of a small send. Where so many in a row were alone in
-#: theirs, only one in so many looks again whether others come along; a prime, so that of those who
-#: take turns regularly it is not always the last.
+#: Scheduling an end-of-turn callback costs about 10 % of a small send. After 17 sends that shared
+#: their turn with no other, check for company only on every 17th. A prime, so that producers that
+#: take turns regularly are not always checked at the same one.
 ALONE_MAX: Final = 17
 
 
@@ -109,8 +109,8 @@ class SegmentedLog:
         self._settings = partition
         self._level = partition.acknowledge
         self._journal = Journal()
-        #: What all wait for whose batches are in the journal: they are written together, so they
-        #: succeed or fail together.
+        #: The future of all batches in the journal: they are written together, so they succeed or
+        #: fail together.
         self._waiter: Waiter | None = None
         self._turn_is_open = False
         #: Sends since one last shared a write with others of its turn.
@@ -313,10 +313,10 @@ class SegmentedLog:
             files.close(failure)
 
     def abandon(self, *, purged: bool = False) -> None:
-        """Let go without writing or syncing anything: the directory is about to be removed.
+        """Close without writing or syncing: the directory is about to be removed.
 
-        Who waits for an append is told that it failed; when the log was purged, that it happened:
-        the messages were appended, then forgotten, and both succeeded.
+        Pending appends fail; when the log was purged they succeed, because the messages were
+        appended and then removed.
         """
         if not self._files.is_closed:
             self._files.abandon(purged=purged)
@@ -346,8 +346,8 @@ class SegmentedLog:
             files.roll()
 
     def _append_large(self, batch: Batch, timestamp: int) -> None:
-        """Write a batch by itself. What its answer need not wait for is done when the turn ends:
-        the sender is busy with its next batch then."""
+        """Write a batch by itself. The rest is done when the turn ends, after the answer: the
+        sender prepares its next batch then."""
         tail = self._files.write_large(batch, timestamp, self.next_offset)
         self.next_offset += batch.count
         self.visible_offset = self.next_offset
@@ -383,7 +383,7 @@ class SegmentedLog:
             try:
                 self._save_journal()
             except StorageFailure:
-                return  # told to everyone who waits
+                return  # the waiters have the failure
         files = self._files
         tail = files.segments.tail
         tail.index.gather()
@@ -427,7 +427,7 @@ class SegmentedLog:
         self._answer_journal(None)
 
     def _answer_journal(self, failure: StorageFailure | None) -> None:
-        """Tell those whose batches were in the journal."""
+        """Resolve the future of the batches that were in the journal."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             answer(waiter, failure)
@@ -450,8 +450,8 @@ class SegmentedLog:
         self.next_offset = self._files.segments.tail.next_offset + self._journal.count
 
     def _files_replaced(self, failure: StorageFailure | None) -> None:
-        """Loaded, cut or let go: what is in memory goes as well, and the next message follows what
-        the files hold."""
+        """Loaded, cut or closed: discard what is in memory; the next message follows what the
+        files hold."""
         self._answer_journal(failure)
         self._journal.clear()
         segments = self._files.segments

@@ -1,7 +1,7 @@
-"""The files of one log: loaded, filled, rolled, synced, cut, and let go.
+"""The files of one log: loaded, filled, rolled, synced, cut, and closed.
 
-`storage/log.py` decides which messages come here, when, and who sees them. What is here is in
-files; whether it is on the disk as well, and what happens when the medium refuses, is decided here.
+`storage/log.py` decides which messages come here, when, and when readers see them. This module
+decides when they are on the disk, and what happens when the medium fails.
 """
 
 import logging
@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.model.errors import CannotSync, PartitionDeleted, StorageFailure
+from borzoi.model.limits import SEGMENT_BYTES_MAX
 from borzoi.records.batch import Batch, index_entries
+from borzoi.records.validation import INDEX_ENTRY
 from borzoi.storage import truncation
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, running_loop
 from borzoi.storage.cutting import Cutting
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import Durability, SyncJob
-from borzoi.storage.index import INDEX_ENTRY, entries_of
+from borzoi.storage.index import entries_of
 from borzoi.storage.index_lag import IndexLag
 from borzoi.storage.journal import Pending
 from borzoi.storage.media import File, Medium, write_all
@@ -107,9 +109,9 @@ class LogFiles:
     ) -> None:
         """Load what is there; what cannot be repaired is `damage` from now on.
 
-        The owner is told when a sync has `succeeded`, when writes are `fenced`, and when the
-        segments were `replaced`, by what was loaded or by nothing: then those who wait for messages
-        that were not written yet have failed, or succeeded when there is no failure.
+        The callbacks: `succeeded` after a sync, `fenced` when writes are refused from now on, and
+        `replaced` when the segments were loaded again or closed. Messages that were not written
+        then are lost: their futures fail with the failure given, or succeed when it is None.
         """
         self._succeeded = succeeded
         self._fenced = fenced
@@ -122,7 +124,7 @@ class LogFiles:
             logger.error("partition %s is fenced: %s", self.directory, damage)  # noqa: TRY400
 
     def why_not_to_save(self) -> StorageFailure | None:
-        """What speaks against writing anything before the files are let go."""
+        """The reason not to write anything before the files are closed, if there is one."""
         failure = self.damage or self.fence
         if failure is None and self.cutting.is_unfinished:
             return StorageFailure(f"the log of {self.directory} was closed during a cut")
@@ -135,18 +137,18 @@ class LogFiles:
         self.medium.fsync_directory(self.directory)
 
     def close(self, failure: StorageFailure | None) -> None:
-        """Let go of the files; who still waits is told of the failure, or of none."""
+        """Close the files; pending syncs fail with the failure, or succeed without one."""
         if self.segments.tail.file is not None:
             self.segments.tail.file.trim()
-        self._let_go(failure, StorageFailure(f"the log of {self.directory} is closed"))
+        self._discard(failure, StorageFailure(f"the log of {self.directory} is closed"))
 
     def abandon(self, *, purged: bool) -> None:
         """The same without touching them: they are about to be removed."""
         self.segments.forget_descriptors()
         gone = PartitionDeleted(f"the log of {self.directory} was deleted")
-        self._let_go(None if purged else gone, gone)
+        self._discard(None if purged else gone, gone)
 
-    def _let_go(self, failure: StorageFailure | None, damage: StorageFailure) -> None:
+    def _discard(self, failure: StorageFailure | None, damage: StorageFailure) -> None:
         with self.durability.keeper.cutting():
             pass  # a sync that is still running stores no recovery point any more
         self.is_closed = True
@@ -283,7 +285,8 @@ class LogFiles:
     def _put(self, buffers: list[memoryview], size: int) -> Segment:
         """Write bytes behind the last message; the segment they are in."""
         tail = self.segments.tail
-        assert tail.file is not None
+        assert tail.file is not None, "messages are written to the open segment"
+        assert tail.size + size <= SEGMENT_BYTES_MAX, "an index addresses 32 bits"
         if tail.size + size > tail.reserved:
             tail.reserve(tail.size + size, self.segment_bytes)
         try:
@@ -382,10 +385,10 @@ class LogFiles:
         self.cutting.cut(truncation.Intent(segment.start_offset, position, kept))
 
     def _forget_what_was_cut(self) -> None:
-        """The cut has happened: let go of the files, and tell those who wait for a sync."""
+        """The cut has happened: close the files. Pending syncs succeed."""
         self.damage = None
         self.segments.forget_descriptors()
-        self.commits.abandon(None)  # appended, then forgotten: both succeeded
+        self.commits.abandon(None)  # appended, then removed: both succeeded
 
     def _reload(self) -> None:
         """Load what a cut has left; when that fails, nothing is held."""

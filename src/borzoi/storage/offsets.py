@@ -39,7 +39,7 @@ OPEN_FILES_MAX: Final = 256
 
 
 class _Slot:
-    """One consumer's number: as committed, as known to be in its file, and who waits for it."""
+    """One consumer's offset: as committed, as written, and the future of the pending commit."""
 
     __slots__ = ("directory_synced", "file", "forgotten", "future", "offset", "path", "saved")
 
@@ -100,7 +100,7 @@ class OffsetWriter:
         return asyncio.shield(slot.future)
 
     def forget(self, slots: Iterable[_Slot]) -> None:
-        """Lets go of slots whose files are about to be removed; who waits for them is answered."""
+        """Discards slots whose files are about to be removed; pending commits succeed."""
         for slot in slots:
             self._dirty.discard(slot)
             self._written_this_turn.discard(slot)
@@ -185,6 +185,7 @@ class OffsetWriter:
         file = slot.file
         if file is None:
             file = self._open(slot)
+        assert not slot.forgotten, "the file of a deleted offset is not written"
         write_all(file, [offset.to_bytes(OFFSET_BYTES, "little")], 0)
         slot.offset = slot.saved = offset
 
@@ -202,7 +203,7 @@ class OffsetWriter:
         return file
 
     def _files(self, slots: Iterable[_Slot]) -> list[tuple[_Slot, File]]:
-        """The slots with their files, held here so that nobody closes them during a sync."""
+        """The slots with their files, which stay open during a sync because they are held here."""
         return [(slot, slot.file or self._open(slot)) for slot in slots if slot.saved is not None]
 
     def _sync(self, files: Iterable[tuple[_Slot, File]]) -> dict[_Slot, BorzoiError]:
@@ -263,7 +264,7 @@ class ConsumerOffsets:
             self._writer.medium.fsync_directory(slot.path.parent)
 
     def clear(self) -> None:
-        """Forgets everyone, as a purge does."""
+        """Removes all offsets, as a purge does."""
         medium = self._writer.medium
         for kind, slots in self._slots.items():
             self._writer.forget(slots.values())
@@ -277,7 +278,7 @@ class ConsumerOffsets:
                 medium.fsync_directory(directory)
 
     def items(self, kind: ConsumerKind) -> Iterator[tuple[int, int]]:
-        """(consumer, offset) for everyone who stored one."""
+        """(consumer, offset) for every stored offset."""
         for consumer_id, slot in self._slots[kind].items():
             if slot.offset is not None:
                 yield consumer_id, slot.offset
@@ -288,7 +289,7 @@ class ConsumerOffsets:
         return min(stored, default=None)
 
     def clamp(self, last_offset: int) -> None:
-        """Moves back whoever is ahead of the log, which a crash may have shortened."""
+        """Moves offsets behind the end of the log back: a crash may have shortened it."""
         for kind, slots in self._slots.items():
             for consumer_id, slot in slots.items():
                 if slot.offset is not None and slot.offset > last_offset:
@@ -314,7 +315,7 @@ class ConsumerOffsets:
         self.abandon()
 
     def abandon(self) -> None:
-        """Lets go without writing: the partition is being deleted."""
+        """Closes without writing: the partition is being deleted."""
         for slots in self._slots.values():
             self._writer.forget(slots.values())
             slots.clear()

@@ -24,8 +24,9 @@ import numpy as np
 
 from borzoi.model.errors import FeatureUnavailable, StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
 from borzoi.storage import layout
-from borzoi.storage.index import INDEX_DTYPE, INDEX_ENTRY, entries_of, valid_prefix
+from borzoi.storage.index import entries_of, valid_prefix
 from borzoi.storage.media import File, Medium, read_exactly, replace_file, write_all
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scanning import ReadBytes, sound_batches
@@ -77,7 +78,7 @@ class Inspection:
         return self.point is not None and self.point.boot_id != self.medium.boot_id
 
     def may_be_cut(self, start_offset: int) -> bool:
-        """Whether a power cut may have taken bytes of this segment that nobody was promised."""
+        """Whether a power cut may have taken unacknowledged bytes of this segment."""
         return (
             self.point is not None
             and self.power_was_cut

@@ -142,7 +142,7 @@ class PointKeeper:
 
     @contextmanager
     def cutting(self) -> Iterator[None]:
-        """While the log is cut nobody moves the point, and nobody with older knowledge later."""
+        """Cut the log: no sync that began before this moves the point any more."""
         with self._lock:
             self._version += 1
             self.is_durable = False

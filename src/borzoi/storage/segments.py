@@ -179,7 +179,7 @@ class Segments:
     def delete_oldest(self, count: int, end: int) -> Removed:
         """Remove the oldest `count` segments, but never the tail.
 
-        Nor one with messages behind `end`, which nobody has been able to read yet.
+        Nor one with messages behind `end`: they are not acknowledged yet.
         """
         segments = messages = size = 0
         while segments < count and len(self._segments) > 1:
@@ -206,6 +206,8 @@ class Segments:
             self._forget(self._paths_of(segment))
 
     def _add(self, segment: Segment) -> None:
+        if self._segments:
+            assert segment.start_offset == self.tail.next_offset, "segments leave no gap"
         self.sealed_size += self.tail.size
         self._segments.append(segment)
         self._starts.append(segment.start_offset)

@@ -2,11 +2,11 @@
 
 `state.messages` in the root of the data directory holds the entries of `state_entry.py` back to
 back; `state.snapshot` holds what the entries before them amount to. An entry is in the file
-before anyone acts on it, so after a crash the log says what happened.
+before it takes effect, so after a crash the log says what happened.
 
 What a crash can leave behind, and what opening does about it:
 
-    half an entry at the end         cut off, with a warning: nobody was told it had happened
+    half an entry at the end         cut off, with a warning: it was not acknowledged
     a snapshot, and the whole log    the entries that the snapshot includes are skipped
     `*.tmp`                          removed
     damage followed by an entry      nothing that a crash does; refused, and the place is named
@@ -44,7 +44,7 @@ STATE_LOG_NAME: Final = "state.messages"
 class StateSettings:
     #: Sync each entry before it is applied, so that it survives a power cut.
     enforce_fsync: bool = False
-    #: Take a snapshot after so many entries or bytes, whichever comes first.
+    #: Take a snapshot after this many entries or bytes, whichever comes first.
     snapshot_entries: int = 10_000
     snapshot_bytes: int = 16 * 1024 * 1024
 
@@ -143,7 +143,7 @@ class StateLog:
         A crash before the rename of the snapshot leaves the log as it was; one before the rename
         of the empty log leaves entries that opening skips.
         """
-        # Synced first: whoever finds the snapshot must not find damage in the log behind it.
+        # Sync first: a log beside the snapshot must not be damaged.
         self.sync()
         snapshot = StateSnapshot(self.next_index - 1, self._last_term, timestamp, body)
         write_snapshot(self._medium, self.directory, snapshot, self._cipher)

@@ -23,11 +23,11 @@ SYNC_THREADS: Final = 4
 
 class Syncer(Protocol):
     def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
-        """Begin the job; `done` is told when it has ended.
+        """Begin the job; `done` is called when it has ended.
 
         `files` are given when the job is `fdatasync` of these and nothing else, for a syncer that
         can do this without a thread. What is returned blocks until the job has ended and raises
-        what it failed with, for who cannot go back to the event loop first.
+        its failure, for callers that cannot return to the event loop first.
         """
         ...
 
@@ -103,17 +103,17 @@ class ThreadSyncer:
             try:
                 submitted.loop.call_soon_threadsafe(submitted.done, failure)
             except RuntimeError:
-                # The loop was closed meanwhile: nobody waits for the answer any more.
+                # The loop was closed meanwhile: the callback has no receiver.
                 continue
 
 
 def outcome(job: Job) -> StorageFailure | None:
-    """Run the job; what it failed with, as the family the storage engine speaks."""
+    """Run the job and return its failure, always as a `StorageFailure`."""
     try:
         job()
     except StorageFailure as failure:
         return failure
     except Exception as error:
-        # A thread has nobody above it to see this, and a sync that did not happen must be told.
+        # On a thread this would be lost, and a sync that did not happen must be reported.
         return CannotSync(f"a sync did not happen: {error!r}")
     return None

@@ -26,7 +26,7 @@ from borzoi.storage.syncing import Done, Job, ThreadSyncer
 
 logger = logging.getLogger(__name__)
 
-#: For the trial: a sync of a file in memory, which takes no time unless nobody carries it out.
+#: For the trial: syncing a file in memory takes no time where io_uring works.
 TRIAL_MS: Final = 2000
 #: How often a thread that waits for a sync looks whether the loop has seen its end.
 LOOK_AGAIN_SECONDS: Final = 0.001
@@ -97,7 +97,7 @@ class UringSyncer:
                 for number, _ in syncs:
                     del self._flying[number]
                 return self._threads.submit(job, done)
-            # A second try proves nothing about those that were taken: an error is told once.
+            # Do not retry those that were taken: the kernel reports an error only once.
             self._land([(number, "it was not begun") for number, _ in syncs[taken:]])
         return partial(self._finish, flight)
 
@@ -162,9 +162,9 @@ class UringSyncer:
                 self._tell(flight)
 
     def _tell(self, flight: _Flight) -> None:
-        """Later, not now: whoever waits in `_finish` is in the middle of something."""
+        """Call back later, not now: `_finish` may be waiting on another thread."""
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon(flight.done, flight.failure)
 
 
