@@ -1,4 +1,6 @@
-from borzoi.handlers.sessions import Session, Sessions
+import msgspec
+
+from borzoi.handlers.sessions import Session, SessionRecord, Sessions
 from borzoi.model.limits import U32_MAX
 from borzoi.model.system import Transport
 
@@ -58,3 +60,20 @@ def test_a_namesake_gets_the_next_free_id_and_hides_nobody() -> None:
     assert sessions.of_user(5) == same
     assert sessions.remove(same[1])
     assert sessions.get(U32_MAX) is same[0]
+
+
+def test_every_field_of_a_session_moves_or_is_known_to_stay() -> None:
+    """A field that is added to sessions has to be put on one side."""
+    staying = {"hang_up", "login_pending", "stale", "closing"}
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 2.0, 3, "hash", joined=True)
+    record = session.record
+    assert {*record.__struct_fields__, *staying} == set(Session.__struct_fields__)
+    restored = Session.restored(record)
+    for name in record.__struct_fields__:
+        assert getattr(restored, name) == getattr(record, name) == getattr(session, name)
+
+
+def test_a_record_crosses_to_another_process_as_bytes() -> None:
+    record = Session(1, "[::1]:1", Transport.WEBSOCKET, lambda: None, 2.5, None, None).record
+    encoded = msgspec.msgpack.encode(record)
+    assert msgspec.msgpack.decode(encoded, type=SessionRecord) == record

@@ -23,7 +23,6 @@ from borzoi.listeners.binary import Reply
 from borzoi.listeners.interface import Detached, Listener
 from borzoi.listeners.tcp import TcpConnection, TcpListener
 from borzoi.model.errors import BorzoiError
-from borzoi.model.system import Transport
 from borzoi.security.certificates import self_signed_context
 
 #: Long enough for a right listener on a busy machine to be told from a faulty one.
@@ -228,17 +227,6 @@ async def test_the_suite_finds_what_is_wrong_with_a_faulty_transport(
     async with plain(server, faulty, IMPATIENCE_SECONDS) as subject:
         with pytest.raises((AssertionError, OSError, EOFError, TimeoutError, BorzoiError)):
             await check(subject)
-
-
-def test_every_field_of_a_session_moves_or_is_known_to_stay() -> None:
-    """A field that is added to sessions has to be put on one side."""
-    staying = {"hang_up", "login_pending", "stale", "closing"}
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 2.0, 3, "hash", joined=True)
-    record = session.record
-    assert {*record.__struct_fields__, *staying} == set(Session.__struct_fields__)
-    restored = Session.restored(record)
-    for name in record.__struct_fields__:
-        assert getattr(restored, name) == getattr(record, name) == getattr(session, name)
 
 
 def listens(listener: Listener) -> Listener:
