@@ -109,7 +109,7 @@ class BinaryProtocol:
             if prepared is not None:
                 batch = self._batch(payload, count, indexes_start, messages_start)
                 return dispatcher.send(session, prepared, batch)
-        send = decode_send_metadata(Reader(view))
+        send = decode_send_metadata(view)
         # A faulty batch is reported before a missing stream, topic or permission.
         batch = self._batch(payload, send.messages_count, send.indexes_start, send.messages_start)
         prepared = dispatcher.prepare_send(session, send)

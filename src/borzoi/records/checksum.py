@@ -70,6 +70,6 @@ def cutters(size: int, count: int) -> list[Cutter]:
         return []
     cuts = [slice(end - size + ID_AT, end) for end in range(size, (count + 1) * size, size)]
     # No run may have only one (see above), so the last takes what is left over.
-    last = max(count // CUTS_AT_ONCE, 1)
-    runs = [cuts[run * CUTS_AT_ONCE : (run + 1) * CUTS_AT_ONCE] for run in range(last - 1)]
-    return [itemgetter(*run) for run in [*runs, cuts[(last - 1) * CUTS_AT_ONCE :]]]
+    starts = range(0, max(count - CUTS_AT_ONCE, 0) + 1, CUTS_AT_ONCE)
+    ends = [*starts[1:], count]
+    return [itemgetter(*cuts[start:end]) for start, end in zip(starts, ends, strict=True)]

@@ -204,8 +204,8 @@ def test_metadata_can_be_read_before_the_messages_have_arrived(request_value, da
     payload = encode_payload(request_value)
     needed = min(len(payload), SEND_METADATA_BYTES_MAX)
     arrived = data.draw(st.integers(needed, len(payload)))
-    early = decode_send_metadata(Reader(payload[:arrived]), len(payload))
-    assert early == decode_send_metadata(Reader(payload))
+    early = decode_send_metadata(memoryview(payload[:arrived]), len(payload))
+    assert early == decode_send_metadata(memoryview(payload))
     assert early.stream_id == request_value.stream_id
     assert early.topic_id == request_value.topic_id
     assert early.partitioning == request_value.partitioning
@@ -225,6 +225,6 @@ def test_metadata_longer_than_what_arrived_is_read_up_to_its_fields():
     fields = bytes.fromhex("02027331 02027431 0100 01000000")
     declared = 5000
     early = decode_send_metadata(
-        Reader((4900).to_bytes(4, "little") + fields + bytes(1000)), declared
+        memoryview((4900).to_bytes(4, "little") + fields + bytes(1000)), declared
     )
     assert (early.indexes_start, early.messages_start) == (4904, 4920)

@@ -137,13 +137,12 @@ class SendMetadata(NamedTuple):
         return self.count_start + _U32.size == self.indexes_start
 
 
-def decode_send_metadata(reader: Reader, payload_length: int | None = None) -> SendMetadata:
+def decode_send_metadata(payload: memoryview, payload_length: int | None = None) -> SendMetadata:
     """The metadata of a send whose messages may still be on their way.
 
-    The reader has to hold the first `SEND_METADATA_BYTES_MAX` bytes of the payload, or all of a
-    shorter one; `payload_length` is the length its frame declared, when not all of it is there.
+    `payload` holds its first `SEND_METADATA_BYTES_MAX` bytes, or all of a shorter one;
+    `payload_length` is the length its frame declared, when not all of it is there.
     """
-    payload = reader.rest()
     return SendMetadata(
         *_read_metadata(payload, len(payload) if payload_length is None else payload_length)
     )
