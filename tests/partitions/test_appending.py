@@ -8,10 +8,10 @@ from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import ManualSyncer, batch_of, payloads_in
 
 from borzoi.model.errors import StorageFailure
-from borzoi.partitions.appending import MANY, Appender
+from borzoi.partitions.appending import Appender
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.records.batch import verify, walk
-from borzoi.records.fresh_ids import BLOCK, FreshIds
+from borzoi.records.fresh_ids import FreshIds
 from borzoi.security.encryption import Cipher
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
@@ -46,35 +46,6 @@ def test_messages_are_numbered_stamped_and_sealed() -> None:
     ids = [int.from_bytes(each, "little") for each in batch.ids().tolist()]
     assert all(ids[:2])
     assert ids[2:] == [*range(7, 27)]
-
-
-async def test_the_ids_of_the_next_batch_are_made_after_this_one() -> None:
-    ids = FreshIds(np.random.SFC64(1).random_raw)
-    appender = Appender(new_log(), ids)
-    count = BLOCK // 4 + 1
-    for _ in range(3):
-        appender.append(batch_of([b"x"] * count), now=1)
-    assert ids.lack(count)
-    await asyncio.sleep(0)
-    assert not ids.lack(count)
-
-
-@pytest.mark.parametrize("count", [MANY - 1, BLOCK + 1])
-async def test_ids_are_not_made_ahead_for_few_messages_nor_for_very_many(count: int) -> None:
-    ids = FreshIds(np.random.SFC64(1).random_raw)
-    appender = Appender(new_log(), ids)
-    while not ids.lack(count) or not appender.log.next_offset:
-        appender.append(batch_of([b"x"] * count), now=1)
-    await asyncio.sleep(0)
-    assert ids.lack(count)
-
-
-def test_without_a_loop_ids_are_made_when_they_are_needed() -> None:
-    ids = FreshIds(np.random.SFC64(1).random_raw)
-    appender = Appender(new_log(), ids)
-    for _ in range(5):
-        appender.append(batch_of([b"x"] * (BLOCK // 4 + 1)), now=1)
-    assert appender.log.next_offset == 5 * (BLOCK // 4 + 1)
 
 
 def test_a_clock_that_is_set_back_does_not_set_back_the_log() -> None:

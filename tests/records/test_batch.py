@@ -32,6 +32,8 @@ from borzoi.records.header import unpack_header
 from borzoi.records.layouts import LAYOUT_MESSAGES_MAX
 from borzoi.records.message import Message, decode_messages
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 NOW = 1_700_000_000_000_000
 
 # id 1, offset 5, payload "hello"; id 2, offset 6, the same and two user headers: both as the

@@ -4,11 +4,14 @@ import os
 import uuid
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from borzoi.records.fresh_ids import BLOCK, WORDS, FreshIds, as_uuids, mixed_words
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 
 def split(ids: bytes) -> list[bytes]:
@@ -78,7 +81,10 @@ def test_each_block_starts_from_entropy_of_its_own() -> None:
     assert len(set(ids)) == 3 * BLOCK + 1
 
 
-def test_ids_can_be_made_ahead() -> None:
+@pytest.mark.parametrize(
+    ("counts", "blocks"), [([1, BLOCK - 1], 1), ([BLOCK - 1, 2], 2), ([BLOCK + 5, 1], 2)]
+)
+def test_a_block_serves_until_too_few_are_left(counts: list[int], blocks: int) -> None:
     drawn: list[int] = []
 
     def draw(count: int) -> NDArray[np.uint64]:
@@ -86,16 +92,9 @@ def test_ids_can_be_made_ahead() -> None:
         return np.random.SFC64(7).random_raw(count)
 
     fresh = FreshIds(draw)
-    assert fresh.lack(1)
-    fresh.prepare(1000)
-    assert drawn == [WORDS]
-    assert not fresh.lack(BLOCK)
-    assert fresh.lack(BLOCK + 1)
-    fresh.prepare(1000)
-    fresh(BLOCK)
-    assert drawn == [WORDS]
-    fresh.prepare(BLOCK + 5)
-    assert drawn == [WORDS] * 3
+    for count in counts:
+        fresh(count)
+    assert drawn == [WORDS] * blocks
 
 
 def test_words_drawn_before_are_not_seen_again_in_later_ids() -> None:

@@ -20,6 +20,9 @@ from borzoi.records.layouts import (
 )
 from borzoi.records.message import Message
 
+# The accelerator keeps no layouts.
+pytestmark = pytest.mark.usefixtures("in_python")
+
 AT = 3  # an odd address, as in a request
 
 

@@ -29,6 +29,8 @@ from borzoi.records.header import MessageHeader, pack_header
 from borzoi.records.layouts import LAYOUT_MESSAGES_MAX, Layouts
 from borzoi.records.validation import check_all, check_each
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 FAULT_OF_STATUS = {

@@ -11,6 +11,7 @@ READY = Readiness(
     root_source="as it was stored",
     root_username="iggy",
     root_password=None,
+    accelerator="on, with AVX2 instructions",
     notes=["the HTTP listener is not there yet in this version"],
 )
 
@@ -24,6 +25,7 @@ def test_the_banner_says_what_a_newcomer_asks() -> None:
         "written",
         "as it was stored",
         "not there yet",
+        "accelerator  on, with AVX2",
         "try: iggy",
     ):
         assert wanted in text
@@ -40,7 +42,9 @@ def test_the_command_to_try_has_the_name_of_the_root_user() -> None:
 
 
 def test_without_a_listener_there_is_nothing_to_try() -> None:
-    quiet = Readiness({}, "data", "synced", "file", "random", "iggy", "drawn", [])
+    quiet = msgspec.structs.replace(
+        READY, addresses={}, acknowledge="synced", root_password="drawn", notes=[]
+    )
     text = banner(quiet)
     assert "try:" not in text
     assert "password     drawn" in text

@@ -140,7 +140,7 @@ def running_server(
         environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("BORZOI_", "IGGY_"))
+            if not name.startswith(("BORZOI_", "IGGY_")) or name == "BORZOI_ACCELERATOR"
         }
         environment |= {
             "BORZOI_SYSTEM_PATH": str(data),

@@ -6,7 +6,6 @@ happens once, on the owner of the partition; the stamped bytes are what every re
 
 from asyncio import Future
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
@@ -15,13 +14,7 @@ from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.encrypting import encrypted
 from borzoi.partitions.log import Log
 from borzoi.records.batch import Batch, NewIds, keep, stamp
-from borzoi.records.fresh_ids import BLOCK, FreshIds
 from borzoi.security.encryption import Cipher
-from borzoi.storage.commits import running_loop
-
-#: Ids for batches of at least this many messages are made ahead. Smaller batches nearly always
-#: find enough left over.
-MANY: Final = 64
 
 
 class Stamped(msgspec.Struct, frozen=True):
@@ -79,17 +72,7 @@ class Appender:
         # Clocks are set back now and then; a log that is searched by time must not be.
         timestamp = max(now, log.last_timestamp)
         stamp(batch, base_offset=log.next_offset, timestamp=timestamp, new_ids=self.new_ids)
-        if batch.count >= MANY:
-            self._prepare_ids(batch.count)
         return Stamped(batch, timestamp)
-
-    def _prepare_ids(self, count: int) -> None:
-        """Have the ids of the next batch like this made when this one is answered."""
-        ids = self.new_ids
-        if isinstance(ids, FreshIds) and count <= BLOCK and ids.lack(count):
-            loop = running_loop()
-            if loop is not None:
-                loop.call_soon(ids.prepare, count)
 
     def _withdraw_if_failed(self, stored: "Future[None]", ids: bytes) -> None:
         """A retry of messages that were not stored must not be taken for a duplicate."""

@@ -3,7 +3,9 @@
 No object per message is made between the socket and the disk. A batch of fewer than SMALL
 messages is handled with `struct`, because one numpy call costs as much as a whole message; a
 larger one field by field, for all its messages at once (`columns.py`), with messages of one size
-as the case that is tried first. The header is in `header.py`, an index entry is::
+as the case that is tried first. Where the accelerator is there, it does both (`accelerator.py`);
+what it finds faulty is looked at again here, where faults have names. The header is in
+`header.py`, an index entry is::
 
     bytes    field        in a request              in an index file
     0..4     offset       u32, zero                 relative to the first of the segment
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from borzoi.model.errors import InvalidMessagesSize, InvalidReservedField, MessageTooSmall
 from borzoi.model.limits import HEADER_BYTES, U32_MAX, U64_MAX
+from borzoi.records import accelerator
 from borzoi.records.checksum import DIGEST, checksum, checksums_between, joined_digests
 from borzoi.records.columns import Column, equal_column, gathered_column, scatter_column
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
@@ -56,6 +59,11 @@ _unpack_id: Final = ID.unpack_from
 _pack_stamped: Final = STAMPED.pack_into
 _pack_word: Final = WORD.pack_into
 ID_DTYPE: Final = np.dtype("V16")
+
+ENDS_DTYPE: Final = np.dtype("<u4")
+
+#: None where the accelerator was not built, and in tests of what runs without it.
+native: accelerator.Native | None = accelerator.native
 
 #: Called with a count, gives that many ids, 16 bytes each.
 NewIds = Callable[[int], NDArray[np.uint8] | bytes]
@@ -153,6 +161,10 @@ class Batch:
 
 def receive(messages: memoryview, indexes: memoryview, count: int) -> Batch:
     """The batch of a SendMessages request, or the exception for its first fault."""
+    if native is not None:
+        found = native.check(messages, indexes, count)
+        if found is not None:
+            return _found(messages, found)
     if count == 1 and is_one_plain(messages, indexes):
         return Batch(messages, [len(messages)])
     check_count(indexes, count)
@@ -164,6 +176,8 @@ def receive(messages: memoryview, indexes: memoryview, count: int) -> Batch:
 def receive_at(layouts: Layouts, place: Place, messages: memoryview, indexes: memoryview) -> Batch:
     """The same for at least SMALL messages in a buffer that comes back: faster when a batch of this
     shape lay there before."""
+    if native is not None:
+        return receive(messages, indexes, place[2])
     views = layouts.views_at(place)
     if views is not None and views.fits(indexes):
         layout = views.layout
@@ -190,6 +204,10 @@ def walk(messages: memoryview) -> Batch:
     Lengths are only held against the bytes that are there: encrypted messages are longer than a
     client may send. Checksums are for `verify`.
     """
+    if native is not None:
+        found = native.walk(messages)
+        if found is not None:
+            return _found(messages, found)
     length = len(messages)
     if length > U32_MAX:
         raise InvalidMessagesSize("positions in a batch are 32-bit numbers")
@@ -219,6 +237,9 @@ def walk_prefix(messages: memoryview) -> Batch:
     Made for the tail of a segment, where anything may follow: half a message, zeros of space
     reserved ahead, the remains of a batch that was never acknowledged.
     """
+    if native is not None:
+        whole = _found(messages, native.prefix(messages))
+        return Batch(messages[: int(whole._ends[-1]) if whole.count else 0], whole._ends)
     ends: list[int] = []
     length = min(len(messages), U32_MAX)
     start = 0
@@ -236,6 +257,13 @@ def walk_prefix(messages: memoryview) -> Batch:
     return _with_ends(messages[:start], ends)
 
 
+def _found(messages: memoryview, found: accelerator.Found) -> Batch:
+    """The batch in which the accelerator found these ends."""
+    if isinstance(found, list):
+        return Batch(messages, found)
+    return Batch(messages, np.frombuffer(found[0], ENDS_DTYPE), found[1])
+
+
 def _with_ends(messages: memoryview, ends: list[int]) -> Batch:
     return Batch(messages, ends if len(ends) < SMALL else np.array(ends, np.uint32))
 
@@ -250,6 +278,9 @@ def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) ->
     """
     assert base_offset + batch.count <= U64_MAX
     ends = batch._ends
+    if native is not None:
+        native.stamp(batch.messages, ends, base_offset, timestamp, new_ids)
+        return
     if isinstance(ends, list):
         _stamp_each(batch.messages, ends, base_offset, timestamp, new_ids)
         return
@@ -315,7 +346,9 @@ def _stamp_each(
 
 def stamp_checksums(batch: Batch) -> None:
     """Seal the messages again, after their bodies changed."""
-    if isinstance(batch._ends, list):
+    if native is not None:
+        native.seal(batch.messages, batch._ends)
+    elif isinstance(batch._ends, list):
         for start, end in batch.bounds():
             hashed = checksum(batch.messages[start + ID_AT : end])
             WORD.pack_into(batch.messages, start, hashed)
@@ -325,6 +358,8 @@ def stamp_checksums(batch: Batch) -> None:
 
 def verify(batch: Batch) -> int | None:
     """The first message whose checksum is wrong."""
+    if native is not None:
+        return native.verify(batch.messages, batch._ends)
     if isinstance(batch._ends, list):
         for number, (start, end) in enumerate(batch.bounds()):
             (stored,) = WORD.unpack_from(batch.messages, start)
@@ -352,6 +387,8 @@ def index_entries(batch: Batch, *, relative_offset: int, position: int, timestam
     assert relative_offset + count <= U32_MAX
     if count == 1:
         return INDEX_ENTRY.pack(relative_offset, end, timestamp)
+    if native is not None:
+        return native.entries(ends, relative_offset, position, timestamp)
     if isinstance(ends, list):
         numbered = enumerate(ends, relative_offset)
         return b"".join([INDEX_ENTRY.pack(i, position + end, timestamp) for i, end in numbered])

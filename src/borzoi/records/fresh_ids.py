@@ -16,12 +16,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from borzoi.records import accelerator
+
 ID_BYTES: Final = 16
 
 #: Ids made at a time: 64 KiB of them, so that a small batch only takes a slice.
 BLOCK: Final = 4096
 #: Words in so many ids.
 WORDS: Final = 2 * BLOCK
+
+#: None where the accelerator was not built, and in tests of what runs without it.
+native: accelerator.Native | None = accelerator.native
 
 # The fixed bits in the two little-endian words of an id. For a whole block, because numpy works
 # through one run of words five times as fast as through every second word of it.
@@ -49,6 +54,9 @@ def mixed_words(entropy: Callable[[int], bytes]) -> Callable[[int], NDArray[np.u
 
     def draw(count: int) -> NDArray[np.uint64]:
         words: NDArray[np.uint64] = kept[0, :count]
+        if native is not None:
+            native.mix(words, entropy(16))
+            return words
         start, change = np.frombuffer(entropy(16), "<u8")
         np.add(steps[:count], start, out=words)
         _mix(words, kept[1, :count])
@@ -83,29 +91,21 @@ class FreshIds:
         self._ready = b""
         self._next = 0
 
-    def lack(self, count: int) -> bool:
-        """Whether so many more have to be made before they can be given."""
-        return self._next + count * ID_BYTES > len(self._ready)
-
-    def prepare(self, count: int) -> None:
-        """Make ids ahead, so that so many can be given without a delay."""
-        if self.lack(count):
-            blocks = -(-count // BLOCK)
-            self._ready = b"".join([as_uuids(self._draw(WORDS)) for _ in range(blocks)])
-            self._next = 0
-
     def __call__(self, count: int) -> bytes:
         start = self._next
         end = start + count * ID_BYTES
         if end > len(self._ready):
-            self.prepare(count)
+            blocks = -(-count // BLOCK)
+            self._ready = b"".join([as_uuids(self._draw(WORDS)) for _ in range(blocks)])
             start, end = 0, count * ID_BYTES
         self._next = end
         return self._ready[start:end]
 
 
 def as_uuids(words: NDArray[np.uint64]) -> bytes:
-    """Two random words per id, at most WORDS, with version and variant put in, in place."""
+    """Two random words per id, at most WORDS, which are used up; version and variant put in."""
+    if native is not None:
+        return native.uuids(words)
     words &= RANDOM_BITS[: len(words)]
     words |= FIXED_BITS[: len(words)]
     return words.astype("<u8", copy=False).tobytes()

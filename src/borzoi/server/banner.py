@@ -24,6 +24,7 @@ class Readiness(msgspec.Struct, frozen=True):
     root_source: str
     root_username: str
     root_password: str | None
+    accelerator: str
     notes: Sequence[str]
 
 
@@ -35,6 +36,7 @@ def banner(ready: Readiness) -> str:
         f"  data         {ready.data_directory}",
         f"  settings     {ready.settings_source}",
         f"  acknowledge  {ready.acknowledge}: {SURVIVES[ready.acknowledge]}",
+        f"  accelerator  {ready.accelerator}",
         f"  root user    {ready.root_username}, password {ready.root_source}",
     ]
     if ready.root_password is not None:

@@ -17,6 +17,7 @@ PREFIXES = ("BORZOI_", "IGGY_")
 #: Variables that are read elsewhere, or belong to tools beside the server.
 RESERVED = frozenset(
     {
+        "ACCELERATOR",
         "CONFIG_PATH",
         "ROOT_USERNAME",
         "ROOT_PASSWORD",

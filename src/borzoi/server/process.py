@@ -29,6 +29,7 @@ from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.records.accelerator import ACCELERATOR
 from borzoi.server.assembly import POOL_KEEP_BYTES, Opened, open_data, services_of
 from borzoi.server.banner import Readiness, banner
 from borzoi.server.config import Configuration, parts_not_there
@@ -190,6 +191,7 @@ class Server:
             root_source=root.source,
             root_username=root.username,
             root_password=root.shown_password,
+            accelerator=ACCELERATOR.description,
             notes=list(parts_not_there(configuration)),
         )
         print(banner(ready), flush=True)

@@ -1,0 +1,684 @@
+/* The accelerator: what src/borzoi/records/batch.py does with a batch, one message after another.
+ *
+ * The Python path is the oracle. Here a batch is sound or not; which fault it has is for Python to
+ * find out, so there is one place that names faults. The layouts are those of records/header.py:
+ *
+ *  a message                              an index entry
+ *  0..8     checksum of bytes 8..end      0..4    offset, in a request zero
+ *  8..24    id                            4..8    END of the message
+ *  24..32   offset                        8..16   timestamp, in a request zero
+ *  32..40   timestamp
+ *  48..52   bytes of user headers
+ *  52..56   bytes of payload
+ *  56..64   reserved, zero
+ *
+ * The bytes may lie in memory that other processes can write. So every loop tests each position
+ * against the buffer right before it uses it, and reads a length once.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdlib.h>
+
+#include "xxh3.h"
+
+#define HEADER_BYTES 64
+#define ID_AT 8
+#define OFFSET_AT 24
+#define TIMESTAMP_AT 32
+#define USER_HEADERS_AT 48
+#define PAYLOAD_AT 52
+#define RESERVED_AT 56
+#define ID_BYTES 16
+#define ENTRY_BYTES 16
+#define PAYLOAD_BYTES_MAX 64000000u
+#define USER_HEADERS_BYTES_MAX 100000u
+
+#define SPLIT_MIX_STEP 0x9E3779B97F4A7C15ull
+#define SPLIT_MIX_FIRST 0xBF58476D1CE4E5B9ull
+#define SPLIT_MIX_SECOND 0x94D049BB133111EBull
+
+/* In the first and the second word of an id: a random UUID has version 4 and variant 2. */
+#define VERSION_BITS 0x00F0000000000000ull
+#define VERSION 0x0040000000000000ull
+#define VARIANT_BITS 0xC0ull
+#define VARIANT 0x80ull
+
+/* Fewer ends than this are a list of integers, more are packed: the limit SMALL of batch.py. */
+#define FEW 8
+
+/* Headers fetched into the cache ahead of the one that is looked at. */
+#define AHEAD 8
+
+/* Where messages end. ------------------------------------------------------------------------- */
+
+typedef struct {
+    const uint32_t *at;
+    Py_ssize_t count;
+    uint32_t few[FEW];
+    Py_buffer view;
+    uint32_t *grown;
+    Py_ssize_t room;
+} Ends;
+
+static void ends_begin(Ends *ends)
+{
+    ends->at = ends->few;
+    ends->count = 0;
+    ends->view.obj = NULL;
+    ends->grown = NULL;
+    ends->room = FEW;
+}
+
+static void ends_done(Ends *ends)
+{
+    if (ends->view.obj)
+        PyBuffer_Release(&ends->view);
+    PyMem_Free(ends->grown);
+}
+
+static int ends_grow(Ends *ends, Py_ssize_t room)
+{
+    uint32_t *grown = PyMem_Realloc(ends->grown, (size_t)room * sizeof *grown);
+    if (!grown) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (!ends->grown)
+        memcpy(grown, ends->few, sizeof ends->few);
+    ends->at = ends->grown = grown;
+    ends->room = room;
+    return 0;
+}
+
+static inline int ends_add(Ends *ends, uint32_t end)
+{
+    if (ends->count == ends->room && ends_grow(ends, ends->room * 4) < 0)
+        return -1;
+    (ends->grown ? ends->grown : ends->few)[ends->count++] = end;
+    return 0;
+}
+
+/* A list of integers, or anything that lays out 32-bit integers one after another. */
+static int ends_take(Ends *ends, PyObject *given)
+{
+    ends_begin(ends);
+    if (PyList_Check(given)) {
+        Py_ssize_t count = PyList_Size(given);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            unsigned long end = PyLong_AsUnsignedLong(PyList_GetItem(given, i));
+            if (end > UINT32_MAX || (end == (unsigned long)-1 && PyErr_Occurred())) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_OverflowError, "the end of a message has 32 bits");
+                return -1;
+            }
+            if (ends_add(ends, (uint32_t)end) < 0)
+                return -1;
+        }
+        return 0;
+    }
+    if (PyObject_GetBuffer(given, &ends->view, PyBUF_ND) < 0) {
+        ends->view.obj = NULL;
+        return -1;
+    }
+    if (ends->view.itemsize != sizeof(uint32_t) || (uintptr_t)ends->view.buf % sizeof(uint32_t)) {
+        PyErr_SetString(PyExc_TypeError, "ends are 32-bit integers");
+        return -1;
+    }
+    ends->at = ends->view.buf;
+    ends->count = ends->view.len / (Py_ssize_t)sizeof(uint32_t);
+    return 0;
+}
+
+static PyObject *ends_given(const Ends *ends)
+{
+    if (ends->count >= FEW)
+        return PyBytes_FromStringAndSize((const char *)ends->at,
+                                         ends->count * (Py_ssize_t)sizeof(uint32_t));
+    PyObject *list = PyList_New(ends->count);
+    for (Py_ssize_t i = 0; list && i < ends->count; i++) {
+        PyObject *end = PyLong_FromUnsignedLong(ends->at[i]);
+        if (!end || PyList_SetItem(list, i, end) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* A few ends alone; many with the size that all messages have, or 0. Done with the ends. */
+static PyObject *found(Ends *ends, size_t equal_size)
+{
+    PyObject *given = ends_given(ends);
+    if (given && ends->count >= FEW)
+        given = Py_BuildValue("(Nn)", given, (Py_ssize_t)equal_size);
+    ends_done(ends);
+    return given;
+}
+
+/* Whether a message from `start` to `end` lies inside; every caller asks before it reads. */
+static inline int is_inside(size_t start, size_t end, size_t length)
+{
+    return end <= length && start <= end && end - start >= HEADER_BYTES;
+}
+
+static PyObject *outside(void)
+{
+    PyErr_SetString(PyExc_ValueError, "a message does not lie in the buffer");
+    return NULL;
+}
+
+static inline size_t size_of(const uint8_t *message)
+{
+    return HEADER_BYTES + (size_t)load32(message + USER_HEADERS_AT) + load32(message + PAYLOAD_AT);
+}
+
+static inline uint64_t checksum_of(const uint8_t *message, size_t size)
+{
+    return xxh3(message + ID_AT, size - ID_AT);
+}
+
+static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
+{
+    if (given == expected)
+        return 0;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
+    return -1;
+}
+
+/* Receiving. ---------------------------------------------------------------------------------- */
+
+/* Whether the batch is sound; then its ends are filled in. -1 with an exception set. */
+static int is_sound(const uint8_t *messages, size_t length, const uint8_t *indexes, size_t count,
+                    Ends *ends, size_t *equal_size)
+{
+    size_t start = 0;
+    uint64_t previous_offset = 0;
+    /* The count is what the index has bytes for. Messages that cannot all be there get no room. */
+    if (count > length / HEADER_BYTES)
+        return 0;
+    if (count > FEW && ends_grow(ends, (Py_ssize_t)count) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++, indexes += ENTRY_BYTES) {
+        if (i + AHEAD < count) {
+            size_t later = load32(indexes + AHEAD * ENTRY_BYTES + 4);
+            __builtin_prefetch(messages + (later < length ? later : 0), 1);
+        }
+        uint32_t position = load32(indexes + 4);
+        int is_last = i + 1 == count;
+        /* The entry of the last message need only not lie before the others. */
+        size_t end = is_last ? length : position;
+        if (load32(indexes) || load64(indexes + 8) || !is_inside(start, end, length))
+            return 0;
+        const uint8_t *message = messages + start;
+        uint32_t user_headers = load32(message + USER_HEADERS_AT);
+        uint32_t payload = load32(message + PAYLOAD_AT);
+        size_t size = end - start;
+        if (HEADER_BYTES + (size_t)user_headers + payload != size ||
+            payload > PAYLOAD_BYTES_MAX || user_headers > USER_HEADERS_BYTES_MAX)
+            return 0;
+        uint64_t offset = load64(message + OFFSET_AT);
+        if (offset < previous_offset || load64(message + RESERVED_AT) ||
+            (is_last && position < start))
+            return 0;
+        if (ends_add(ends, (uint32_t)end) < 0)
+            return -1;
+        if (i == 0)
+            *equal_size = size;
+        else if (*equal_size != size)
+            *equal_size = 0;
+        previous_offset = offset;
+        start = end;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(check_doc, "check(messages, indexes, count)\n--\n\n"
+             "The ends of a sound request, if many with their common size (or 0); None for any\n"
+             "other.");
+
+static PyObject *check(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (expect(given, 3, "check") < 0)
+        return NULL;
+    size_t count = PyLong_AsSize_t(arguments[2]);
+    if (count == (size_t)-1 && PyErr_Occurred())
+        return NULL;
+    Py_buffer messages, indexes;
+    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(arguments[1], &indexes, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&messages);
+        return NULL;
+    }
+    Ends ends;
+    ends_begin(&ends);
+    size_t equal_size = 0;
+    int sound = 0;
+    if (count && indexes.len % ENTRY_BYTES == 0 && (size_t)indexes.len / ENTRY_BYTES == count &&
+        (size_t)messages.len <= UINT32_MAX)
+        sound = is_sound(messages.buf, (size_t)messages.len, indexes.buf, count, &ends,
+                         &equal_size);
+    PyBuffer_Release(&indexes);
+    PyBuffer_Release(&messages);
+    if (sound > 0)
+        return found(&ends, equal_size);
+    ends_done(&ends);
+    if (sound < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Walking. ------------------------------------------------------------------------------------ */
+
+PyDoc_STRVAR(walk_doc, "walk(messages)\n--\n\n"
+             "The same by what the headers say; None when they do not fit together.");
+
+static PyObject *walk(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Py_buffer messages;
+    if (PyObject_GetBuffer(given, &messages, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Ends ends;
+    ends_begin(&ends);
+    size_t length = (size_t)messages.len, start = 0, equal_size = 0;
+    int sound = length <= UINT32_MAX;
+    while (sound > 0 && start < length) {
+        const uint8_t *message = (const uint8_t *)messages.buf + start;
+        size_t size;
+        if (length - start < HEADER_BYTES || (size = size_of(message)) > length - start ||
+            load64(message + RESERVED_AT)) {
+            sound = 0;
+            break;
+        }
+        equal_size = start == 0 || equal_size == size ? size : 0;
+        start += size;
+        sound = ends_add(&ends, (uint32_t)start) < 0 ? -1 : 1;
+    }
+    PyBuffer_Release(&messages);
+    if (sound > 0)
+        return found(&ends, equal_size);
+    ends_done(&ends);
+    if (sound < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(prefix_doc, "prefix(messages)\n--\n\n"
+             "Ends of the whole, undamaged messages with consecutive offsets at the start.");
+
+static PyObject *prefix(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Py_buffer messages;
+    if (PyObject_GetBuffer(given, &messages, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Ends ends;
+    ends_begin(&ends);
+    size_t length = (size_t)messages.len < UINT32_MAX ? (size_t)messages.len : UINT32_MAX;
+    size_t start = 0;
+    uint64_t previous_offset = 0;
+    int failed = 0;
+    while (!failed && length - start >= HEADER_BYTES) {
+        const uint8_t *message = (const uint8_t *)messages.buf + start;
+        size_t size = size_of(message);
+        uint64_t offset = load64(message + OFFSET_AT);
+        /* The last offset there is has no successor, though it would come out as zero. */
+        if (size > length - start || load64(message + RESERVED_AT) ||
+            (start && (offset != previous_offset + 1 || !offset)) ||
+            checksum_of(message, size) != load64(message))
+            break;
+        start += size;
+        previous_offset = offset;
+        failed = ends_add(&ends, (uint32_t)start) < 0;
+    }
+    PyBuffer_Release(&messages);
+    if (!failed)
+        return found(&ends, 0);
+    ends_done(&ends);
+    return NULL;
+}
+
+/* Stamping. ----------------------------------------------------------------------------------- */
+
+static inline int lacks_id(const uint8_t *message)
+{
+    return !(load64(message + ID_AT) | load64(message + ID_AT + 8));
+}
+
+/* How many messages came without an id; -1 when one lies outside. Brings the headers into the
+ * cache, which is most of what it costs. */
+static Py_ssize_t count_missing(const uint8_t *messages, size_t length, const Ends *ends)
+{
+    Py_ssize_t missing = 0;
+    size_t start = 0;
+    for (Py_ssize_t i = 0; i < ends->count; i++) {
+        size_t end = ends->at[i];
+        if (!is_inside(start, end, length))
+            return -1;
+        missing += lacks_id(messages + start);
+        start = end;
+    }
+    return missing;
+}
+
+static int stamp_all(uint8_t *messages, size_t length, const Ends *ends, uint64_t offset,
+                     uint64_t timestamp, const uint8_t *ids, Py_ssize_t ids_left)
+{
+    size_t start = 0;
+    for (Py_ssize_t i = 0; i < ends->count; i++, offset++) {
+        size_t end = ends->at[i];
+        if (!is_inside(start, end, length))
+            return -1;
+        __builtin_prefetch(messages + (length - end > HEADER_BYTES ? end : start), 1);
+        uint8_t *message = messages + start;
+        if (lacks_id(message)) {
+            if (ids_left-- <= 0)
+                return -1;
+            memcpy(message + ID_AT, ids, ID_BYTES);
+            ids += ID_BYTES;
+        }
+        store64(message + OFFSET_AT, offset);
+        store64(message + TIMESTAMP_AT, timestamp);
+        store64(message, checksum_of(message, end - start));
+        start = end;
+    }
+    return 0;
+}
+
+/* Calls new_ids(missing) and has its bytes in `ids`. */
+static int ask_for_ids(PyObject *new_ids, Py_ssize_t missing, Py_buffer *ids)
+{
+    PyObject *given = PyObject_CallFunction(new_ids, "n", missing);
+    if (!given)
+        return -1;
+    int taken = PyObject_GetBuffer(given, ids, PyBUF_SIMPLE);
+    Py_DECREF(given);
+    if (taken < 0) {
+        ids->obj = NULL;
+        return -1;
+    }
+    if (ids->len != missing * ID_BYTES) {
+        PyErr_Format(PyExc_ValueError, "%zd ids have %zd bytes, not %zd", missing,
+                     missing * ID_BYTES, ids->len);
+        return -1;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(stamp_doc, "stamp(messages, ends, base_offset, timestamp, new_ids)\n--\n\n"
+             "Number the messages in place, fill missing ids, and write the checksums.");
+
+static PyObject *stamp(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (expect(given, 5, "stamp") < 0)
+        return NULL;
+    uint64_t base_offset = PyLong_AsUnsignedLongLong(arguments[2]);
+    if (base_offset == UINT64_MAX && PyErr_Occurred())
+        return NULL;
+    uint64_t timestamp = PyLong_AsUnsignedLongLong(arguments[3]);
+    if (timestamp == UINT64_MAX && PyErr_Occurred())
+        return NULL;
+    Py_buffer messages, ids = {.obj = NULL};
+    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_WRITABLE) < 0)
+        return NULL;
+    Ends ends;
+    PyObject *result = NULL;
+    if (ends_take(&ends, arguments[1]) < 0)
+        goto done;
+    size_t length = (size_t)messages.len;
+    Py_ssize_t missing = count_missing(messages.buf, length, &ends);
+    if (missing > 0 && ask_for_ids(arguments[4], missing, &ids) < 0)
+        goto done;
+    if (missing < 0 || stamp_all(messages.buf, length, &ends, base_offset, timestamp,
+                                 missing ? ids.buf : NULL, missing) < 0) {
+        outside();
+        goto done;
+    }
+    result = Py_None;
+    Py_INCREF(result);
+done:
+    if (ids.obj)
+        PyBuffer_Release(&ids);
+    ends_done(&ends);
+    PyBuffer_Release(&messages);
+    return result;
+}
+
+PyDoc_STRVAR(seal_doc, "seal(messages, ends)\n--\n\nWrite the checksums.");
+
+static PyObject *seal(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (expect(given, 2, "seal") < 0)
+        return NULL;
+    Py_buffer messages;
+    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_WRITABLE) < 0)
+        return NULL;
+    Ends ends;
+    PyObject *result = NULL;
+    if (ends_take(&ends, arguments[1]) == 0) {
+        size_t start = 0, length = (size_t)messages.len;
+        Py_ssize_t i = 0;
+        for (; i < ends.count && is_inside(start, ends.at[i], length); i++) {
+            uint8_t *message = (uint8_t *)messages.buf + start;
+            store64(message, checksum_of(message, ends.at[i] - start));
+            start = ends.at[i];
+        }
+        result = i < ends.count ? outside() : Py_None;
+        Py_XINCREF(result);
+    }
+    ends_done(&ends);
+    PyBuffer_Release(&messages);
+    return result;
+}
+
+/* Verifying. ---------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(verify_doc, "verify(messages, ends)\n--\n\n"
+             "The number of the first message whose checksum is wrong, or None.");
+
+static PyObject *verify(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (expect(given, 2, "verify") < 0)
+        return NULL;
+    Py_buffer messages;
+    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Ends ends;
+    PyObject *result = NULL;
+    if (ends_take(&ends, arguments[1]) == 0) {
+        size_t start = 0, length = (size_t)messages.len;
+        Py_ssize_t i = 0;
+        for (; i < ends.count && is_inside(start, ends.at[i], length); i++) {
+            const uint8_t *message = (const uint8_t *)messages.buf + start;
+            if (checksum_of(message, ends.at[i] - start) != load64(message))
+                break;
+            start = ends.at[i];
+        }
+        if (i == ends.count) {
+            result = Py_None;
+            Py_INCREF(result);
+        } else {
+            result = is_inside(start, ends.at[i], length) ? PyLong_FromSsize_t(i) : outside();
+        }
+    }
+    ends_done(&ends);
+    PyBuffer_Release(&messages);
+    return result;
+}
+
+/* Index entries. ------------------------------------------------------------------------------ */
+
+PyDoc_STRVAR(entries_doc, "entries(ends, relative_offset, position, timestamp)\n--\n\n"
+             "The index entries of a batch that begins at this offset and byte of its segment.");
+
+static PyObject *entries(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (expect(given, 4, "entries") < 0)
+        return NULL;
+    uint64_t numbers[3];
+    for (int i = 0; i < 3; i++) {
+        numbers[i] = PyLong_AsUnsignedLongLong(arguments[i + 1]);
+        if (numbers[i] == UINT64_MAX && PyErr_Occurred())
+            return NULL;
+    }
+    Ends ends;
+    PyObject *made = NULL;
+    if (ends_take(&ends, arguments[0]) == 0)
+        made = PyBytes_FromStringAndSize(NULL, ends.count * ENTRY_BYTES);
+    if (made) {
+        uint8_t *entry = (uint8_t *)PyBytes_AsString(made);
+        for (Py_ssize_t i = 0; i < ends.count; i++, entry += ENTRY_BYTES) {
+            uint64_t offset = (uint32_t)(numbers[0] + (uint64_t)i);
+            uint64_t end = (uint32_t)(numbers[1] + ends.at[i]);
+            store64(entry, end << 32 | offset);
+            store64(entry + 8, numbers[2]);
+        }
+    }
+    ends_done(&ends);
+    return made;
+}
+
+/* New ids (records/fresh_ids.py). ------------------------------------------------------------- */
+
+PyDoc_STRVAR(mix_doc, "mix(words, entropy)\n--\n\n"
+             "Fill the buffer with words of SplitMix64: 16 bytes are where it starts and what all\n"
+             "words are changed by.");
+
+static PyObject *mix(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (expect(given, 2, "mix") < 0)
+        return NULL;
+    Py_buffer words, entropy;
+    if (PyObject_GetBuffer(arguments[0], &words, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(arguments[1], &entropy, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&words);
+        return NULL;
+    }
+    PyObject *result = NULL;
+    if (entropy.len == 16) {
+        uint64_t counter = load64(entropy.buf), change = load64((uint8_t *)entropy.buf + 8);
+        uint8_t *at = words.buf;
+        for (Py_ssize_t i = words.len / 8; i > 0; i--, at += 8, counter += SPLIT_MIX_STEP) {
+            uint64_t word = (counter ^ counter >> 30) * SPLIT_MIX_FIRST;
+            word = (word ^ word >> 27) * SPLIT_MIX_SECOND;
+            store64(at, word ^ word >> 31 ^ change);
+        }
+        result = Py_None;
+        Py_INCREF(result);
+    } else {
+        PyErr_SetString(PyExc_ValueError, "the entropy has 16 bytes");
+    }
+    PyBuffer_Release(&entropy);
+    PyBuffer_Release(&words);
+    return result;
+}
+
+PyDoc_STRVAR(uuids_doc, "uuids(words)\n--\n\n"
+             "Two random words per id, with version and variant put in.");
+
+static PyObject *uuids(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Py_buffer words;
+    if (PyObject_GetBuffer(given, &words, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Py_ssize_t count = words.len / ID_BYTES;
+    PyObject *ids = PyBytes_FromStringAndSize(NULL, count * ID_BYTES);
+    if (ids) {
+        const uint8_t *word = words.buf;
+        uint8_t *id = (uint8_t *)PyBytes_AsString(ids);
+        for (Py_ssize_t i = 0; i < count; i++, word += ID_BYTES, id += ID_BYTES) {
+            store64(id, (load64(word) & ~VERSION_BITS) | VERSION);
+            store64(id + 8, (load64(word + 8) & ~VARIANT_BITS) | VARIANT);
+        }
+    }
+    PyBuffer_Release(&words);
+    return ids;
+}
+
+/* One checksum, so that the tests can try every length. --------------------------------------- */
+
+PyDoc_STRVAR(checksum_doc, "checksum(hashed)\n--\n\nXXH3-64 of these bytes.");
+
+static PyObject *checksum(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Py_buffer hashed;
+    if (PyObject_GetBuffer(given, &hashed, PyBUF_SIMPLE) < 0)
+        return NULL;
+    uint64_t hash = xxh3(hashed.buf, (size_t)hashed.len);
+    PyBuffer_Release(&hashed);
+    return PyLong_FromUnsignedLongLong(hash);
+}
+
+/* The module. --------------------------------------------------------------------------------- */
+
+/* Records are pure and read no environment, so the switch is here, where it holds in every process:
+ * unset or "on" for the best there is, "portable" for no vector instructions, "off" for Python. */
+static int configure(PyObject *module)
+{
+    const char *wanted = getenv("BORZOI_ACCELERATOR");
+    const char *instructions = "portable";
+    if (!wanted || !*wanted)
+        wanted = "on";
+    if (strcmp(wanted, "off") == 0) {
+        PyErr_SetString(PyExc_ImportError, "it is switched off (BORZOI_ACCELERATOR=off)");
+        return -1;
+    }
+    if (strcmp(wanted, "on") != 0 && strcmp(wanted, "portable") != 0) {
+        PyErr_Format(PyExc_ImportError, "BORZOI_ACCELERATOR is on, portable or off, not '%s'",
+                     wanted);
+        return -1;
+    }
+#if XXH3_HAS_AVX2
+    __builtin_cpu_init();
+    if (strcmp(wanted, "on") == 0 && __builtin_cpu_supports("avx2")) {
+        hash_long = hash_long_avx2;
+        instructions = "AVX2";
+    }
+#endif
+    if (PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions) < 0)
+        return -1;
+    return PyModule_AddIntConstant(module, "FEW", FEW);
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+
+static PyMethodDef methods[] = {
+    {"check", FAST(check), check_doc},
+    {"walk", walk, METH_O, walk_doc},
+    {"prefix", prefix, METH_O, prefix_doc},
+    {"stamp", FAST(stamp), stamp_doc},
+    {"seal", FAST(seal), seal_doc},
+    {"verify", FAST(verify), verify_doc},
+    {"entries", FAST(entries), entries_doc},
+    {"mix", FAST(mix), mix_doc},
+    {"uuids", uuids, METH_O, uuids_doc},
+    {"checksum", checksum, METH_O, checksum_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)configure},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "borzoi.records._native",
+    .m_doc = "Batches of messages, checked, stamped and verified.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&definition);
+}

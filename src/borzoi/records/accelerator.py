@@ -1,0 +1,87 @@
+"""The optional extension module that does in one pass over a batch what Python does in many.
+
+`native` is the module, or None where it was not built or is switched off; everything works without
+it, and gives the same bytes and the same faults. Its source is in `native/`, `hatch_build.py`
+compiles it, and the variable BORZOI_ACCELERATOR chooses: `on` (the default), `portable` (without
+vector instructions) or `off`.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: The ends of fewer than `Native.FEW` messages are a list; more are 32-bit integers one after
+#: another, and beside them the size that all messages have, or 0.
+Found = list[int] | tuple[bytes, int]
+Ends = list[int] | NDArray[np.uint32]
+
+
+class Native(Protocol):
+    """The functions of the module. Faulty batches are for Python to name."""
+
+    INSTRUCTIONS: str
+    FEW: int
+
+    def check(self, messages: memoryview, indexes: memoryview, count: int) -> Found | None:
+        """The ends of a sound request; None for any other."""
+
+    def walk(self, messages: memoryview) -> Found | None:
+        """The same by what the headers say; None when they do not fit together."""
+
+    def prefix(self, messages: memoryview) -> Found:
+        """Ends of the undamaged messages with consecutive offsets at the start."""
+
+    def stamp(
+        self,
+        messages: memoryview,
+        ends: Ends,
+        base_offset: int,
+        timestamp: int,
+        new_ids: Callable[[int], NDArray[np.uint8] | bytes],
+    ) -> None:
+        """Number the messages in place, fill missing ids, and write the checksums."""
+
+    def seal(self, messages: memoryview, ends: Ends) -> None:
+        """Write the checksums."""
+
+    def verify(self, messages: memoryview, ends: Ends) -> int | None:
+        """The number of the first message whose checksum is wrong."""
+
+    def entries(self, ends: Ends, relative_offset: int, position: int, timestamp: int) -> bytes:
+        """The index entries of a batch."""
+
+    def mix(self, words: NDArray[np.uint64], entropy: bytes) -> None:
+        """Fill an array with random words, from 16 bytes."""
+
+    def uuids(self, words: NDArray[np.uint64]) -> bytes:
+        """Two random words per id, with version and variant put in."""
+
+    def checksum(self, hashed: bytes | bytearray | memoryview) -> int:
+        """XXH3-64 of these bytes."""
+
+
+class Accelerator(NamedTuple):
+    """What was found, and a sentence about it for people."""
+
+    native: Native | None
+    description: str
+
+
+def load(name: str = "borzoi.records._native") -> Accelerator:
+    """The module, or why the server runs without it."""
+    try:
+        found = cast(Native, import_module(name))
+    except ModuleNotFoundError:
+        reason = "it was not built; install a C compiler and install borzoi again"
+    except ImportError as refused:
+        reason = str(refused)
+    else:
+        return Accelerator(found, f"on, with {found.INSTRUCTIONS} instructions")
+    return Accelerator(None, f"off: {reason}")
+
+
+ACCELERATOR: Final = load()
+native: Final = ACCELERATOR.native

@@ -1,0 +1,280 @@
+"""The accelerator against the Python path, which is its oracle."""
+
+import gc
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.accelerators import (
+    first_disagreement,
+    is_judged_alike,
+    needs_accelerator,
+    numbered_ids,
+    said_of,
+    without_accelerator,
+)
+from tests.support.record_strategies import Sent, sent, sent_batches, stored
+from xxhash import xxh3_64_intdigest
+
+from borzoi.model.limits import PAYLOAD_BYTES_MAX, USER_HEADERS_BYTES_MAX
+from borzoi.records.accelerator import ACCELERATOR, Native, load
+from borzoi.records.batch import SMALL, receive, stamp, walk
+from borzoi.records.fresh_ids import as_uuids, mixed_words
+from borzoi.records.header import MessageHeader, pack_header
+from borzoi.records.message import Message
+
+LENGTHS = [*range(300), *range(1000, 1100), *range(2000, 2180), 4096, 65_537, 1_000_003]
+
+
+@pytest.fixture(scope="module")
+def native() -> Native:
+    if ACCELERATOR.native is None:
+        pytest.skip(f"the accelerator is {ACCELERATOR.description}")
+    return ACCELERATOR.native
+
+
+def both_say_the_same(request: Sent) -> None:
+    asked = (request.messages, request.indexes, request.messages_count)
+    accelerated = said_of(asked)
+    with without_accelerator():
+        assert said_of(asked) == accelerated
+    assert is_judged_alike(asked)
+
+
+# ---- whether it is there ------------------------------------------------------------------------
+
+
+def test_what_was_found_is_said() -> None:
+    assert ACCELERATOR.description.startswith("off: " if ACCELERATOR.native is None else "on, with")
+
+
+def test_a_module_that_was_not_built_is_done_without() -> None:
+    assert load("borzoi.records.absent") == (
+        None,
+        "off: it was not built; install a C compiler and install borzoi again",
+    )
+
+
+def described(choice: str) -> str:
+    """What a process finds in which the variable has this value."""
+    program = "from borzoi.records.accelerator import ACCELERATOR; print(ACCELERATOR.description)"
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"BORZOI_ACCELERATOR": choice},
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout.strip()
+
+
+@needs_accelerator
+@pytest.mark.parametrize(
+    ("choice", "description"),
+    [
+        ("off", "off: it is switched off (BORZOI_ACCELERATOR=off)"),
+        ("portable", "on, with portable instructions"),
+        ("fast", "off: BORZOI_ACCELERATOR is on, portable or off, not 'fast'"),
+    ],
+)
+def test_a_variable_chooses(choice: str, description: str) -> None:
+    assert described(choice) == description
+
+
+@needs_accelerator
+def test_without_vector_instructions_the_checksums_are_the_same() -> None:
+    program = (
+        "from borzoi.records.accelerator import native; from xxhash import xxh3_64_intdigest as x\n"
+        f"assert all(native.checksum(b) == x(b) for n in {LENGTHS} for b in [bytes(range(256)) * "
+        "(n // 256 + 1)] for b in [b[:n]])"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"BORZOI_ACCELERATOR": "portable"},
+        check=True,
+    )
+
+
+# ---- the same as in Python ----------------------------------------------------------------------
+
+
+def test_a_checksum_of_any_length_is_that_of_the_library(native: Native) -> None:
+    drawn = np.random.default_rng(1).bytes(max(LENGTHS) + 1)
+    for length in LENGTHS:
+        for at in (0, 1):
+            hashed = memoryview(drawn)[at : at + length]
+            assert native.checksum(hashed) == xxh3_64_intdigest(hashed), length
+
+
+@given(st.binary(max_size=3000))
+def test_a_checksum_is_that_of_the_library(native: Native, hashed: bytes) -> None:
+    assert native.checksum(hashed) == xxh3_64_intdigest(hashed)
+
+
+def test_a_few_ends_are_what_python_calls_few(native: Native) -> None:
+    assert native.FEW == SMALL
+
+
+@needs_accelerator
+@given(sent_batches())
+def test_what_a_producer_makes_gets_the_same_bytes(request: Sent) -> None:
+    both_say_the_same(request)
+
+
+@needs_accelerator
+@given(st.binary(max_size=400), st.binary(max_size=80), st.integers(0, 2**32 - 1))
+def test_garbage_gets_the_same_faults(messages: bytes, indexes: bytes, count: int) -> None:
+    for claimed in (count, len(indexes) // 16):
+        both_say_the_same(Sent(indexes, messages, claimed))
+
+
+@needs_accelerator
+@given(st.binary(max_size=200))
+def test_garbage_behind_headers_gets_the_same_faults(garbage: bytes) -> None:
+    for count in (1, SMALL):
+        both_say_the_same(Sent(bytes(16 * count), bytes(64 * count) + garbage, count))
+
+
+@needs_accelerator
+@pytest.mark.parametrize("user_headers", [USER_HEADERS_BYTES_MAX, USER_HEADERS_BYTES_MAX + 1])
+@pytest.mark.parametrize("payload", [0, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1])
+def test_the_largest_lengths_are_the_same(user_headers: int, payload: int) -> None:
+    header = pack_header(MessageHeader(0, 0, 0, 0, 0, user_headers, payload))
+    messages = header + bytes(user_headers + payload)
+    assert is_judged_alike((messages, bytes(16), 1))
+
+
+@needs_accelerator
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damaged_requests_are_seen_alike(seed: int) -> None:
+    assert first_disagreement(1000, seed) is None
+
+
+@needs_accelerator
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_a_million_damaged_requests_are_seen_alike(seed: int) -> None:
+    assert first_disagreement(100_000, seed) is None
+
+
+@needs_accelerator
+@given(st.binary(min_size=16, max_size=16), st.integers(1, 50))
+def test_new_ids_are_the_same(entropy: bytes, count: int) -> None:
+    def ids() -> bytes:
+        return as_uuids(mixed_words(lambda _: entropy)(2 * count))
+
+    accelerated = ids()
+    with without_accelerator():
+        assert ids() == accelerated
+
+
+# ---- what only it can get wrong -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ends", [[63], [65, 64], [64, 127], [300], [2**32 - 1], list(range(64, 640, 64)), [64, 0]]
+)
+def test_ends_that_are_not_in_the_buffer_are_refused(native: Native, ends: list[int]) -> None:
+    messages = memoryview(bytearray(200))
+    for given_ends in (ends, np.array(ends, np.uint32)):
+        with pytest.raises(ValueError, match="does not lie in the buffer"):
+            native.stamp(messages, given_ends, 0, 0, numbered_ids())
+        with pytest.raises(ValueError, match="does not lie in the buffer"):
+            native.seal(messages, given_ends)
+        sealed = memoryview(bytearray(messages))
+        start = 0
+        for end in ends:
+            if start + 64 <= end <= len(sealed):
+                native.seal(sealed[start:end], [end - start])
+                start = end
+        with pytest.raises(ValueError, match="does not lie in the buffer"):
+            native.verify(sealed, given_ends)
+
+
+@pytest.mark.parametrize("ends", [[-1], [2**32], [2**64], ["64"], None, b"1234", np.zeros(2)])
+def test_ends_of_another_kind_are_refused(native: Native, ends: list[int]) -> None:
+    messages = memoryview(bytearray(200))
+    with pytest.raises((TypeError, OverflowError)):
+        native.stamp(messages, ends, 0, 0, numbered_ids())
+    with pytest.raises((TypeError, OverflowError)):
+        native.verify(messages, ends)
+    with pytest.raises((TypeError, OverflowError)):
+        native.entries(ends, 0, 0, 0)
+
+
+def test_arguments_of_another_kind_are_refused(native: Native) -> None:
+    for name, count in (
+        ("check", 3),
+        ("walk", 1),
+        ("prefix", 1),
+        ("stamp", 5),
+        ("seal", 2),
+        ("verify", 2),
+        ("entries", 4),
+        ("mix", 2),
+        ("uuids", 1),
+        ("checksum", 1),
+    ):
+        function = getattr(native, name)
+        for given_count in (0, count, count + 1):
+            with pytest.raises(TypeError):
+                function(*[None] * given_count)
+
+
+def test_bytes_that_cannot_be_changed_are_not(native: Native) -> None:
+    for attempt in (
+        lambda: native.stamp(memoryview(bytes(64)), [64], 0, 0, numbered_ids()),
+        lambda: native.seal(memoryview(bytes(64)), [64]),
+        lambda: native.mix(np.frombuffer(bytes(64), np.uint64), bytes(16)),
+    ):
+        with pytest.raises((BufferError, ValueError)):
+            attempt()
+
+
+@needs_accelerator
+@pytest.mark.parametrize("ids", [b"", bytes(15), bytes(17), bytes(32)])
+def test_another_number_of_ids_is_refused(ids: bytes) -> None:
+    batch = sent([Message(b"x")]).received()
+    with pytest.raises(ValueError, match="1 ids have 16 bytes"):
+        stamp(batch, base_offset=0, timestamp=0, new_ids=lambda _: ids)
+
+
+@needs_accelerator
+def test_a_fault_of_the_maker_of_ids_is_passed_on() -> None:
+    batch = sent([Message(b"x")] * 9).received()
+    with pytest.raises(ZeroDivisionError):
+        stamp(batch, base_offset=0, timestamp=0, new_ids=lambda count: bytes(count // 0))
+
+
+@needs_accelerator
+def test_ids_that_are_taken_away_meanwhile_are_not_made_up() -> None:
+    """The messages lie in memory that others may write; the ids asked for are all there is."""
+    batch = sent([Message(b"x", 5), Message(b"y")]).received()
+
+    def new_ids(count: int) -> bytes:
+        batch.messages[8:24] = bytes(16)
+        return bytes(16 * count)
+
+    with pytest.raises(ValueError, match="does not lie in the buffer"):
+        stamp(batch, base_offset=0, timestamp=0, new_ids=new_ids)
+
+
+@needs_accelerator
+def test_nothing_is_kept() -> None:
+    """Neither the buffers nor what was made of them."""
+    request = sent([Message(b"x" * 500)] * 50)
+    faulty = Sent(request.indexes[:-16] + bytes(15) + b"1", request.messages, 50)
+    refused = (faulty.messages, faulty.indexes, 50)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(200):
+        batch = stored(request)
+        walk(batch.messages)
+        batch.messages.release()
+        said_of(refused)
+        receive(memoryview(request.messages), memoryview(request.indexes), 50)
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 200
