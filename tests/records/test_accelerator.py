@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,21 @@ def test_a_module_that_was_not_built_is_done_without() -> None:
         None,
         "off: it was not built; install a C compiler and install borzoi again",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "description"),
+    [
+        ("found_one", "INSTRUCTIONS = 'plain'", "on, with plain instructions"),
+        ("refusing_one", "raise ImportError('it has its reasons')", "off: it has its reasons"),
+    ],
+)
+def test_a_module_is_there_unless_it_refuses(
+    name: str, text: str, description: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load(name).description == description
 
 
 def described(choice: str) -> str:
