@@ -16,6 +16,7 @@ import msgspec
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
+from borzoi.listeners.acknowledging import acknowledge, may_be_held_back
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.busy_poll import BusyPoll
@@ -165,6 +166,8 @@ class TcpConnection:
         is_large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
         if is_large != self._low_water:
             self._gather(is_large)
+        if conversation.inside_frame and may_be_held_back(wanted) and self._sock.fileno() >= 0:
+            acknowledge(self._sock)
 
     def _received(self, conversation: Conversation, data: memoryview) -> None:
         """Frames begin. The rest of one that is not large has usually arrived by the time its first

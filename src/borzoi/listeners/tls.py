@@ -14,6 +14,7 @@ from typing import cast
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import Acceptor, Peer
+from borzoi.listeners.acknowledging import acknowledge, may_be_held_back
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.connection import Conversation
@@ -69,6 +70,13 @@ class TlsConnection(asyncio.Protocol):
         self.progressed_at = self._listener.loop.time()
         if self.conversation is not None and not self.conversation.ended:
             self.conversation.feed(memoryview(data))
+            if self.conversation.inside_frame and may_be_held_back(self.conversation.wanted):
+                self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """What has arrived of a frame, so far as its records are whole."""
+        if self._transport is not None and not self._transport.is_closing():
+            acknowledge(self._transport.get_extra_info("socket"))
 
     def connection_lost(self, fault: Exception | None) -> None:
         # Whatever still refers to the connection must not keep its answers in memory.

@@ -1,0 +1,168 @@
+"""No request waits for a delayed acknowledgement, and no answer either.
+
+The client is a thread with a blocking socket and Nagle's algorithm on, as the published ones. An
+acknowledgement that is delayed costs 40 ms and an exchange on loopback less than one, so half of
+that tells the two apart on any machine.
+"""
+
+import asyncio
+import socket
+import ssl
+import statistics
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.support.embedded import EmbeddedServer
+from tests.support.listening import tcp_listener, tls_listener
+
+from borzoi.listeners import acknowledging
+from borzoi.listeners.acknowledging import SEGMENT_BYTES_MAX, acknowledge, may_be_held_back
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.users import LoginUser
+from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+from borzoi.records.message import Message, encode_messages
+from borzoi.security.certificates import self_signed_context
+
+DELAYED_SECONDS = 0.040
+SIZES = [1024, 4096, 16 * 1024, 50_000, 64 * 1024, 100_000, 256 * 1024]
+#: Requests of each size: the first few are acknowledged at once by any kernel.
+REPEATED = 15
+
+pytestmark = pytest.mark.skipif(
+    acknowledging.QUICKACK is None, reason="this kernel cannot be told to acknowledge"
+)
+
+
+@pytest.fixture
+async def topic(server: EmbeddedServer) -> None:
+    root = server.root()
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 1))
+
+
+def batch(size: int) -> bytes:
+    indexes, messages = encode_messages([Message(bytes(size))])
+    return encode_request(
+        SendMessages(
+            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
+        )
+    )
+
+
+def poll(count: int) -> bytes:
+    reader = Consumer(ConsumerKind.CONSUMER, 1)
+    return encode_request(PollMessages(reader, "s", "t", 0, PollingStrategy.first(), count, False))
+
+
+class NagleClient:
+    """Leaves TCP_NODELAY off."""
+
+    def __init__(self, address: tuple[str, int], context: ssl.SSLContext | None) -> None:
+        plain = socket.create_connection(address, timeout=60)
+        self._sock = plain if context is None else context.wrap_socket(plain)
+        self.exchange(encode_request(LoginUser("iggy", "iggy")))
+
+    def exchange(self, *pieces: bytes) -> bytes:
+        for piece in pieces:
+            self._sock.sendall(piece)
+        status, length = RESPONSE_PREFIX.unpack(self._exactly(RESPONSE_PREFIX.size))
+        assert status == 0
+        return self._exactly(length)
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self._sock.recv(count - len(data))
+            assert more
+            data += more
+        return data
+
+    def median_seconds(self, *pieces: bytes) -> float:
+        taken = []
+        for _ in range(REPEATED):
+            begin = time.perf_counter()
+            self.exchange(*pieces)
+            taken.append(time.perf_counter() - begin)
+        return statistics.median(taken)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+async def stalls(
+    address: tuple[str, int], context: ssl.SSLContext | None, cut: Callable[[bytes], int]
+) -> dict[int, float]:
+    """The sizes of requests, written in two pieces, that wait for a delayed acknowledgement."""
+
+    def measure() -> dict[int, float]:
+        client = NagleClient(address, context)
+        try:
+            frames = [(size, batch(size)) for size in SIZES]
+            medians = {
+                size: client.median_seconds(frame[: cut(frame)], frame[cut(frame) :])
+                for size, frame in frames
+            }
+        finally:
+            client.close()
+        return {size: taken for size, taken in medians.items() if taken > DELAYED_SECONDS / 2}
+
+    return await asyncio.to_thread(measure)
+
+
+CUTS = pytest.mark.parametrize(
+    "cut",
+    [lambda _: 8, lambda _: 5, lambda frame: len(frame) // 2, lambda frame: len(frame) - 10],
+    ids=["prefix first", "half a prefix first", "halves", "most first"],
+)
+
+
+@CUTS
+async def test_a_request_in_two_writes_is_not_held_back(
+    server: EmbeddedServer, topic: None, cut: Callable[[bytes], int]
+) -> None:
+    async with tcp_listener(server) as listener:
+        assert await stalls(listener.address, None, cut) == {}
+
+
+@CUTS
+async def test_a_request_in_two_writes_is_not_held_back_behind_tls(
+    server: EmbeddedServer, topic: None, cut: Callable[[bytes], int]
+) -> None:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    async with tls_listener(server, self_signed_context("localhost")) as listener:
+        assert await stalls(listener.address, trusting, cut) == {}
+
+
+async def test_an_answer_does_not_wait_for_the_client_to_acknowledge(
+    server: EmbeddedServer, topic: None
+) -> None:
+    def measure(address: tuple[str, int]) -> list[float]:
+        client = NagleClient(address, None)
+        try:
+            for _ in range(260):
+                client.exchange(batch(1000))
+            return [client.median_seconds(poll(count)) for count in (1, 10, 50, 100, 150, 260)]
+        finally:
+            client.close()
+
+    async with tcp_listener(server) as listener:
+        assert max(await asyncio.to_thread(measure, listener.address)) < DELAYED_SECONDS / 2
+
+
+def test_only_less_than_a_segment_is_ever_held_back() -> None:
+    assert may_be_held_back(None)
+    assert may_be_held_back(memoryview(bytes(SEGMENT_BYTES_MAX - 1)))
+    assert not may_be_held_back(memoryview(bytes(SEGMENT_BYTES_MAX)))
+
+
+def test_a_kernel_without_the_option_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acknowledging, "QUICKACK", None)
+    with socket.socket(socket.AF_UNIX) as sock:  # which would refuse it
+        acknowledge(sock)
