@@ -53,6 +53,8 @@ def serve_sends() -> None:
                 length, _ = REQUEST_PREFIX.unpack_from(buffer)
                 size = length + 4
                 while filled < size:
+                    # What a client with Nagle's algorithm waits for before it sends the rest.
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                     filled += connection.recv_into(buffer[filled:size])
                 os.write(fd, buffer[8:size])
                 connection.send(ANSWER)

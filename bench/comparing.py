@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.load import Measured
 
@@ -41,6 +42,15 @@ def all_of(turns: Iterable[Measured]) -> Measured:
     )
 
 
+def cpu_seconds(pid: int | None) -> float:
+    """What the threads of a process have used so far, by the scheduler's own clock: the ticks of
+    `stat` are as long as a whole turn."""
+    if pid is None:
+        return 0.0
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+
+
 @dataclass
 class Row:
     """A workload: what the bare program and the server make of it, and what is asked for."""
@@ -52,16 +62,31 @@ class Row:
     turns: int = TURNS
     #: How many times as long as the bare program's the slowest hundredth may take.
     p99: float | None = None
+    #: Whether to show the medians as well.
+    p50: bool = False
+    #: How many times as long as its own median the slowest hundredth may take.
+    spread: float | None = None
+    #: The server's process, and the most processor time it may take for a request, in µs.
+    pid: int | None = None
+    cpu_us: float | None = None
     #: By one turn.
     written_bytes: int = 0
     bare_rounds: list[Measured] = field(default_factory=list)
     own_rounds: list[Measured] = field(default_factory=list)
+    own_cpu: list[float] = field(default_factory=list)
 
     def take_round(self) -> None:
         # Nobody pays for what was written before: above a limit the kernel makes writers wait.
         os.sync()
         make_pages_ready(2 * self.turns * self.written_bytes)
-        taken = [(self.bare_turn(), self.own_turn()) for _ in range(self.turns)]
+        cpu = 0.0
+        taken = []
+        for _ in range(self.turns):
+            bare = self.bare_turn()
+            before = cpu_seconds(self.pid)
+            taken.append((bare, self.own_turn()))
+            cpu += cpu_seconds(self.pid) - before
+        self.own_cpu.append(cpu / sum(own.requests for _, own in taken))
         self.bare_rounds.append(all_of(bare for bare, _ in taken))
         self.own_rounds.append(all_of(own for _, own in taken))
 
@@ -76,6 +101,20 @@ class Row:
             other = min(each.percentile(0.99) for each in self.bare_rounds)
             ok = ok and slow <= self.p99 * other
             text += f" p99 {slow * 1e6:.0f} µs = {slow / other:.1f} × (≤ {self.p99}) |"
+        if self.p50:
+            medians = [
+                min(each.percentile(0.5) for each in rounds) * 1e3
+                for rounds in (self.bare_rounds, self.own_rounds)
+            ]
+            text += f" p50 {medians[0]:.2f} and {medians[1]:.2f} ms |"
+        if self.spread is not None:
+            wide = min(each.percentile(0.99) / each.percentile(0.5) for each in self.own_rounds)
+            ok = ok and wide <= self.spread
+            text += f" p99 {wide:.1f} × p50 (≤ {self.spread}) |"
+        if self.cpu_us is not None:
+            taken = min(self.own_cpu) * 1e6
+            ok = ok and taken <= self.cpu_us
+            text += f" {taken:.0f} µs of processor (≤ {self.cpu_us}) |"
         print(text + (" ok |" if ok else " MISSED |"), flush=True)
         return ok
 

@@ -1,9 +1,11 @@
 """Load for the wire benchmarks: frames made once, sent over and over, answers awaited in turn."""
 
 import contextlib
+import random
 import selectors
 import socket
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
@@ -30,6 +32,10 @@ class Measured:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
+#: Where published clients cut a request: the length and the code are a write of their own.
+FIRST_WRITE_BYTES = 8
+
+
 def connected(address: tuple[str, int]) -> socket.socket:
     sock = socket.create_connection(address)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -37,11 +43,29 @@ def connected(address: tuple[str, int]) -> socket.socket:
 
 
 def send_frame(count: int, payload_bytes: int, *, partition_id: int = 0) -> bytes:
-    messages = [Message(b"x" * payload_bytes) for _ in range(count)]
-    indexes, body = encode_messages(messages)
+    return _send_frame([payload_bytes] * count, partition_id)
+
+
+def mixed_send_frame(count: int, payload_bytes_max: int, *, partition_id: int = 0) -> bytes:
+    return _send_frame(mixed_sizes(count, payload_bytes_max), partition_id)
+
+
+def mixed_sizes(count: int, largest: int) -> list[int]:
+    """From a tenth of the largest on; always the same ones."""
+    draw = random.Random(count)
+    return [draw.randint(largest // 10, largest) for _ in range(count)]
+
+
+def _send_frame(sizes: list[int], partition_id: int) -> bytes:
+    indexes, body = encode_messages([Message(b"x" * size) for size in sizes])
     return encode_request(
         SendMessages(
-            0, 0, Partitioning.partition(partition_id), count, memoryview(indexes), memoryview(body)
+            0,
+            0,
+            Partitioning.partition(partition_id),
+            len(sizes),
+            memoryview(indexes),
+            memoryview(body),
         )
     )
 
@@ -52,14 +76,20 @@ def poll_frame(offset: int, count: int, *, partition_id: int = 0) -> bytes:
     return encode_request(PollMessages(consumer, 0, 0, partition_id, strategy, count))
 
 
-def send_over_and_over(sock: socket.socket, frame: bytes, requests: int) -> Measured:
+def send_over_and_over(
+    sock: socket.socket, frame: bytes, requests: int, *, two_writes: bool = False
+) -> Measured:
     """One request after another; every answer must be a plain success."""
+    cut = FIRST_WRITE_BYTES if two_writes else len(frame)
+    first, rest = frame[:cut], frame[cut:]
     answer = bytearray(8)
     latencies = []
     begun = time.perf_counter()
     for _ in range(requests):
         before = time.perf_counter()
-        sock.sendall(frame)
+        sock.sendall(first)
+        if rest:
+            sock.sendall(rest)
         received = sock.recv_into(answer)
         while received < 8:
             received += sock.recv_into(memoryview(answer)[received:])
@@ -70,25 +100,49 @@ def send_over_and_over(sock: socket.socket, frame: bytes, requests: int) -> Meas
 
 def send_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Measured:
     """Each connection sends its next small request as soon as its last one was answered."""
-    left = dict.fromkeys(socks, requests)
-    begun = time.perf_counter()
+    return exchange_on_all(dict.fromkeys(socks, frame), requests, lambda answer: answer == bytes(8))
+
+
+def poll_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Measured:
+    """The same with polls, whose answers are small enough to come in one piece."""
+
+    def is_whole(answer: bytes) -> bool:
+        status, length = RESPONSE_PREFIX.unpack_from(answer)
+        return bool(status == 0 and len(answer) == RESPONSE_PREFIX.size + length)
+
+    return exchange_on_all(dict.fromkeys(socks, frame), requests, is_whole)
+
+
+def exchange_on_all(
+    frames: Mapping[socket.socket, bytes], requests: int, is_right: Callable[[bytes], bool]
+) -> Measured:
+    """All connections at once from one thread, so the load costs the same for every server."""
+    left = dict.fromkeys(frames, requests)
+    latencies = []
+    clock = time.perf_counter
+    begun = clock()
+    asked = dict.fromkeys(frames, begun)
     with selectors.DefaultSelector() as selector:
-        for sock in socks:
+        for sock, frame in frames.items():
             selector.register(sock, selectors.EVENT_READ)
+            asked[sock] = clock()
             sock.sendall(frame)
         while left:
             for key, _ in selector.select():
                 assert isinstance(key.fileobj, socket.socket)
                 sock = key.fileobj
-                answer = sock.recv(8)
-                assert answer == b"\0" * 8, answer
+                answer = sock.recv(65536)
+                now = clock()
+                assert is_right(answer), answer
+                latencies.append(now - asked[sock])
                 left[sock] -= 1
                 if left[sock]:
-                    sock.sendall(frame)
+                    asked[sock] = now
+                    sock.sendall(frames[sock])
                 else:
                     selector.unregister(sock)
                     del left[sock]
-    return Measured(requests * len(socks), time.perf_counter() - begun, [0.0])
+    return Measured(requests * len(frames), clock() - begun, latencies)
 
 
 def poll_over_and_over(sock: socket.socket, frames: list[bytes], requests: int) -> Measured:

@@ -5,17 +5,15 @@ in `comparing.py`.
 """
 
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.server import RunningServer, running_server
-from tests.support.wire_client import WireClient
 
+from bench import many, published, writing
 from bench.comparing import ROUNDS, Row, compare
 from bench.load import (
     Measured,
@@ -26,42 +24,10 @@ from bench.load import (
     send_on_all,
     send_over_and_over,
 )
-from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic
+from bench.sides import bare, logged_in, prepared
+from borzoi.records.accelerator import ACCELERATOR
 
 KB = 1024
-
-
-@contextmanager
-def bare(*arguments: str) -> Iterator[tuple[str, int]]:
-    """A bare program; its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.bare", *arguments],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parent.parent,
-    )
-    assert process.stdout is not None
-    try:
-        yield "127.0.0.1", int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-def logged_in(server: RunningServer) -> socket.socket:
-    client = WireClient(server.tcp_address)
-    client.login()
-    return client._sock
-
-
-def prepared(server: RunningServer, partitions: int = 4) -> socket.socket:
-    """A connection to a server with one topic."""
-    with WireClient(server.tcp_address) as client:
-        client.login()
-        client.call(CreateStream("bench"))
-        client.call(CreateTopic(0, "topic", partitions))
-    return logged_in(server)
 
 
 def together(sockets: list[socket.socket], frames: list[bytes], requests: int) -> Measured:
@@ -192,6 +158,7 @@ def _word(ok: bool) -> str:
 
 
 def main() -> int:
+    print(f"The accelerator is {ACCELERATOR.description}.\n")
     print("| workload | bare | borzoi | ratio | goal | |")
     print("|---|---|---|---|---|---|")
     with ExitStack() as stack:
@@ -200,9 +167,12 @@ def main() -> int:
             polls(stack, "open segment", {}),
             polls(stack, "sealed segments", {"SYSTEM_SEGMENT_SIZE": "16 MiB"}),
             group_commit(stack),
+            *writing.rows(stack),
+            *many.rows(stack),
         ]
         results = compare(rows)
     results += idle()
+    results += published.measure()
     return 0 if all(results) else 1
 
 

@@ -1,0 +1,51 @@
+"""Many connections with small requests, as most services have: requests by the clock.
+
+The load is one thread that never waits for a single connection. Beside the server runs a bare
+uvloop protocol that answers 8 bytes to anything.
+"""
+
+from contextlib import ExitStack
+from functools import partial
+
+from tests.support.server import running_server
+
+from bench.comparing import Row
+from bench.load import connected, poll_frame, poll_on_all, send_frame, send_on_all
+from bench.sides import bare, logged_in, prepared
+
+CONNECTIONS = (1, 4, 32, 256)
+#: Requests of one turn over all connections together.
+TURN_REQUESTS = 2048
+MESSAGE_BYTES = 200
+GOAL = 0.65
+SPREAD = 3.0
+CPU_US_OF_SEND = 45.0
+CPU_US_OF_POLL = 40.0
+
+
+def rows(stack: ExitStack) -> list[Row]:
+    server = stack.enter_context(running_server())
+    echo_address = stack.enter_context(bare("echo"))
+    owns = [prepared(server), *[logged_in(server) for _ in range(max(CONNECTIONS) - 1)]]
+    others = [connected(echo_address) for _ in range(max(CONNECTIONS))]
+    send, poll = send_frame(1, MESSAGE_BYTES), poll_frame(0, 1)
+    send_on_all(owns[:1], send, 1)  # for the polls
+    found = []
+    for name, frame, load, cpu in (
+        ("send", send, send_on_all, CPU_US_OF_SEND),
+        ("poll", poll, poll_on_all, CPU_US_OF_POLL),
+    ):
+        for count in CONNECTIONS:
+            found.append(
+                Row(
+                    f"{name} 1 × {MESSAGE_BYTES} B, {count} connections",
+                    GOAL if count >= 32 else 0.5,
+                    partial(send_on_all, others[:count], frame, TURN_REQUESTS // count),
+                    partial(load, owns[:count], frame, TURN_REQUESTS // count),
+                    turns=5,
+                    spread=SPREAD if count == 32 else None,
+                    pid=server.process.pid,
+                    cpu_us=cpu if count == 32 else None,
+                )
+            )
+    return found
