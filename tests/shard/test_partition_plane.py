@@ -1,4 +1,6 @@
 import asyncio
+import contextlib
+import gc
 import os
 import shutil
 import threading
@@ -38,6 +40,7 @@ from borzoi.partitions.partition import Partition
 from borzoi.partitions.statistics import EMPTY
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
+from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.protocol.contract import Request
@@ -280,6 +283,55 @@ async def test_others_have_their_turn_while_many_partitions_are_made_or_emptied(
             assert others > 10
         await sent(server)
         assert totals_of(server.services.partitions).segments_count == 102
+
+
+def open_files(directory: Path) -> list[str]:
+    """What this process has open below the directory."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if target.startswith(str(directory / "streams")):
+                found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("acknowledge", ["written", "synced"])
+async def test_deleted_files_are_closed_without_waiting_for_the_garbage_collector(
+    tmp_path: Path, acknowledge: str
+) -> None:
+    """An open file keeps its space on the disk."""
+    settings = {"SYSTEM_SEGMENT_SIZE": "16 KiB", "SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge}
+    gc.collect()
+    gc.disable()
+    try:
+        async with embedded_server(tmp_path, settings) as server, asyncio.timeout(20):
+            plane = (await with_topic(server)).services.partitions
+
+            async def filled() -> None:
+                for _ in range(20):
+                    await sent(server, 10, size=1500)
+                for offset in range(0, 200, 10):
+                    asked(plane, ZERO, Poll(PollingStrategy.offset(offset), 10, CONSUMER, 1))
+
+            async def closed() -> None:
+                while any(
+                    name.endswith(" (deleted)") or "/streams/trash/" in name
+                    for name in open_files(tmp_path)
+                ):
+                    await asyncio.sleep(0.01)
+
+            await filled()
+            await server.root().call(DeleteSegments("s", "t", 0, 5))
+            await closed()
+            await server.root().call(PurgeTopic("s", "t"))
+            await closed()
+            await filled()
+            await server.root().call(DeleteStream("s"))
+            while open_files(tmp_path):
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
 
 
 class PowerOff(BaseException):

@@ -112,6 +112,8 @@ class GroupCommit:
         sync.finish = syncer.submit(plan.job, partial(self._ended, sync), plan.files)
 
     def _ended(self, sync: _Sync, failure: StorageFailure | None) -> None:
+        # It refers to this callback: a cycle would keep the files open until the next collection.
+        sync.finish = _nothing_to_do
         if sync is not self._running:
             return  # purged, fenced, closed or settled meanwhile
         self._running = None
@@ -123,6 +125,10 @@ class GroupCommit:
         self.release(sync.plan.offset)
         if self._again or self._waiting:
             self._begin()
+
+
+def _nothing_to_do() -> None:
+    """Stands for a sync that has ended."""
 
 
 def _syncer_here(syncer: Syncer) -> Syncer:

@@ -6,6 +6,7 @@ allows it the one of `storage/uring.py`, whose `best_syncer` chooses.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
@@ -100,11 +101,11 @@ class ThreadSyncer:
     def _work(self) -> None:
         while (submitted := self._queue.get()) is not None:
             failure = outcome(submitted.job)
-            try:
+            # The callback has no receiver when the loop was closed meanwhile.
+            with contextlib.suppress(RuntimeError):
                 submitted.loop.call_soon_threadsafe(submitted.done, failure)
-            except RuntimeError:
-                # The loop was closed meanwhile: the callback has no receiver.
-                continue
+            # A thread that waits for the next job must not keep the files of this one open.
+            del submitted
 
 
 def outcome(job: Job) -> StorageFailure | None:
@@ -112,8 +113,18 @@ def outcome(job: Job) -> StorageFailure | None:
     try:
         job()
     except StorageFailure as failure:
-        return failure
+        return _without_frames(failure)
     except Exception as error:
         # On a thread this would be lost, and a sync that did not happen must be reported.
         return CannotSync(f"a sync did not happen: {error!r}")
     return None
+
+
+def _without_frames(failure: StorageFailure) -> StorageFailure:
+    """The failure without its tracebacks: their frames would keep the files of the job open for as
+    long as the failure is kept, and a fence keeps it."""
+    link: BaseException | None = failure
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return failure
