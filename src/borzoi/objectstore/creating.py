@@ -1,0 +1,85 @@
+"""Creating an object exactly once although answers get lost.
+
+Neither "already exists" nor silence tells whose object is there: it may be our own, from an attempt
+whose answer was lost, and S3 answers 409 to mean "try again". So the object is read: its first
+bytes are ours or another's. For that they must differ from anything another writer would send,
+which a random nonce in them ensures.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from borzoi.objectstore.errors import (
+    AlreadyExists,
+    Ambiguous,
+    NotFound,
+    RangeOutOfBounds,
+    Throttled,
+    Unavailable,
+)
+from borzoi.objectstore.interface import Buffer, ObjectStore
+from borzoi.objectstore.retries import Backoff
+
+Sleep = Callable[[float], Awaitable[None]]
+
+#: Enough for a store that answers each attempt with a lost response or a conflict.
+ATTEMPTS_MAX: Final = 10
+
+
+class Taken(AlreadyExists):
+    """Another writer's object has the key; `found` is how it begins."""
+
+    def __init__(self, key: str, found: bytes) -> None:
+        super().__init__("another writer was first", op="create", key=key)
+        self.found = found
+
+
+async def create_once(
+    store: ObjectStore,
+    key: str,
+    data: Buffer,
+    *,
+    compared: int | None = None,
+    attempts: int | None = ATTEMPTS_MAX,
+    sleep: Sleep = asyncio.sleep,
+    dice: random.Random | None = None,
+) -> None:
+    """Create the object; `Taken` when another one is there.
+
+    `compared` is how many of the first bytes tell our object from others; all, when not given.
+    Without a limit of `attempts` this goes on until the store answers.
+    """
+    backoff = Backoff(dice or random.Random())
+    identity = bytes(data[:compared])
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            await store.create(key, data)
+        except (AlreadyExists, Ambiguous, Throttled, Unavailable) as fault:
+            try:
+                found = await _beginning(store, key, len(identity))
+            except (Ambiguous, Throttled, Unavailable):
+                found = None
+            if found == identity:
+                return
+            if found is not None:
+                raise Taken(key, found) from fault
+            if attempts is not None and attempt >= attempts:
+                raise
+            await sleep(backoff.next(fault))
+        else:
+            return
+
+
+async def _beginning(store: ObjectStore, key: str, length: int) -> bytes | None:
+    """The first bytes of an object, or None when there is none."""
+    try:
+        return bytes(await store.get_range(key, 0, length))
+    except NotFound:
+        return None
+    except RangeOutOfBounds:
+        # It is shorter than ours, so it is another's.
+        return bytes((await store.get(key)).data)

@@ -1,0 +1,122 @@
+"""What borzoi asks of an object store.
+
+One store per shard process; every method is a coroutine on that shard's event loop. `put` is an
+atomic replacement that reads and listings see at once. `create` is atomic: of any number of
+concurrent callers exactly one succeeds. `create` may raise `Ambiguous`; call it through
+`creating.create_once`, which finds out.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MIB: Final = 1024 * 1024
+#: Stores refuse smaller parts, except for the last one.
+PART_BYTES_MIN: Final = 5 * MIB
+PART_BYTES_DEFAULT: Final = 8 * MIB
+PARTS_MAX: Final = 10_000
+#: Keys of one page of a listing, and of one bulk deletion.
+PAGE_KEYS_MAX: Final = 1_000
+#: Ranges of one object that are closer than this are read with one request.
+COALESCED_BYTES: Final = 64 * 1024
+
+
+class ObjectMeta(msgspec.Struct, frozen=True):
+    """What a store tells about an object besides its bytes."""
+
+    key: str
+    size: int
+    #: As the store sends it, quotes included; never parsed.
+    etag: str | None = None
+    #: Microseconds since 1970.
+    modified_at: int = 0
+
+
+class PutOutcome(msgspec.Struct, frozen=True):
+    """What became of a write."""
+
+    etag: str | None
+    size: int
+    parts: int = 1
+
+
+class ObjectData(msgspec.Struct, frozen=True):
+    """A whole object."""
+
+    data: memoryview
+    meta: ObjectMeta
+
+
+class MultipartUpload(Protocol):
+    """An object that appears as a whole when all of its parts are there.
+
+    Parts are of one size, except for the last one, which may be smaller. After a failure, and
+    after `abort`, nothing of it is left.
+    """
+
+    async def part(self, data: Buffer) -> None:
+        """Hand over the next part; may wait for earlier ones."""
+        ...
+
+    async def complete(self) -> PutOutcome: ...
+
+    async def abort(self) -> None:
+        """Give up, and leave nothing behind; may be called again."""
+        ...
+
+
+class ObjectStore(Protocol):
+    """Objects by key."""
+
+    async def put(self, key: str, data: Buffer) -> PutOutcome:
+        """Write an object, or replace it whole."""
+        ...
+
+    async def create(self, key: str, data: Buffer) -> PutOutcome:
+        """Write an object unless there is one: `AlreadyExists`."""
+        ...
+
+    def open_multipart(
+        self, key: str, *, part_size: int = PART_BYTES_DEFAULT, concurrency: int = 3
+    ) -> MultipartUpload:
+        """Begin an upload in parts; no request is sent before the first part."""
+        ...
+
+    async def get(self, key: str) -> ObjectData: ...
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview:
+        """Exactly the bytes from `start` to before `end`; `RangeOutOfBounds` when some are not
+        there. An empty range needs no request."""
+        ...
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """The same for several ranges, in their order; close ones share a request."""
+        ...
+
+    async def get_suffix(self, key: str, length: int) -> tuple[memoryview, int]:
+        """The last `length` bytes, or all when there are fewer, and the size of the object."""
+        ...
+
+    async def head(self, key: str) -> ObjectMeta: ...
+
+    async def list_page(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
+        """The first keys that begin with `prefix` and are greater than `start_after`, in order.
+
+        An empty page is the end; `listing.list_objects` goes through all of them.
+        """
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove an object; fine when there is none."""
+        ...
+
+    async def delete_many(self, keys: Sequence[str]) -> list[str]:
+        """Remove objects; returns the keys that could not be removed."""
+        ...
+
+    async def close(self) -> None:
+        """Finish; nothing may be asked of the store afterwards."""
+        ...

@@ -1,0 +1,29 @@
+"""Going through all keys of a store that begin alike."""
+
+from collections.abc import AsyncIterator
+
+from borzoi.objectstore.interface import ObjectMeta, ObjectStore
+
+
+async def list_objects(
+    store: ObjectStore, prefix: str, *, start_after: str = ""
+) -> AsyncIterator[ObjectMeta]:
+    """Every object whose key begins with `prefix`, in the order of the keys.
+
+    A page is asked for after the last key of the page before, so objects that come and go
+    meanwhile neither hide others nor show up twice.
+    """
+    while page := await store.list_page(prefix, start_after=start_after):
+        for meta in page:
+            yield meta
+        start_after = page[-1].key
+
+
+async def list_last(store: ObjectStore, prefix: str) -> ObjectMeta | None:
+    """The object with the greatest key; stores list forwards only, so this reads all pages."""
+    last: ObjectMeta | None = None
+    start_after = ""
+    while page := await store.list_page(prefix, start_after=start_after):
+        last = page[-1]
+        start_after = last.key
+    return last

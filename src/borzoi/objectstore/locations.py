@@ -1,0 +1,210 @@
+"""Where a store is: `s3://bucket/prefix?endpoint=http://host:8333`, `file:///srv/archive`, …
+
+    s3://BUCKET/PREFIX       Amazon S3 and what speaks its protocol
+    gs://BUCKET/PREFIX       Google Cloud Storage
+    az://CONTAINER/PREFIX    Azure Blob Storage
+    file:///DIRECTORY        files
+    memory://                this process, for tests
+
+Secrets do not stand in an address, because addresses are logged. They come from the settings, or
+obstore finds them: `AWS_*` variables, web identity, container and instance metadata.
+"""
+
+import configparser
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import msgspec
+
+from borzoi.model.errors import FeatureUnavailable, InvalidConfiguration
+from borzoi.objectstore.directory import DirectoryStore
+from borzoi.objectstore.interface import ObjectStore
+from borzoi.objectstore.keys import checked_key
+from borzoi.objectstore.memory import MemoryStore
+
+SERVICES: Final[Mapping[str, str]] = {
+    "s3": "s3",
+    "gs": "gcs",
+    "az": "azure",
+    "file": "file",
+    "memory": "memory",
+}
+#: What an address may say after its question mark.
+OPTIONS: Final = ("endpoint", "region", "profile")
+CREDENTIALS_FILE: Final = Path("~", ".aws", "credentials")
+
+
+class Secrets(msgspec.Struct, frozen=True):
+    """Credentials that were given; empty ones are looked for by the library. Never shown."""
+
+    access_key_id: str = ""
+    secret_access_key: str = ""
+    session_token: str = ""
+
+    def __repr__(self) -> str:
+        return "Secrets(given)" if self.access_key_id else "Secrets()"
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """How long the library waits for a store; the retries are those of parts only."""
+
+    connect_seconds: float = 3.0
+    request_seconds: float = 30.0
+    part_retries: int = 10
+    part_retry_seconds: float = 180.0
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A store, and all that is needed to open it."""
+
+    service: str
+    bucket: str = ""
+    prefix: str = ""
+    endpoint: str = ""
+    region: str = ""
+    profile: str = ""
+    #: "auto" leaves payloads unsigned where TLS protects them.
+    payload_signing: str = "auto"
+    server_side_encryption: str = ""
+    kms_key_id: str = ""
+    secrets: Secrets = Secrets()
+
+    def __str__(self) -> str:
+        scheme = next(name for name, service in SERVICES.items() if service == self.service)
+        if self.service in ("file", "memory"):
+            return f"{scheme}://{quote(self.prefix)}"
+        given = {name: getattr(self, name) for name in OPTIONS if getattr(self, name)}
+        query = "&".join(f"{name}={quote(value, safe=':/')}" for name, value in given.items())
+        path = f"{self.bucket}/{self.prefix}".rstrip("/")
+        return f"{scheme}://{path}" + (f"?{query}" if query else "")
+
+
+def parse_location(url: str) -> Location:
+    """The store an address names; the error says what is wrong with the address."""
+    parts = urlsplit(url)
+    service = SERVICES.get(parts.scheme)
+    if service is None:
+        allowed = ", ".join(f"{scheme}://" for scheme in SERVICES)
+        raise InvalidConfiguration(f"{url!r} is no address of a store; it begins with {allowed}")
+    if "@" in parts.netloc:
+        raise InvalidConfiguration(
+            "credentials do not belong into an address; give them by AWS_ACCESS_KEY_ID and"
+            " AWS_SECRET_ACCESS_KEY"
+        )
+    path = unquote(parts.path)
+    if service == "file":
+        return checked_location(Location(service, prefix=parts.netloc + path))
+    options = dict(parse_qsl(parts.query))
+    for name in options:
+        if name not in OPTIONS:
+            raise InvalidConfiguration(
+                f"{parts.scheme}://{parts.netloc}{path}?{name}=… is not known;"
+                f" an address takes {', '.join(OPTIONS)}"
+            )
+    return checked_location(Location(service, parts.netloc, path.strip("/"), **options))
+
+
+def checked_location(location: Location) -> Location:
+    """The location, when a store can be opened from it."""
+    if location.service == "file":
+        if not location.prefix:
+            raise InvalidConfiguration("a store of files needs a directory: file:///DIRECTORY")
+        return location
+    if location.service != "memory" and not location.bucket:
+        raise InvalidConfiguration(f"a store of the service {location.service} needs a bucket")
+    if location.prefix:
+        checked_key(location.prefix)
+    return location
+
+
+def open_store(location: Location, timing: Timing = Timing()) -> ObjectStore:  # noqa: B008
+    """The store itself. No request is sent yet, so a wrong address shows with the first one."""
+    match location.service:
+        case "memory":
+            return MemoryStore()
+        case "file":
+            return DirectoryStore(Path(location.prefix))
+    try:
+        from borzoi.objectstore.obstore_adapter import ObstoreStore
+    except ImportError as missing:
+        raise FeatureUnavailable(
+            f"the store {location} needs the extra 'object': pip install 'borzoi[object]'"
+        ) from missing
+    once = _library_store(location, timing, retries=0)
+    bulk = _library_store(location, timing, retries=timing.part_retries)
+    return ObstoreStore(once, bulk)
+
+
+def _library_store(location: Location, timing: Timing, *, retries: int) -> Any:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    keywords = {
+        "prefix": location.prefix or None,
+        "client_options": {
+            "connect_timeout": timedelta(seconds=timing.connect_seconds),
+            "timeout": timedelta(seconds=timing.request_seconds),
+            "allow_http": location.endpoint.startswith("http://"),
+            "pool_max_idle_per_host": "64",
+        },
+        "retry_config": {
+            "max_retries": retries,
+            "retry_timeout": timedelta(seconds=timing.part_retry_seconds),
+        },
+    }
+    match location.service:
+        case "s3":
+            return S3Store(location.bucket, config=s3_config(location), **keywords)
+        case "gcs":
+            config = {"base_url": location.endpoint} if location.endpoint else {}
+            return GCSStore(location.bucket, config=config, **keywords)
+        case "azure":
+            config = {"endpoint": location.endpoint} if location.endpoint else {}
+            return AzureStore(location.bucket, config=config, **keywords)
+    raise InvalidConfiguration(
+        f"{location.service!r} is no service; there are: {', '.join(SERVICES.values())}"
+    )
+
+
+def s3_config(location: Location) -> dict[str, Any]:
+    """What the library is told about an S3 store; what is empty it finds out by itself."""
+    secrets = location.secrets
+    if location.profile and not secrets.access_key_id:
+        secrets = secrets_of_profile(location.profile)
+    is_plain = location.endpoint.startswith("http://")
+    signs = {"auto": is_plain, "always": True, "never": False}[location.payload_signing]
+    config = {
+        "endpoint": location.endpoint,
+        "region": location.region,
+        "access_key_id": secrets.access_key_id,
+        "secret_access_key": secrets.secret_access_key,
+        "session_token": secrets.session_token,
+        "server_side_encryption": location.server_side_encryption,
+        "sse_kms_key_id": location.kms_key_id,
+    }
+    return {name: value for name, value in config.items() if value} | {
+        "unsigned_payload": not signs
+    }
+
+
+def secrets_of_profile(profile: str, file: Path = CREDENTIALS_FILE) -> Secrets:
+    """The keys of a profile in the credentials file that AWS tools share."""
+    path = file.expanduser()
+    parser = configparser.ConfigParser()
+    parser.read(path)
+    if not parser.has_section(profile):
+        raise InvalidConfiguration(f"there is no profile {profile!r} in {path}")
+    found = parser[profile]
+    try:
+        return Secrets(
+            found["aws_access_key_id"],
+            found["aws_secret_access_key"],
+            found.get("aws_session_token", ""),
+        )
+    except KeyError as missing:
+        raise InvalidConfiguration(
+            f"the profile {profile!r} in {path} has no {missing.args[0]}; profiles that log in"
+            " elsewhere are not supported"
+        ) from None

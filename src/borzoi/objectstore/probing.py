@@ -1,0 +1,129 @@
+"""Does a store have the properties borzoi relies on? A few requests tell.
+
+Some servers that speak S3 overwrite an object although `If-None-Match: *` says not to, or send the
+whole object for a range. A log on such a store would lose messages without a word, so borzoi asks
+before it trusts.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from borzoi.objectstore.errors import (
+    AlreadyExists,
+    ConditionalWriteUnsupported,
+    NotFound,
+    ObjectStoreError,
+    WeakStore,
+)
+from borzoi.objectstore.interface import ObjectStore
+from borzoi.objectstore.listing import list_objects
+
+PROBE_PREFIX: Final = "probe/"
+FIRST: Final = b"borzoi probe: the first object with this key"
+SECOND: Final = b"borzoi probe: another object, which must not replace the first one"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One property, and whether the store has it."""
+
+    property: str
+    holds: bool
+    detail: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the probe found, in the order of its requests."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def accepted(self) -> bool:
+        return all(finding.holds for finding in self.findings)
+
+    def check(self) -> None:
+        """Raise what is wrong with the store, if anything is."""
+        for finding in self.findings:
+            if not finding.holds:
+                family = ConditionalWriteUnsupported if finding.property == EXCLUSIVE else WeakStore
+                raise family(f"the store cannot be used: {finding.property}: {finding.detail}")
+
+
+CREATE: Final = "an object can be created"
+EXCLUSIVE: Final = "creating it again fails and leaves the first one"
+RANGED: Final = "a range of it can be read"
+LISTED: Final = "a listing shows it at once"
+DELETED: Final = "a deleted object is gone at once"
+
+
+async def probe(store: ObjectStore, *, key: str | None = None) -> Verdict:
+    """Ask the store for everything borzoi needs of it; leaves nothing behind.
+
+    Only answers count: a store that does not answer raises, since it may well do so later.
+    """
+    key = key or f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    findings = []
+    try:
+        for name, question in _QUESTIONS:
+            try:
+                detail = await question(store, key)
+            except WeakStore as fault:
+                detail = str(fault)
+            findings.append(Finding(name, not detail, detail))
+            if detail and name == CREATE:
+                break
+    finally:
+        await store.delete(key)
+    return Verdict(tuple(findings))
+
+
+async def _creates(store: ObjectStore, key: str) -> str:
+    await store.create(key, FIRST)
+    return ""
+
+
+async def _excludes(store: ObjectStore, key: str) -> str:
+    try:
+        await store.create(key, SECOND)
+    except AlreadyExists:
+        found = bytes((await store.get(key)).data)
+        return "" if found == FIRST else "it fails, but the object was replaced"
+    return "the second create was answered with success; the store ignores If-None-Match"
+
+
+async def _reads_ranges(store: ObjectStore, key: str) -> str:
+    try:
+        found = bytes(await store.get_range(key, 7, 12))
+    except ObjectStoreError as fault:
+        if fault.retriable:
+            raise
+        return str(fault)
+    # Either of them: that the object was replaced is another finding.
+    return "" if found in (FIRST[7:12], SECOND[7:12]) else "other bytes came back"
+
+
+async def _lists(store: ObjectStore, key: str) -> str:
+    keys = [meta.key async for meta in list_objects(store, key.rpartition("/")[0] + "/")]
+    return "" if key in keys else "the object is missing from it"
+
+
+async def _deletes(store: ObjectStore, key: str) -> str:
+    await store.delete(key)
+    if not await _lists(store, key):
+        return "a listing still shows it"
+    try:
+        await store.head(key)
+    except NotFound:
+        return ""
+    return "it can still be read"
+
+
+_QUESTIONS: Final[tuple[tuple[str, Callable[[ObjectStore, str], Awaitable[str]]], ...]] = (
+    (CREATE, _creates),
+    (EXCLUSIVE, _excludes),
+    (RANGED, _reads_ranges),
+    (LISTED, _lists),
+    (DELETED, _deletes),
+)

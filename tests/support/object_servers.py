@@ -1,0 +1,184 @@
+"""Real object stores on loopback: moto for every run, SeaweedFS and rclone for the tier `object`.
+
+Each is a context manager that yields a `Location` of an empty bucket.
+"""
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+from moto.server import ThreadedMotoServer
+
+from borzoi.objectstore.locations import Location, Secrets, Timing
+
+SECRETS = Secrets("borzoi", "borzoi-secret")
+REGION = "us-east-1"
+START_SECONDS_MAX = 120.0
+#: Short, so that a fault shows within a test; long enough for a busy machine.
+TIMING = Timing(connect_seconds=5.0, request_seconds=20.0, part_retries=3, part_retry_seconds=60.0)
+
+_numbers = count(1)
+
+
+def location_of(endpoint: str, bucket: str, prefix: str = "") -> Location:
+    return Location("s3", bucket, prefix, endpoint=endpoint, region=REGION, secrets=SECRETS)
+
+
+def client_of(endpoint: str):
+    """A client of another make, to look at a store from outside."""
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id=SECRETS.access_key_id,
+        aws_secret_access_key=SECRETS.secret_access_key,
+        config=Config(retries={"max_attempts": 10}, s3={"addressing_style": "path"}),
+    )
+
+
+def new_bucket(endpoint: str) -> Location:
+    name = f"bucket-{next(_numbers)}"
+    client = client_of(endpoint)
+    try:
+        client.create_bucket(Bucket=name)
+    finally:
+        client.close()
+    return location_of(endpoint, name)
+
+
+@contextmanager
+def moto_server() -> Iterator[str]:
+    """The address of moto's S3, in a thread of this process."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def seaweed_server(directory: Path) -> Iterator[str]:
+    """The address of the S3 gateway of a SeaweedFS of one machine."""
+    ports = iter(free_ports(5))
+    identity = {
+        "name": "borzoi",
+        "credentials": [
+            {"accessKey": SECRETS.access_key_id, "secretKey": SECRETS.secret_access_key}
+        ],
+        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+    }
+    config = directory / "s3.json"
+    config.write_text(json.dumps({"identities": [identity]}))
+    port = next(ports)
+    command = [
+        str(Path(sys.executable).with_name("weed")),
+        "server",
+        f"-dir={directory}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-filer",
+        "-s3",
+        f"-s3.port={port}",
+        f"-s3.config={config}",
+        f"-master.port={next(ports)}",
+        f"-volume.port={next(ports)}",
+        f"-filer.port={next(ports)}",
+        "-master.volumeSizeLimitMB=1024",
+        "-volume.max=20",
+    ]
+    with _running(command, directory / "weed.output"):
+        endpoint = f"http://127.0.0.1:{port}"
+        _wait_until_buckets_work(endpoint)
+        yield endpoint
+
+
+@contextmanager
+def rclone_server(directory: Path) -> Iterator[str]:
+    """The address of `rclone serve s3`, which lacks what borzoi needs."""
+    (port,) = free_ports(1)
+    command = [
+        str(Path(sys.executable).with_name("rclone")),
+        "serve",
+        "s3",
+        f"--addr=127.0.0.1:{port}",
+        f"--auth-key={SECRETS.access_key_id},{SECRETS.secret_access_key}",
+        "--vfs-cache-mode=writes",
+        f"--cache-dir={directory / 'cache'}",
+        f"--config={directory / 'none.conf'}",
+        str(directory),
+    ]
+    with _running(command, directory.parent / f"{directory.name}.output"):
+        endpoint = f"http://127.0.0.1:{port}"
+        _wait_until_buckets_work(endpoint)
+        yield endpoint
+
+
+@contextmanager
+def _running(command: list[str], output: Path) -> Iterator[None]:
+    with output.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_buckets_work(endpoint: str) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        try:
+            urllib.request.urlopen(endpoint, timeout=2).close()
+        except urllib.error.HTTPError as answer:
+            answer.close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+            continue
+        break
+    while True:
+        try:
+            location = new_bucket(endpoint)
+            client = client_of(endpoint)
+            try:
+                client.put_object(Bucket=location.bucket, Key="ready", Body=b"1")
+            finally:
+                client.close()
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+            continue
+        return
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that were free a moment ago; SeaweedFS also takes each of them plus 10,000."""
+    found: list[int] = []
+    while len(found) < number:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            if port > 55_000:
+                continue
+            try:
+                second.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+            found.append(port)
+    return found
