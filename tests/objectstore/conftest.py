@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import msgspec
 import obstore.store
 import pytest
 import pytest_asyncio
 from tests.support.object_servers import (
     TIMING,
     moto_server,
-    new_bucket,
+    new_place,
     rclone_server,
     seaweed_server,
 )
@@ -51,8 +50,8 @@ def rclone_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def moto(moto_endpoint: str) -> Location:
-    """An empty bucket of moto."""
-    return new_bucket(moto_endpoint)
+    """An empty store at moto."""
+    return new_place(moto_endpoint)
 
 
 @pytest_asyncio.fixture(params=KINDS)
@@ -70,10 +69,10 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             local = obstore.store.LocalStore(tmp_path, mkdir=True)
             made = ObstoreStore(local, local, is_ordered=False)
         case "moto":
-            location = new_bucket(request.getfixturevalue("moto_endpoint"))
-            made = open_store(msgspec.structs.replace(location, prefix="some/prefix"), TIMING)
+            location = new_place(request.getfixturevalue("moto_endpoint"))
+            made = open_store(location, TIMING)
         case _:
-            location = new_bucket(request.getfixturevalue("seaweed_endpoint"))
-            made = open_store(msgspec.structs.replace(location, prefix="some/prefix"), TIMING)
+            location = new_place(request.getfixturevalue("seaweed_endpoint"))
+            made = open_store(location, TIMING)
     yield made
     await made.close()

@@ -1,6 +1,6 @@
 """Real object stores on loopback: moto for every run, SeaweedFS and rclone for the tier `object`.
 
-Each is a context manager that yields a `Location` of an empty bucket.
+Each is a context manager that yields its address; `new_place` is an empty store there.
 """
 
 import json
@@ -18,12 +18,14 @@ from pathlib import Path
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
 from borzoi.objectstore.locations import Location, Secrets, Timing
 
 SECRETS = Secrets("borzoi", "borzoi-secret")
 REGION = "us-east-1"
+BUCKET = "borzoi-tests"
 START_SECONDS_MAX = 120.0
 #: Short, so that a fault shows within a test; long enough for a busy machine.
 TIMING = Timing(connect_seconds=5.0, request_seconds=20.0, part_retries=3, part_retry_seconds=60.0)
@@ -47,14 +49,20 @@ def client_of(endpoint: str):
     )
 
 
-def new_bucket(endpoint: str) -> Location:
-    name = f"bucket-{next(_numbers)}"
+def new_place(endpoint: str) -> Location:
+    """A part of the bucket that no other test uses.
+
+    One bucket for all: SeaweedFS sets volumes aside for each, and has few.
+    """
+    return location_of(endpoint, BUCKET, f"some/prefix-{next(_numbers)}")
+
+
+def make_bucket(endpoint: str) -> None:
     client = client_of(endpoint)
     try:
-        client.create_bucket(Bucket=name)
+        client.create_bucket(Bucket=BUCKET)
     finally:
         client.close()
-    return location_of(endpoint, name)
 
 
 @contextmanager
@@ -65,7 +73,9 @@ def moto_server() -> Iterator[str]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
+        endpoint = f"http://{host}:{port}"
+        make_bucket(endpoint)
+        yield endpoint
     finally:
         server.stop()
 
@@ -151,20 +161,20 @@ def _wait_until_buckets_work(endpoint: str) -> None:
             time.sleep(0.1)
             continue
         break
-    while True:
-        try:
-            location = new_bucket(endpoint)
-            client = client_of(endpoint)
+    make_bucket(endpoint)
+    client = client_of(endpoint)
+    try:
+        while True:
             try:
-                client.put_object(Bucket=location.bucket, Key="ready", Body=b"1")
-            finally:
-                client.close()
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
-            continue
-        return
+                client.put_object(Bucket=BUCKET, Key="ready", Body=b"1")
+            except ClientError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+    finally:
+        client.close()
 
 
 def free_ports(number: int) -> list[int]:

@@ -15,6 +15,8 @@ from borzoi.objectstore.errors import (
     AlreadyExists,
     Ambiguous,
     NotFound,
+    ObjectStoreError,
+    PermissionDenied,
     RangeOutOfBounds,
     Throttled,
     Unavailable,
@@ -26,6 +28,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 #: Enough for a store that answers each attempt with a lost response or a conflict.
 ATTEMPTS_MAX: Final = 10
+_PASSING: Final[tuple[type[ObjectStoreError], ...]] = (Ambiguous, Throttled, Unavailable)
 
 
 class Taken(AlreadyExists):
@@ -49,8 +52,10 @@ async def create_once(
     """Create the object; `Taken` when another one is there.
 
     `compared` is how many of the first bytes tell our object from others; all, when not given.
-    Without a limit of `attempts` this goes on until the store answers.
+    Without a limit of `attempts` this goes on until the store answers, and takes refused
+    credentials for an outage as well: they may be renewed.
     """
+    faults = _PASSING if attempts is not None else (*_PASSING, PermissionDenied)
     backoff = Backoff(dice or random.Random())
     identity = bytes(data[:compared])
     attempt = 0
@@ -58,10 +63,10 @@ async def create_once(
         attempt += 1
         try:
             await store.create(key, data)
-        except (AlreadyExists, Ambiguous, Throttled, Unavailable) as fault:
+        except (AlreadyExists, *faults) as fault:
             try:
                 found = await _beginning(store, key, len(identity))
-            except (Ambiguous, Throttled, Unavailable):
+            except faults:
                 found = None
             if found == identity:
                 return

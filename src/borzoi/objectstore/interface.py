@@ -103,8 +103,9 @@ class ObjectStore(Protocol):
     async def head(self, key: str) -> ObjectMeta: ...
 
     async def list_page(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
-        """The first keys that begin with `prefix` and are greater than `start_after`, in order.
+        """The first keys that begin with `prefix` and are greater than `start_after`.
 
+        Keys of one folder come in their order; folders do, too, unless one's name begins another's.
         An empty page is the end; `listing.list_objects` goes through all of them.
         """
         ...

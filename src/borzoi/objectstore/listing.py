@@ -20,7 +20,7 @@ async def list_objects(
 
 
 async def list_last(store: ObjectStore, prefix: str) -> ObjectMeta | None:
-    """The object with the greatest key; stores list forwards only, so this reads all pages."""
+    """The object of a folder with the greatest key; stores list forwards only, so all are read."""
     last: ObjectMeta | None = None
     start_after = ""
     while page := await store.list_page(prefix, start_after=start_after):

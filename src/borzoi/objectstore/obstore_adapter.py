@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 #: Long enough for the library's threads to let go of the interpreter before it ends.
 QUIESCE_SECONDS: Final = 0.05
+LISTINGS_KEPT_MAX: Final = 16
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -61,6 +62,8 @@ class ObstoreStore:
         #: Whether listings come in the order of the keys; those of a directory do not.
         self._is_ordered = is_ordered
         self._process = os.getpid()
+        #: Unfinished listings by prefix and the last key that was returned.
+        self._listings: dict[tuple[str, str], AsyncIterator[Sequence[Any]]] = {}
 
     async def put(self, key: str, data: Buffer) -> PutOutcome:
         done = await self._ask(
@@ -134,10 +137,13 @@ class ObstoreStore:
             everything = await self._ask("list", prefix, listing.collect_async())
             wanted = [_meta(found) for found in everything if found["path"].startswith(prefix)]
             return sorted(wanted, key=lambda meta: meta.key)[:PAGE_KEYS_MAX]
-        async for chunk in _chunks(listing, prefix):
-            page = [_meta(found) for found in chunk if found["path"].startswith(prefix)]
-            if page:
-                return page
+        resumed = self._listings.pop((prefix, start_after), None)
+        for chunks in filter(None, (resumed, _chunks(listing, prefix))):
+            async for chunk in chunks:
+                page = [_meta(found) for found in chunk if found["path"].startswith(prefix)]
+                if page:
+                    self._keep(prefix, chunks, page)
+                    return page
         return []
 
     async def delete(self, key: str) -> None:
@@ -161,6 +167,19 @@ class ObstoreStore:
 
     async def close(self) -> None:
         await asyncio.sleep(QUIESCE_SECONDS)
+
+    def _keep(
+        self, prefix: str, chunks: AsyncIterator[Sequence[Any]], page: Sequence[ObjectMeta]
+    ) -> None:
+        """Let the next page continue this listing rather than begin another.
+
+        SeaweedFS sorts `a` before `a-b`, as folders, so a listing that begins after a key of `a`
+        would miss `a-b`.
+        """
+        if len(page) == PAGE_KEYS_MAX:
+            self._listings[prefix, page[-1].key] = chunks
+        while len(self._listings) > LISTINGS_KEPT_MAX:
+            del self._listings[next(iter(self._listings))]
 
     async def _is_deleted(self, key: str) -> bool:
         try:

@@ -1,0 +1,381 @@
+"""The one place where fencing happens: a log of numbered objects that are created, never changed.
+
+Everything that must be neither lost nor forked is such a log. The store needs to offer no more
+than an atomic create and listings that show what was created. The rules:
+
+    create-only   A slot is written with `create`, and the object is never modified.
+    nonce         After an answer that says "exists", or none, the slot is read: the same nonce
+                  means it is ours.
+    window        A writer never writes `WINDOW` or more past its first unconfirmed slot.
+    in order      A slot counts as committed when all slots of its writer before it are.
+    jump          A fence in slot F sends its writer to F + WINDOW. Readers skip the slots in
+                  between, where late writes of an earlier writer may land.
+    fenced        Whoever finds another's object in the slot it wanted to write stops for good.
+    permanent     Fences are never deleted: a late writer could create the slot again.
+    trimming      A slot is deleted only when a durable checkpoint covers it.
+    stable base   What was replayed counts if, after fencing, the newest checkpoint is still the
+                  one that replay began with.
+
+`log_opening.py` opens a log by these rules; here are the slots, and writing them.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from borzoi.objectstore.creating import Sleep, Taken, create_once
+from borzoi.objectstore.errors import Corrupt, Fenced, NotFound, ObjectStoreError
+from borzoi.objectstore.headers import (
+    HEADER_BYTES,
+    Header,
+    ObjectKind,
+    decode_header,
+    encode_header,
+    with_checksum,
+    without_checksum,
+)
+from borzoi.objectstore.interface import Buffer, ObjectMeta, ObjectStore
+from borzoi.objectstore.listing import list_last, list_objects
+
+#: Fixed for good: writers and readers of all versions must agree on it.
+WINDOW: Final = 64
+INFLIGHT_DEFAULT: Final = 8
+CHECKPOINTS_KEPT: Final = 3
+
+
+class Source(Protocol):
+    """What a writer draws from outside: the time in µs, 16 random bytes, and pauses."""
+
+    def now(self) -> int: ...
+
+    def nonce(self) -> bytes: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemSource:
+    """The clock, the randomness and the pauses of this machine."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def nonce(self) -> bytes:
+        return secrets.token_bytes(16)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a log is, and which one it is."""
+
+    store: ObjectStore
+    #: `…/log/{sequence:020}` and `…/ckpt/{epoch:010}-{sequence:020}` lie below it.
+    prefix: str
+    log_id: int
+    window: int = WINDOW
+
+    def slot_key(self, sequence: int) -> str:
+        return f"{self.prefix}/log/{sequence:020}"
+
+    def checkpoint_key(self, epoch: int, sequence: int) -> str:
+        return f"{self.prefix}/ckpt/{epoch:010}-{sequence:020}"
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A slot as it was read."""
+
+    header: Header
+    body: memoryview
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What all slots before `next_sequence` amount to."""
+
+    key: str
+    epoch: int
+    next_sequence: int
+    body: bytes
+
+
+class ObjectLog:
+    """The writer of a log, from its opening until it is closed or fenced."""
+
+    def __init__(
+        self,
+        place: Place,
+        epoch: int,
+        source: Source,
+        *,
+        next_sequence: int,
+        checkpoint: Checkpoint | None,
+        inflight_max: int = INFLIGHT_DEFAULT,
+    ) -> None:
+        assert 0 < inflight_max <= place.window
+        self._place = place
+        self.epoch = epoch
+        self._source = source
+        self._inflight_max = inflight_max
+        self._next = next_sequence
+        #: The first slot that is not confirmed; everything before it is committed.
+        self._committed = next_sequence
+        self._confirmed: set[int] = set()
+        self._acks: dict[int, asyncio.Future[int]] = {}
+        self._queue: deque[tuple[Buffer, ObjectKind, int, int, asyncio.Future[int]]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: ObjectStoreError | None = None
+        #: The newest checkpoint that is known to be durable.
+        self.checkpoint = checkpoint
+
+    @property
+    def committed(self) -> int:
+        """Every slot of this writer before this one is committed."""
+        return self._committed
+
+    @property
+    def failure(self) -> ObjectStoreError | None:
+        """Why the writer stopped, if it did."""
+        return self._failure
+
+    def append(
+        self,
+        body: Buffer,
+        *,
+        kind: ObjectKind = ObjectKind.WAL,
+        run_count: int = 0,
+        control_bytes: int = 0,
+    ) -> "asyncio.Future[int]":
+        """Write the next slot; the future has its number once it and all before it are committed.
+
+        Slots follow the order of the calls. When the future fails, or its caller stops waiting,
+        the slot may still be written: its outcome is open until a log is opened again.
+        """
+        ack: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            ack.set_exception(self._failure)
+            return ack
+        assert len(body), "a slot without a body could not be told from a fence"
+        self._queue.append((body, kind, run_count, control_bytes, ack))
+        self._start()
+        return ack
+
+    async def write_checkpoint(self, body: Buffer, *, next_sequence: int) -> None:
+        """Make `body` what everything before `next_sequence` amounts to.
+
+        The caller's state must include exactly the slots before that one, and all are committed.
+        """
+        assert next_sequence <= self._committed
+        if self._failure is not None:
+            raise self._failure
+        self.checkpoint = await write_checkpoint(
+            self._place, self.epoch, self._source, next_sequence, body
+        )
+
+    async def trim(self, *, keep: Callable[[int], bool] = lambda _: False) -> int:
+        """Delete slots that a durable checkpoint covers, and old checkpoints; how many slots.
+
+        `keep` tells which slots are still read for their data.
+        """
+        if self._failure is not None:
+            raise self._failure
+        end = self._place.slot_key(self._trim_end())
+        keys = []
+        async for meta in list_objects(self._place.store, f"{self._place.prefix}/log/"):
+            if meta.key >= end:
+                break
+            if self._is_trimmed(meta) and not keep(int(meta.key.rpartition("/")[2])):
+                keys.append(meta.key)
+        await self._place.store.delete_many(keys)
+        await self._trim_checkpoints()
+        return len(keys)
+
+    async def close(self) -> None:
+        """Wait for the slots that are on their way, then stop."""
+        while self._tasks and self._failure is None:
+            await asyncio.wait(self._tasks)
+        self._stop(ObjectStoreError("the log is closed"))
+        await self._finish_tasks()
+
+    async def abandon(self) -> None:
+        """Stop at once, as a crash would; what is on its way may or may not be written."""
+        self._stop(ObjectStoreError("the log was abandoned"))
+        await self._finish_tasks()
+
+    # The rules, each where it can be seen. --------------------------------------------------------
+
+    def _start(self) -> None:
+        """Send what the window has room for."""
+        while self._queue and self._next - self._committed < self._inflight_max:
+            body, kind, run_count, control_bytes, ack = self._queue.popleft()
+            header = Header(
+                kind=kind,
+                log_id=self._place.log_id,
+                sequence=self._next,
+                epoch=self.epoch,
+                nonce=self._source.nonce(),
+                created_at=self._source.now(),
+                mark=self._committed,
+                body_bytes=len(body),
+                run_count=run_count,
+                control_bytes=control_bytes,
+            )
+            self._acks[self._next] = ack
+            task = asyncio.create_task(self._write(header, body))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._next += 1
+
+    async def _write(self, header: Header, body: Buffer) -> None:
+        """Write a slot, as long as it takes; only another writer's object ends it otherwise."""
+        try:
+            await create_slot(self._place, header, body, self._source.sleep)
+        except ObjectStoreError as fault:
+            self._stop(fault)
+        else:
+            self._confirm(header.sequence)
+
+    def _confirm(self, sequence: int) -> None:
+        """Commit in order: this slot, and those after it that have waited for it."""
+        if self._failure is not None:
+            return
+        self._confirmed.add(sequence)
+        while self._committed in self._confirmed:
+            self._confirmed.remove(self._committed)
+            ack = self._acks.pop(self._committed)
+            self._committed += 1
+            if not ack.done():
+                ack.set_result(self._committed - 1)
+        self._start()
+
+    def _trim_end(self) -> int:
+        """Slots from here on stay."""
+        return self.checkpoint.next_sequence if self.checkpoint else 0
+
+    def _is_trimmed(self, meta: ObjectMeta) -> bool:
+        """Fences stay: they are all that keeps a late writer from using their slot."""
+        return meta.size > HEADER_BYTES
+
+    async def _trim_checkpoints(self) -> None:
+        found = [
+            meta.key
+            async for meta in list_objects(self._place.store, f"{self._place.prefix}/ckpt/")
+        ]
+        await self._place.store.delete_many(found[:-CHECKPOINTS_KEPT])
+
+    def _stop(self, failure: ObjectStoreError) -> None:
+        """Nothing more is written or acknowledged."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        waiting = [*self._acks.values(), *(ack for *_, ack in self._queue)]
+        self._acks.clear()
+        self._queue.clear()
+        for ack in waiting:
+            if not ack.done():
+                ack.set_exception(failure)
+                ack.exception()  # a caller that has left does not need to see it
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async def _finish_tasks(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+# Slots and checkpoints in the store. --------------------------------------------------------------
+
+
+async def create_slot(place: Place, header: Header, body: Buffer, sleep: Sleep) -> None:
+    """Write a slot unless another writer's object is there: then `Fenced`."""
+    key = place.slot_key(header.sequence)
+    encoded = encode_header(header)
+    try:
+        await create_once(
+            place.store,
+            key,
+            encoded + body if len(body) else encoded,
+            compared=HEADER_BYTES,
+            attempts=None,
+            sleep=sleep,
+        )
+    except Taken as taken:
+        other = decode_header(taken.found, key=key)
+        raise Fenced(
+            f"the slot belongs to epoch {other.epoch}, and this writer has {header.epoch}",
+            op="create",
+            key=key,
+        ) from taken
+
+
+async def read_slot(place: Place, sequence: int) -> Slot | None:
+    """A slot with its body, or None when it is not there."""
+    key = place.slot_key(sequence)
+    try:
+        data = (await place.store.get(key)).data
+    except NotFound:
+        return None
+    header = decode_header(data, key=key)
+    body = data[HEADER_BYTES:]
+    if (header.log_id, header.sequence) != (place.log_id, sequence):
+        raise Corrupt(
+            f"it says it is slot {header.sequence} of log {header.log_id}", op="get", key=key
+        )
+    if len(body) != header.body_bytes:
+        raise Corrupt(f"{len(body)} bytes follow a header that says {header.body_bytes}", key=key)
+    return Slot(header, body)
+
+
+async def write_checkpoint(
+    place: Place, epoch: int, source: Source, next_sequence: int, body: Buffer
+) -> Checkpoint:
+    """Write a checkpoint; its key tells epoch and position, so one of them is written once."""
+    checked = with_checksum(body)
+    header = Header(
+        kind=ObjectKind.CHECKPOINT,
+        log_id=place.log_id,
+        sequence=next_sequence,
+        epoch=epoch,
+        nonce=source.nonce(),
+        created_at=source.now(),
+        mark=next_sequence,
+        body_bytes=len(checked),
+    )
+    key = place.checkpoint_key(epoch, next_sequence)
+    try:
+        await create_once(
+            place.store,
+            key,
+            encode_header(header) + checked,
+            compared=HEADER_BYTES,
+            attempts=None,
+            sleep=source.sleep,
+        )
+    except Taken:
+        # A position of an epoch has one state only, so the checkpoint that is there says the same.
+        pass
+    return Checkpoint(key, epoch, next_sequence, bytes(body))
+
+
+async def newest_checkpoint(place: Place) -> Checkpoint | None:
+    """The checkpoint with the greatest key: of the highest epoch, and there of the last slot."""
+    while True:
+        found = await list_last(place.store, f"{place.prefix}/ckpt/")
+        if found is None:
+            return None
+        try:
+            data = (await place.store.get(found.key)).data
+        except NotFound:
+            continue  # replaced by a newer one and trimmed since
+        header = decode_header(data, key=found.key)
+        body = without_checksum(data[HEADER_BYTES:], key=found.key)
+        if header.log_id != place.log_id:
+            raise Corrupt(f"it belongs to the log {header.log_id}", op="get", key=found.key)
+        return Checkpoint(found.key, header.epoch, header.sequence, body)
+
+
