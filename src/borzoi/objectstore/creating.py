@@ -55,7 +55,7 @@ async def create_once(
     Without a limit of `attempts` this goes on until the store answers, and takes refused
     credentials for an outage as well: they may be renewed.
     """
-    faults = _PASSING if attempts is not None else (*_PASSING, PermissionDenied)
+    passing = _PASSING if attempts is not None else (*_PASSING, PermissionDenied)
     backoff = Backoff(dice or random.Random())
     identity = bytes(data[:compared])
     attempt = 0
@@ -63,10 +63,14 @@ async def create_once(
         attempt += 1
         try:
             await store.create(key, data)
-        except (AlreadyExists, *faults) as fault:
+        except ObjectStoreError as fault:
+            if not isinstance(fault, (AlreadyExists, *passing)):
+                raise
             try:
                 found = await _beginning(store, key, len(identity))
-            except faults:
+            except ObjectStoreError as unread:
+                if not isinstance(unread, passing):
+                    raise
                 found = None
             if found == identity:
                 return

@@ -1,20 +1,20 @@
 """The header of every object that belongs to a log: 96 bytes, little-endian.
 
- bytes    field
- 0..8     magic `BZOBJ001`
- 8..10    kind            u16: 1 WAL, 2 pack, 3 fence, 4 checkpoint, 5 state batch, 6 offsets
- 10..12   format version  u16
- 12..16   flags           u32: bit 0 body compressed, bit 1 footer compressed
- 16..24   log id          u64: the number of a lane, or 2^63 for the state
- 24..32   sequence        u64
- 32..40   writer epoch    u64
- 40..56   nonce           random, the same for every attempt of one write
- 56..64   created at      u64, µs
- 64..72   mark            u64: of a fence, where its writer goes on; else the durable watermark
- 72..80   body length     u64
- 80..84   run count       u32
- 84..88   control bytes   u32
- 88..96   xxh3-64 of bytes 0..88
+bytes    field
+0..8     magic `BZOBJ001`
+8..10    kind            u16: 1 WAL, 2 pack, 3 fence, 4 checkpoint, 5 state batch, 6 offsets
+10..12   format version  u16
+12..16   flags           u32: bit 0 body compressed, bit 1 footer compressed
+16..24   log id          u64: the number of a lane, or 2^63 for the state
+24..32   sequence        u64
+32..40   writer epoch    u64
+40..56   nonce           random, the same for every attempt of one write
+56..64   created at      u64, µs
+64..72   mark            u64: of a fence, where its writer goes on; else the durable watermark
+72..80   body length     u64
+80..84   run count       u32
+84..88   control bytes   u32
+88..96   xxh3-64 of bytes 0..88
 """
 
 import struct

@@ -186,4 +186,3 @@ class LeaseKeeper:
         released = msgspec.structs.replace(self.lease, released=True)
         await self._store.put(lease_key(self._prefix, released.epoch), released.encoded())
         self.lease = released
-

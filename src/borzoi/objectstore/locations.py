@@ -12,9 +12,8 @@ obstore finds them: `AWS_*` variables, web identity, container and instance meta
 
 import configparser
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import msgspec
@@ -55,6 +54,9 @@ class Timing(msgspec.Struct, frozen=True):
     request_seconds: float = 30.0
     part_retries: int = 10
     part_retry_seconds: float = 180.0
+
+
+DEFAULT_TIMING: Final = Timing()
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -104,7 +106,16 @@ def parse_location(url: str) -> Location:
                 f"{parts.scheme}://{parts.netloc}{path}?{name}=… is not known;"
                 f" an address takes {', '.join(OPTIONS)}"
             )
-    return checked_location(Location(service, parts.netloc, path.strip("/"), **options))
+    return checked_location(
+        Location(
+            service,
+            parts.netloc,
+            path.strip("/"),
+            endpoint=options.get("endpoint", ""),
+            region=options.get("region", ""),
+            profile=options.get("profile", ""),
+        )
+    )
 
 
 def checked_location(location: Location) -> Location:
@@ -120,7 +131,7 @@ def checked_location(location: Location) -> Location:
     return location
 
 
-def open_store(location: Location, timing: Timing = Timing()) -> ObjectStore:  # noqa: B008
+def open_store(location: Location, timing: Timing = DEFAULT_TIMING) -> ObjectStore:
     """The store itself. No request is sent yet, so a wrong address shows with the first one."""
     match location.service:
         case "memory":
@@ -128,65 +139,12 @@ def open_store(location: Location, timing: Timing = Timing()) -> ObjectStore:  #
         case "file":
             return DirectoryStore(Path(location.prefix))
     try:
-        from borzoi.objectstore.obstore_adapter import ObstoreStore
+        from borzoi.objectstore.obstore_opening import open_remote
     except ImportError as missing:
         raise FeatureUnavailable(
             f"the store {location} needs the extra 'object': pip install 'borzoi[object]'"
         ) from missing
-    once = _library_store(location, timing, retries=0)
-    bulk = _library_store(location, timing, retries=timing.part_retries)
-    return ObstoreStore(once, bulk)
-
-
-def _library_store(location: Location, timing: Timing, *, retries: int) -> Any:
-    from obstore.store import AzureStore, GCSStore, S3Store
-
-    keywords = {
-        "prefix": location.prefix or None,
-        "client_options": {
-            "connect_timeout": timedelta(seconds=timing.connect_seconds),
-            "timeout": timedelta(seconds=timing.request_seconds),
-            "allow_http": location.endpoint.startswith("http://"),
-            "pool_max_idle_per_host": "64",
-        },
-        "retry_config": {
-            "max_retries": retries,
-            "retry_timeout": timedelta(seconds=timing.part_retry_seconds),
-        },
-    }
-    match location.service:
-        case "s3":
-            return S3Store(location.bucket, config=s3_config(location), **keywords)
-        case "gcs":
-            config = {"base_url": location.endpoint} if location.endpoint else {}
-            return GCSStore(location.bucket, config=config, **keywords)
-        case "azure":
-            config = {"endpoint": location.endpoint} if location.endpoint else {}
-            return AzureStore(location.bucket, config=config, **keywords)
-    raise InvalidConfiguration(
-        f"{location.service!r} is no service; there are: {', '.join(SERVICES.values())}"
-    )
-
-
-def s3_config(location: Location) -> dict[str, Any]:
-    """What the library is told about an S3 store; what is empty it finds out by itself."""
-    secrets = location.secrets
-    if location.profile and not secrets.access_key_id:
-        secrets = secrets_of_profile(location.profile)
-    is_plain = location.endpoint.startswith("http://")
-    signs = {"auto": is_plain, "always": True, "never": False}[location.payload_signing]
-    config = {
-        "endpoint": location.endpoint,
-        "region": location.region,
-        "access_key_id": secrets.access_key_id,
-        "secret_access_key": secrets.secret_access_key,
-        "session_token": secrets.session_token,
-        "server_side_encryption": location.server_side_encryption,
-        "sse_kms_key_id": location.kms_key_id,
-    }
-    return {name: value for name, value in config.items() if value} | {
-        "unsigned_payload": not signs
-    }
+    return open_remote(location, timing)
 
 
 def secrets_of_profile(profile: str, file: Path = CREDENTIALS_FILE) -> Secrets:

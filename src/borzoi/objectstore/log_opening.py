@@ -143,9 +143,7 @@ class Opener:
                 f"epoch {found.epoch} has taken over from {self._epoch}", op="open", key=found.key
             )
 
-    def _is_stable(
-        self, base: Checkpoint | None, newest: Checkpoint | None, fence: int
-    ) -> bool:
+    def _is_stable(self, base: Checkpoint | None, newest: Checkpoint | None, fence: int) -> bool:
         """Whether replay began with the checkpoint that is still the newest after fencing.
 
         A checkpoint that appeared meanwhile allows its writer to delete slots, so a slot that was

@@ -377,5 +377,3 @@ async def newest_checkpoint(place: Place) -> Checkpoint | None:
         if header.log_id != place.log_id:
             raise Corrupt(f"it belongs to the log {header.log_id}", op="get", key=found.key)
         return Checkpoint(found.key, header.epoch, header.sequence, body)
-
-

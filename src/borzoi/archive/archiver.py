@@ -1,0 +1,337 @@
+"""The archiver: which segments are archived already, and copying those that are not.
+
+It runs beside the partitions, on the same event loop; files are read in threads. An archive that
+fails never holds up an append: a segment that could not be copied is tried again at the next turn.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from borzoi.archive import layout, policy
+from borzoi.archive.layout import Life, SegmentPlace
+from borzoi.archive.markers import (
+    SegmentMarker,
+    StateMarker,
+    decode_segment_marker,
+    encode_marker,
+)
+from borzoi.archive.uploading import CHECK_SIZE, OpenFile, upload_bytes, upload_file
+from borzoi.model.errors import BorzoiError
+from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.model.namespace import Namespace
+from borzoi.objectstore.creating import Taken, create_once
+from borzoi.objectstore.errors import NotFound
+from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
+from borzoi.objectstore.listing import list_objects
+from borzoi.storage.layout import ALL_TWIN_SUFFIXES, LOG_SUFFIX, index_name
+from borzoi.storage.segment import SegmentFacts
+
+log = logging.getLogger(__name__)
+
+#: Markers that are read at once when a server starts.
+MARKERS_AT_ONCE: Final = 16
+
+
+class PartitionView(msgspec.Struct, frozen=True):
+    """A partition as the archiver sees it."""
+
+    namespace: Namespace
+    created_at: int
+    directory: Path
+    segments: Sequence[SegmentFacts]
+
+
+class StateFiles(Protocol):
+    """The metadata files of a server."""
+
+    @property
+    def last_index(self) -> int:
+        """The number of the last entry; -1 when there is none."""
+        ...
+
+    def read(self) -> dict[str, bytes]:
+        """The files as they were at one moment, by name. Blocks."""
+        ...
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How to archive."""
+
+    #: The first part of every key: one archive may serve several servers.
+    server: str
+    concurrency: int = 2
+    part_size: int = PART_BYTES_DEFAULT
+    verify: str = CHECK_SIZE
+    include_state: bool = True
+    state_keep: int = 24
+
+
+class Counters(msgspec.Struct):
+    """What the archiver did since the process began, and where it stands."""
+
+    segments_archived: int = 0
+    segments_failed: int = 0
+    bytes_archived: int = 0
+    #: Sealed segments that are not archived yet.
+    lag_segments: int = 0
+    #: Segments that the cleaner may not delete because they are not archived.
+    deletions_blocked: int = 0
+    states_archived: int = 0
+    states_failed: int = 0
+    #: When a turn last ended with nothing left to do, µs.
+    last_success: int = 0
+
+
+class Archiver:
+    """Copies the sealed segments of one server to one store."""
+
+    def __init__(
+        self, store: ObjectStore, settings: Settings, *, clock: Callable[[], int], version: str
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._version = version
+        self.counters = Counters()
+        #: Numbers of the archived segments, by life; read from the store once.
+        self._listed: dict[Life, set[int]] | None = None
+        #: The life that a partition is in, and the markers of it that were read or written.
+        self._lives: dict[Namespace, Life] = {}
+        self._markers: defaultdict[Life, dict[int, SegmentMarker]] = defaultdict(dict)
+        self._state_index: int | None = None
+
+    async def run(self, partitions: Sequence[PartitionView], state: StateFiles | None) -> None:
+        """One turn: archive what is sealed and not archived yet."""
+        listed = await self._list()
+        self._forget_others(partitions)
+        work = []
+        for view in partitions:
+            life = await self._life_of(view, listed)
+            missing = policy.pending(view.segments, self._markers[life])
+            work += [(view, life, facts) for facts in missing]
+        self.counters.lag_segments = len(work)
+        await self._upload_all(work)
+        if state is not None and self._settings.include_state:
+            await self._try_archive_state(state)
+        if not self.counters.lag_segments:
+            self.counters.last_success = self._clock()
+
+    def deletable(self, namespace: Namespace, segments: Sequence[SegmentFacts], count: int) -> int:
+        """How many of the `count` oldest segments are archived, so that they may be deleted."""
+        life = self._lives.get(namespace)
+        archived = policy.archived_head(segments, self._markers[life]) if life else 0
+        if archived < count:
+            self.counters.deletions_blocked += count - archived
+        return min(count, archived)
+
+    # What is archived already. --------------------------------------------------------------------
+
+    async def _list(self) -> dict[Life, set[int]]:
+        if self._listed is None:
+            listed: defaultdict[Life, set[int]] = defaultdict(set)
+            server = self._settings.server
+            async for meta in list_objects(self._store, layout.streams_prefix(server)):
+                place = layout.place_of(server, meta.key)
+                if place is not None:
+                    listed[place.life].add(place.start_offset)
+            self._listed = dict(listed)
+        return self._listed
+
+    def _forget_others(self, partitions: Sequence[PartitionView]) -> None:
+        """Partitions that were deleted need no memory."""
+        present = {view.namespace for view in partitions}
+        for namespace in [one for one in self._lives if one not in present]:
+            self._markers.pop(self._lives.pop(namespace), None)
+
+    async def _life_of(self, view: PartitionView, listed: dict[Life, set[int]]) -> Life:
+        """The life the partition is in: a known one if its segments fit, else a new one."""
+        life = self._lives.get(view.namespace)
+        if life is None or life.began < view.created_at:
+            lives = [one for one in listed if one.namespace == view.namespace]
+            life = max(lives, default=Life(view.namespace, 0))
+            if life.began < view.created_at:
+                life = Life(view.namespace, view.created_at)
+        await self._read_markers(life, view.segments, listed.get(life, set()))
+        if not policy.is_same_life(view.segments, self._markers[life]):
+            log.info("partition %s was emptied; its archive begins anew", view.namespace)
+            life = Life(view.namespace, max(self._clock(), life.began + 1))
+        self._lives[view.namespace] = life
+        return life
+
+    async def _read_markers(
+        self, life: Life, segments: Sequence[SegmentFacts], listed: set[int]
+    ) -> None:
+        """Read the markers that decide whether the segments continue this life."""
+        known = self._markers[life]
+        first = segments[0].start_offset if segments else 0
+        for start in [start for start in known if start < first]:
+            del known[start]  # deleted here; the archive has it
+        needed = policy.needed_markers(segments, listed)
+        limit = asyncio.Semaphore(MARKERS_AT_ONCE)
+
+        async def read(start: int) -> None:
+            key = layout.marker_key(self._settings.server, SegmentPlace(life, start))
+            async with limit:
+                try:
+                    data = (await self._store.get(key)).data
+                except NotFound:
+                    listed.discard(start)
+                    return
+            known[start] = decode_segment_marker(data, key=key)
+
+        await asyncio.gather(*(read(start) for start in needed - known.keys()))
+
+    # Copying. -------------------------------------------------------------------------------------
+
+    async def _upload_all(self, work: Sequence[tuple[PartitionView, Life, SegmentFacts]]) -> None:
+        """Copy them, a few at a time, oldest first."""
+        queue = iter(work)
+
+        async def worker() -> None:
+            for view, life, facts in queue:
+                try:
+                    marker = await self._upload(view, life, facts)
+                except (BorzoiError, OSError) as fault:
+                    self.counters.segments_failed += 1
+                    log.warning(
+                        "segment %d of partition %s was not archived: %s",
+                        facts.start_offset,
+                        view.namespace,
+                        fault,
+                    )
+                    continue
+                if marker is not None:
+                    self._markers[life][facts.start_offset] = marker
+                    self.counters.lag_segments -= 1
+                    self.counters.segments_archived += 1
+                    self.counters.bytes_archived += marker.log.size + marker.index.size
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._settings.concurrency, len(work))):
+                group.create_task(worker())
+
+    async def _upload(
+        self, view: PartitionView, life: Life, facts: SegmentFacts
+    ) -> SegmentMarker | None:
+        """Copy one segment, its marker last; None when its files are not (or no more) there."""
+        try:
+            data = OpenFile(_log_file(view.directory, facts.start_offset))
+        except FileNotFoundError:
+            return None
+        try:
+            index = OpenFile(view.directory / index_name(facts.start_offset))
+        except FileNotFoundError:
+            data.close()
+            return None
+        try:
+            return await self._upload_files(life, facts, data, index)
+        finally:
+            data.close()
+            index.close()
+
+    async def _upload_files(
+        self, life: Life, facts: SegmentFacts, data: OpenFile, index: OpenFile
+    ) -> SegmentMarker | None:
+        count = facts.end_offset - facts.start_offset + 1
+        is_plain = data.path.name.endswith(LOG_SUFFIX)
+        if index.size != count * INDEX_ENTRY_BYTES or (is_plain and data.size != facts.size):
+            return None  # not all of it is written yet
+        settings = self._settings
+        prefix = layout.life_prefix(settings.server, life)
+        log_mark, index_mark = [
+            await upload_file(
+                self._store,
+                prefix + file.path.name,
+                file,
+                file.size,
+                part_size=settings.part_size,
+                check=settings.verify,
+            )
+            for file in (data, index)
+        ]
+        marker = SegmentMarker(
+            start_offset=facts.start_offset,
+            end_offset=facts.end_offset,
+            start_timestamp=facts.start_timestamp,
+            end_timestamp=facts.end_timestamp,
+            messages_count=count,
+            size=facts.size,
+            log=log_mark,
+            index=index_mark,
+            archived_at=self._clock(),
+            server_version=self._version,
+        )
+        key = layout.marker_key(settings.server, SegmentPlace(life, facts.start_offset))
+        try:
+            await create_once(self._store, key, encode_marker(marker))
+        except Taken:
+            # From a turn that did not hear the answer, or from a server before this one.
+            found = decode_segment_marker((await self._store.get(key)).data, key=key)
+            if not found.describes(facts):
+                raise
+            return found
+        return marker
+
+    async def _try_archive_state(self, state: StateFiles) -> None:
+        try:
+            await self._archive_state(state)
+        except (BorzoiError, OSError) as fault:
+            self.counters.states_failed += 1
+            log.warning("the metadata was not archived: %s", fault)
+
+    async def _archive_state(self, state: StateFiles) -> None:
+        """Copy the metadata when it changed, and remove copies that are too many."""
+        index = state.last_index
+        if index < 0 or index == self._state_index:
+            return
+        settings = self._settings
+        prefix = layout.state_prefix(settings.server, index)
+        try:
+            await self._store.head(prefix + layout.STATE_MARKER)
+        except NotFound:
+            files = await asyncio.to_thread(state.read)
+            marks = [
+                await upload_bytes(self._store, prefix + name, name, data, check=settings.verify)
+                for name, data in files.items()
+            ]
+            marker = StateMarker(
+                last_index=index,
+                files=tuple(marks),
+                archived_at=self._clock(),
+                server_version=self._version,
+            )
+            await self._store.put(prefix + layout.STATE_MARKER, encode_marker(marker))
+            self.counters.states_archived += 1
+        self._state_index = index
+        await self._remove_states()
+
+    async def _remove_states(self) -> None:
+        """The marker of a copy goes first, so that half of one never counts."""
+        server = self._settings.server
+        keys: defaultdict[int, list[str]] = defaultdict(list)
+        complete = []
+        async for meta in list_objects(self._store, layout.states_prefix(server)):
+            index = layout.state_index_of(server, meta.key)
+            if index is not None:
+                complete.append(index)
+            keys[int(meta.key.removeprefix(layout.states_prefix(server))[:20])].append(meta.key)
+        for index in policy.superseded(complete, keep=self._settings.state_keep):
+            await self._store.delete(layout.state_prefix(server, index) + layout.STATE_MARKER)
+            await self._store.delete_many(keys[index])
+
+
+def _log_file(directory: Path, start_offset: int) -> Path:
+    """The messages of a segment, plain or compressed."""
+    plain = directory / f"{start_offset:020}{LOG_SUFFIX}"
+    if not plain.exists():
+        for suffix in ALL_TWIN_SUFFIXES:
+            twin = directory / f"{start_offset:020}{suffix}"
+            if twin.exists():
+                return twin
+    return plain

@@ -1,0 +1,82 @@
+"""The markers of an archive: what was copied, how long it is, and its checksums."""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from borzoi.objectstore.errors import Corrupt
+from borzoi.objectstore.interface import Buffer
+from borzoi.storage.segment import SegmentFacts
+
+FORMAT: Final = 1
+
+
+class FileMark(msgspec.Struct, frozen=True):
+    """One file of the archive."""
+
+    name: str
+    size: int
+    #: xxh3-64 of all bytes, in hexadecimal.
+    xxh3: str
+
+
+class SegmentMarker(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment that was copied completely."""
+
+    format: int = FORMAT
+    start_offset: int
+    end_offset: int
+    start_timestamp: int
+    end_timestamp: int
+    messages_count: int
+    #: Bytes of the messages, uncompressed.
+    size: int
+    log: FileMark
+    index: FileMark
+    archived_at: int
+    server_version: str
+
+    def describes(self, facts: SegmentFacts) -> bool:
+        """Whether this is the segment with these facts, not another one of its number."""
+        return (
+            self.start_offset == facts.start_offset
+            and self.end_offset == facts.end_offset
+            and self.start_timestamp == facts.start_timestamp
+            and self.end_timestamp == facts.end_timestamp
+            and self.size == facts.size
+        )
+
+
+class StateMarker(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy of the metadata files."""
+
+    format: int = FORMAT
+    last_index: int
+    files: tuple[FileMark, ...]
+    archived_at: int
+    server_version: str
+
+
+def encode_marker(marker: SegmentMarker | StateMarker) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(marker), indent=2) + b"\n"
+
+
+def decode_segment_marker(data: Buffer, *, key: str) -> SegmentMarker:
+    return _decoded(data, SegmentMarker, key)
+
+
+def decode_state_marker(data: Buffer, *, key: str) -> StateMarker:
+    return _decoded(data, StateMarker, key)
+
+
+M = TypeVar("M", SegmentMarker, StateMarker)
+
+
+def _decoded(data: Buffer, kind: type[M], key: str) -> M:
+    try:
+        marker = msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as fault:
+        raise Corrupt(f"it is no marker: {fault}", op="get", key=key) from fault
+    if marker.format != FORMAT:
+        raise Corrupt(f"it has the format {marker.format}, not {FORMAT}", op="get", key=key)
+    return marker

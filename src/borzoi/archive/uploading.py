@@ -1,0 +1,116 @@
+"""Files into a store: read away from the event loop, checked after, never whole in memory."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+import xxhash
+
+from borzoi.archive.markers import FileMark
+from borzoi.objectstore.errors import Corrupt
+from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
+from borzoi.objectstore.multipart import BufferedMultipartWriter
+
+CHECK_NONE: Final = "none"
+CHECK_SIZE: Final = "size"
+CHECK_CHECKSUM: Final = "checksum"
+CHECKS: Final = (CHECK_NONE, CHECK_SIZE, CHECK_CHECKSUM)
+
+
+class OpenFile:
+    """A file that stays readable although its name may go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, length: int, position: int) -> bytes:
+        """Exactly `length` bytes; `Corrupt` when the file has become shorter."""
+        pieces = []
+        while length:
+            piece = os.pread(self._descriptor, length, position)
+            if not piece:
+                raise Corrupt(f"{self.path} ends at byte {position}")
+            pieces.append(piece)
+            position += len(piece)
+            length -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+async def upload_file(
+    store: ObjectStore,
+    key: str,
+    file: OpenFile,
+    size: int,
+    *,
+    part_size: int = PART_BYTES_DEFAULT,
+    check: str = CHECK_SIZE,
+) -> FileMark:
+    """Copy the first `size` bytes of a file to `key`.
+
+    While a part is on its way the next one is read, so two parts are in memory besides those that
+    the store is sending.
+    """
+    writer = BufferedMultipartWriter(store, key, part_size=part_size)
+    try:
+        for position in range(0, size, part_size):
+            length = min(part_size, size - position)
+            await writer.append(await asyncio.to_thread(file.read, length, position))
+        checksum = f"{writer.checksum:016x}"
+        await writer.seal()
+    except BaseException:
+        # To its end although we are cancelled: an upload that is left open costs money.
+        await asyncio.shield(writer.abort())
+        raise
+    mark = FileMark(file.path.name, size, checksum)
+    await check_copy(store, key, mark, check)
+    return mark
+
+
+async def upload_bytes(
+    store: ObjectStore, key: str, name: str, data: bytes, *, check: str
+) -> FileMark:
+    """The same for what is in memory already."""
+    await store.put(key, data)
+    mark = FileMark(name, len(data), f"{xxhash.xxh3_64_intdigest(data):016x}")
+    await check_copy(store, key, mark, check)
+    return mark
+
+
+async def check_copy(store: ObjectStore, key: str, mark: FileMark, check: str) -> None:
+    """Look at the copy as much as `check` says; `Corrupt` when it is not what was sent."""
+    match check:
+        case "size":
+            found = (await store.head(key)).size
+            if found != mark.size:
+                raise Corrupt(f"{found} of {mark.size} bytes arrived", op="head", key=key)
+        case "checksum":
+            await verify_object(store, key, mark)
+
+
+async def verify_object(
+    store: ObjectStore, key: str, mark: FileMark, *, chunk: int = PART_BYTES_DEFAULT
+) -> None:
+    """Read an object piece by piece, and compare; `Corrupt` says how it differs."""
+    found = (await store.head(key)).size
+    if found != mark.size:
+        raise Corrupt(f"it has {found} bytes instead of {mark.size}", op="head", key=key)
+    checksum = xxhash.xxh3_64()
+    for position in range(0, mark.size, chunk):
+        end = min(position + chunk, mark.size)
+        piece = await store.get_range(key, position, end)
+        await asyncio.to_thread(checksum.update, piece)
+    if f"{checksum.intdigest():016x}" != mark.xxh3:
+        raise Corrupt(
+            f"its checksum is {checksum.intdigest():016x} instead of {mark.xxh3}",
+            op="get_range",
+            key=key,
+        )

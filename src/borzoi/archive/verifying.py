@@ -1,0 +1,52 @@
+"""Does an archive still hold what its markers say? Every byte is read."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from borzoi.archive import layout
+from borzoi.archive.catalog import Catalog, Selection, gap_in, read_markers
+from borzoi.archive.markers import FileMark, decode_state_marker
+from borzoi.archive.uploading import verify_object
+from borzoi.objectstore.errors import Corrupt, NotFound
+from borzoi.objectstore.interface import ObjectStore
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One file of the archive, and what is wrong with it, if anything is."""
+
+    key: str
+    size: int
+    fault: str = ""
+
+
+async def verify(
+    store: ObjectStore, catalog: Catalog, selection: Selection
+) -> AsyncIterator[Checked]:
+    """Read every selected file, of all lives, and compare it with its marker."""
+    for life in catalog.lives:
+        if not selection.includes(life.life.namespace):
+            continue
+        prefix = layout.life_prefix(catalog.server, life.life)
+        markers = await read_markers(store, catalog.server, life)
+        for marker in markers:
+            for mark in (marker.log, marker.index):
+                yield await _checked(store, prefix + mark.name, mark)
+        gap = gap_in(markers)
+        if gap is not None:
+            yield Checked(prefix, 0, f"the messages {gap[0]} to {gap[1]} are missing")
+    if selection == Selection():
+        for index in catalog.states:
+            prefix = layout.state_prefix(catalog.server, index)
+            key = prefix + layout.STATE_MARKER
+            state = decode_state_marker((await store.get(key)).data, key=key)
+            for mark in state.files:
+                yield await _checked(store, prefix + mark.name, mark)
+
+
+async def _checked(store: ObjectStore, key: str, mark: FileMark) -> Checked:
+    try:
+        await verify_object(store, key, mark)
+    except (Corrupt, NotFound) as fault:
+        return Checked(key, mark.size, str(fault))
+    return Checked(key, mark.size)
