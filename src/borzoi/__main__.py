@@ -21,6 +21,8 @@ COMMANDS = {
     "config": "borzoi.server.config_command:config",
     "log": "borzoi.tools.command:log",
     "import": "borzoi.tools.command:import_",
+    "archive": "borzoi.tools.archive_command:archive",
+    "storage": "borzoi.tools.storage_command:storage",
     "simulate": "borzoi.simulator.command:simulate",
 }
 

@@ -26,6 +26,7 @@ OUTSIDE = {
 
 #: Files that may import inside a function, and why.
 LATE = {
+    "src/borzoi/objectstore/locations.py": "obstore weighs 16 MB, and only remote stores need it",
     "src/borzoi/server/listening.py": "certificates weigh 5 MB, and only TLS needs them",
     "src/borzoi/server/arguments.py": "a wrong setting is told before the whole server is loaded",
 }

@@ -130,6 +130,9 @@ class Archiver:
             self.counters.deletions_blocked += count - archived
         return min(count, archived)
 
+    async def close(self) -> None:
+        await self._store.close()
+
     # What is archived already. --------------------------------------------------------------------
 
     async def _list(self) -> dict[Life, set[int]]:

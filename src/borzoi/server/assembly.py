@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from borzoi import __version__
+from borzoi.archive.archiver import Archiver
 from borzoi.diagnostics.host import Host
 from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
@@ -155,12 +156,20 @@ def _create_root(state: Metadata, state_log: StateLog, credentials: RootCredenti
     return Root(credentials.username, credentials.source, shown)
 
 
-def services_of(settings: Settings, directory: Path, opened: Opened, *, follower: bool) -> Services:
+def services_of(
+    settings: Settings,
+    directory: Path,
+    opened: Opened,
+    *,
+    follower: bool,
+    archiver: Archiver | None = None,
+) -> Services:
     """The planes and everything else a handler may touch, wired together."""
     system = settings.system
     store = store_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge)
     table = PartitionTable(store)
-    partitions = PartitionPlane(table, Upkeep(table, store), store)
+    gate = archiver.deletable if archiver and system.segment.archive_expired else None
+    partitions = PartitionPlane(table, Upkeep(table, store, deletable=gate), store)
     partitions.finish_deletions(opened.effects, opened.state)
     table.open_all(opened.state)
     metadata = MetadataPlane(

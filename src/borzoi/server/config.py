@@ -12,7 +12,12 @@ import msgspec
 from borzoi.model.errors import InvalidConfiguration, InvalidEncryptionKey
 from borzoi.model.limits import SERVER_DEFAULT, UNLIMITED
 from borzoi.model.units import DAY, format_bytes, format_duration
+from borzoi.objectstore.errors import InvalidKey
+from borzoi.objectstore.interface import PART_BYTES_MIN
+from borzoi.objectstore.keys import checked_key
+from borzoi.objectstore.locations import checked_location
 from borzoi.security.encryption import decoded_key
+from borzoi.server.archive_location import archive_location
 from borzoi.server.declaring import Key, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
 from borzoi.server.settings import (
@@ -21,6 +26,7 @@ from borzoi.server.settings import (
     WEBSOCKET,
     EncryptionSection,
     Settings,
+    SystemSection,
     TcpSection,
     TcpSocketSection,
 )
@@ -178,6 +184,7 @@ def _storage_faults(settings: Settings) -> Iterator[str]:
             " choose one: fsync means synced"
         )
     yield from _encryption_faults(system.encryption)
+    yield from _archive_faults(system)
     log = system.logging
     if log.max_total_size and log.max_file_size > log.max_total_size:
         yield "system.logging.max_file_size: is above max_total_size; one file must fit"
@@ -200,6 +207,30 @@ def _encryption_faults(section: EncryptionSection) -> Iterator[str]:
             "system.encryption.key: the value given is not allowed; it takes 32 bytes in Base64"
             f" ({fault})"
         )
+
+
+def _archive_faults(system: SystemSection) -> Iterator[str]:
+    archiver = system.backup.archiver
+    if system.segment.archive_expired and not archiver.enabled:
+        yield (
+            "system.segment.archive_expired is true and system.backup.archiver.enabled is false;"
+            " nothing would ever be deleted: enable the archiver"
+        )
+    if not archiver.enabled:
+        return
+    path = "system.backup.archiver"
+    if not PART_BYTES_MIN <= archiver.part_size <= 512 * MEBIBYTE:
+        shown = format_bytes(archiver.part_size)
+        yield f"{path}.part_size: {shown} is not allowed; it takes 5 MiB to 512 MiB"
+    try:
+        if "/" in archiver.name:
+            yield f"{path}.name: {archiver.name!r} is not allowed; it takes one part of a key"
+        elif archiver.name:
+            checked_key(archiver.name)
+        if archiver.kind == "object":
+            checked_location(archive_location(archiver.object))
+    except (InvalidKey, InvalidConfiguration) as fault:
+        yield f"{path}: {fault}"
 
 
 def _certificate_faults(tcp: TcpSection) -> Iterator[str]:
@@ -238,6 +269,7 @@ def _interval_faults(settings: Settings) -> Iterator[str]:
             1,
         ),
         (settings.heartbeat.enabled, "heartbeat.interval", 1),
+        (settings.system.backup.archiver.enabled, "system.backup.archiver.interval", second),
         (True, "system.logging.rotation_check_interval", second),
         (True, "system.logging.retention", second),
     )

@@ -29,8 +29,10 @@ from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.objectstore.metering import Meters
 from borzoi.records.accelerator import ACCELERATOR
-from borzoi.server.assembly import POOL_KEEP_BYTES, Opened, open_data, services_of
+from borzoi.server.archiving import StateCopies, archiver_of
+from borzoi.server.assembly import POOL_KEEP_BYTES, Opened, clock, open_data, services_of
 from borzoi.server.banner import Readiness, banner
 from borzoi.server.config import Configuration, parts_not_there
 from borzoi.server.data_directory import DataDirectory
@@ -41,6 +43,7 @@ from borzoi.server.kinds import shown_address
 from borzoi.server.listening import Endpoint, listen
 from borzoi.server.logs import remove_forgotten, start_logging
 from borzoi.server.neighbours import refuse_to_share
+from borzoi.server.opening import folders_of
 from borzoi.server.settings import Settings
 from borzoi.server.toml import written
 
@@ -55,6 +58,8 @@ STOP_SECONDS_MAX = 10.0
 #: How long clients have to take their farewell before their connections are cut.
 GOODBYE_SECONDS_MAX = 0.5
 GOODBYE_LOOKS = 50
+#: How long chores have to undo what they were in the middle of.
+CHORES_SECONDS_MAX = 2.0
 #: A frame or an answer that does not move for this long ends its connection.
 STALLED_SECONDS_MAX = 30.0
 #: Status 8: the server goes away; clients reconnect and ask again.
@@ -138,7 +143,11 @@ class Server:
         self._settings: Settings = start.configuration.settings
         self._directory = directory
         self._opened = opened
-        self._services = services_of(self._settings, directory, opened, follower=start.follower)
+        self._archiver = archiver_of(self._settings, directory, Meters(), clock=clock)
+        self._state_copies = StateCopies(directory, opened.state_log)
+        self._services = services_of(
+            self._settings, directory, opened, follower=start.follower, archiver=self._archiver
+        )
         self._dispatcher = Dispatcher(self._services)
         self._listeners: list[TcpListener | TlsListener] = []
         self._endpoints: list[Endpoint] = []
@@ -208,6 +217,7 @@ class Server:
                 self._settings.system.logging.rotation_check_interval,
                 self._forget_log_files,
             ),
+            *self._archiver_chores(),
         ]
         housekeeping = asyncio.create_task(run_all(rows))
         stopping = asyncio.create_task(self._stop.wait())
@@ -218,7 +228,23 @@ class Server:
         stopping.cancel()
         housekeeping.cancel()
         await self._finish()
+        # An upload that is cut short is taken back, so that nothing is left of it in the store.
+        await asyncio.wait({housekeeping}, timeout=CHORES_SECONDS_MAX)
         return EXIT_FAILED if failure else EXIT_OK
+
+    def _archiver_chores(self) -> list[Chore]:
+        archiver = self._archiver
+        if archiver is None:
+            return []
+        upkeep, state = self._services.partitions.upkeep, self._services.metadata.state
+        folders = folders_of(self._settings, self._directory)
+        return [
+            Chore(
+                "archiver",
+                self._settings.system.backup.archiver.interval,
+                lambda: archiver.run(upkeep.views(state, folders), self._state_copies),
+            )
+        ]
 
     def _give_up_stalled(self) -> None:
         before = asyncio.get_running_loop().time() - STALLED_SECONDS_MAX
@@ -257,6 +283,8 @@ class Server:
         self._services.authentication.close()
         await self._services.partitions.close()
         self._services.metadata.close()
+        if self._archiver is not None:
+            await self._archiver.close()
         log.info("stopped")
 
 

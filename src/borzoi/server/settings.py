@@ -25,7 +25,6 @@ U32 = 2**32 - 1
 HTTP = "the HTTP listener"
 QUIC = "the QUIC listener"
 WEBSOCKET = "the WebSocket listener"
-ARCHIVING = "archiving"
 TELEMETRY = "OpenTelemetry export"
 SHARDS = "more than one shard"
 
@@ -260,12 +259,70 @@ class TelemetrySection(Section):
 
 
 class CompatibilitySection(Section):
-    path: str = setting(PATH, "compatibility", "where old formats are kept", later=ARCHIVING)
+    path: str = setting(
+        PATH, "compatibility", "kept for 0.8 files; borzoi writes nothing in old formats"
+    )
+
+
+class ArchiveObjectSection(Section):
+    service: str = setting(
+        choice("s3", "gcs", "azure", "file"),
+        "s3",
+        "borzoi: Amazon S3 and compatible stores, Google Cloud Storage, Azure, or a directory",
+    )
+    bucket: str = setting(TEXT, "", "borzoi: the bucket, or the container")
+    prefix: str = setting(
+        TEXT, "archive", "borzoi: where all keys begin; for the service file, the directory"
+    )
+    region: str = setting(TEXT, "", "borzoi: the region of the bucket; empty: AWS_REGION")
+    endpoint: str = setting(
+        TEXT, "", "borzoi: the address of a compatible store; empty: the provider's own"
+    )
+    access_key_id: str = setting(
+        TEXT,
+        "",
+        "borzoi: empty: AWS_ACCESS_KEY_ID, web identity, container or instance metadata",
+        secret=True,
+    )
+    secret_access_key: str = setting(TEXT, "", "borzoi: goes with access_key_id", secret=True)
+    session_token: str = setting(TEXT, "", "borzoi: of temporary credentials", secret=True)
+    profile: str = setting(TEXT, "", "borzoi: a profile of ~/.aws/credentials to take keys from")
+    payload_signing: str = setting(
+        choice("auto", "always", "never"),
+        "auto",
+        "borzoi: hash what is sent; auto does not where TLS protects it",
+    )
+    server_side_encryption: str = setting(
+        choice("", "AES256", "aws:kms"), "", "borzoi: ask the store to encrypt"
+    )
+    kms_key_id: str = setting(TEXT, "", "borzoi: the key for aws:kms; empty: the bucket's own")
+
+
+class ArchiverSection(Section):
+    enabled: bool = setting(FLAG, False, "borzoi: copy sealed segments to an archive")
+    kind: str = setting(
+        choice("disk", "object"), "disk", "borzoi: to system.backup.path, or to an object store"
+    )
+    name: str = setting(
+        TEXT,
+        "",
+        "borzoi: what this server is called in the archive; empty: the cluster's or host's name",
+    )
+    interval: int = setting(DURATION, "1 m", "borzoi: how often sealed segments are looked for")
+    concurrency: int = setting(count(1, 16), 2, "borzoi: segments copied at a time")
+    part_size: int = setting(BYTES, "8 MiB", "borzoi: parts of an upload; 5 MiB to 512 MiB")
+    verify: str = setting(
+        choice("none", "size", "checksum"), "size", "borzoi: how a copy is checked when it is made"
+    )
+    include_state: bool = setting(FLAG, True, "borzoi: copy the metadata as well")
+    state_keep: int = setting(count(1, 10_000), 24, "borzoi: copies of the metadata that are kept")
+    object: ArchiveObjectSection = section(ArchiveObjectSection)
 
 
 class BackupSection(Section):
-    path: str = setting(PATH, "backup", "where archives are kept", later=ARCHIVING)
+    path: str = setting(PATH, "backup", "where archives of the kind disk are kept")
     compatibility: CompatibilitySection = section(CompatibilitySection)
+    archiver: ArchiverSection = section(ArchiverSection)
 
 
 class StateSection(Section):
@@ -341,7 +398,7 @@ class PartitionSection(Section):
 class SegmentSection(Section):
     size: int = setting(BYTES, "1 GiB", "when a new segment is begun; a multiple of 512 B")
     archive_expired: bool = setting(
-        FLAG, False, "copy expired segments away before deleting", later=ARCHIVING
+        FLAG, False, "delete a segment only when it is archived; needs system.backup.archiver"
     )
     cache_indexes: str = setting(
         choice("all", "open_segment", "none", "true", "false"),

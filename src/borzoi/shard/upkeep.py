@@ -6,25 +6,37 @@ left alone.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
 
+from borzoi.archive.archiver import PartitionView
 from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.errors import BorzoiError, FeatureUnavailable
 from borzoi.model.limits import NEVER, UNLIMITED
+from borzoi.model.namespace import Namespace
 from borzoi.model.topics import Compression
 from borzoi.shard.partition_store import PartitionStore
 from borzoi.shard.partition_table import PartitionTable, logged_failure
 from borzoi.storage.retention import PartitionFacts, expired, oversized
+from borzoi.storage.segment import SegmentFacts
 
 log = logging.getLogger(__name__)
+
+#: How many of the so many oldest segments of a partition may be deleted.
+Deletable: TypeAlias = Callable[[Namespace, Sequence[SegmentFacts], int], int]
 
 
 class Upkeep:
     """Retention and compression over the partitions of this shard."""
 
-    def __init__(self, table: PartitionTable, store: PartitionStore) -> None:
+    def __init__(
+        self, table: PartitionTable, store: PartitionStore, *, deletable: Deletable | None = None
+    ) -> None:
         self._table = table
         self._store = store
+        #: Where only archived segments may go: how many of the oldest are.
+        self._deletable = deletable
         self._cannot_compress: set[Compression] = set()
 
     async def clean(self, state: Metadata, *, now: int) -> None:
@@ -33,7 +45,9 @@ class Upkeep:
             for namespace, partition in list(self._table.of_topic(stream.id, topic)):
                 if topic.message_expiry == NEVER:
                     break
-                old = expired(partition.log.segments(), now=now, expiry=topic.message_expiry)
+                segments = partition.log.segments()
+                old = expired(segments, now=now, expiry=topic.message_expiry)
+                old = self._archived(namespace, segments, old)
                 with logged_failure("cleaned", namespace):
                     await partition.delete_oldest(old)
             if topic.max_topic_size != UNLIMITED:
@@ -69,10 +83,29 @@ class Upkeep:
             topic_size=sum(partition.statistics.size for partition in partitions),
             topic_size_max=topic.max_topic_size,
         )
-        for (namespace, partition), count in zip(found, surplus, strict=True):
+        for (namespace, partition), wanted in zip(found, surplus, strict=True):
+            count = self._archived(namespace, partition.log.segments(), wanted)
             if count:
                 with logged_failure("shrunk", namespace):
                     await partition.delete_oldest(count)
+
+    def views(self, state: Metadata, folder: Callable[[Namespace], Path]) -> list[PartitionView]:
+        """Every open partition, as the archiver wants to see it; `folder` is where its files are."""
+        return [
+            PartitionView(
+                namespace,
+                topic.partitions[namespace.partition_id].created_at,
+                folder(namespace),
+                partition.log.segments(),
+            )
+            for stream, topic in topics_of(state)
+            for namespace, partition in self._table.of_topic(stream.id, topic)
+        ]
+
+    def _archived(self, namespace: Namespace, segments: Sequence[SegmentFacts], count: int) -> int:
+        if self._deletable is None or not count:
+            return count
+        return self._deletable(namespace, segments, count)
 
 
 def topics_of(state: Metadata) -> Iterator[tuple[Stream, Topic]]:

@@ -6,23 +6,16 @@ The work is done in `storage/`; here are the options, the progress bar and the e
 
 import fcntl
 import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import Final, ParamSpec
+from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
 
 from borzoi import __version__
-from borzoi.model.errors import BorzoiError
 from borzoi.model.namespace import Namespace
 from borzoi.security.encryption import Cipher
 from borzoi.server.data_directory import LOCK_NAME, DataDirectory
@@ -38,13 +31,9 @@ from borzoi.tools.inspection import (
     verify,
 )
 from borzoi.tools.repairing import Repair, plan_repairs
-
-FOUND: Final = 1
-COULD_NOT: Final = 2
+from borzoi.tools.terminal import COULD_NOT, FOUND, progress_bar, report_errors
 
 COLOURS: Final = {Severity.NOTE: "cyan", Severity.WARNING: "yellow", Severity.DAMAGE: "red"}
-
-Parameters = ParamSpec("Parameters")
 
 existing = click.Path(exists=True, path_type=Path)
 directory_argument = click.argument(
@@ -59,23 +48,6 @@ key_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 
 
-def told_in_a_sentence(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """What goes wrong is one sentence and an exit status, never a traceback."""
-
-    @wraps(command)
-    def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except BorzoiError as fault:
-            click.echo(f"error: {fault}", err=True)
-            sys.exit(COULD_NOT)
-        except BrokenPipeError:
-            # The reader has seen enough; what is left in our buffer has nowhere to go.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    return wrapped
-
-
 @click.group()
 def log() -> None:
     """Check, show and repair stored messages and metadata."""
@@ -85,7 +57,7 @@ def log() -> None:
 @directory_argument
 @key_option
 @json_option
-@told_in_a_sentence
+@report_errors
 def verify_command(directory: Path, encryption_key: str | None, as_json: bool) -> None:
     """Read everything in DIRECTORY and hold it against its checksums.
 
@@ -98,7 +70,7 @@ def verify_command(directory: Path, encryption_key: str | None, as_json: bool) -
         )
     _refuse_if_nothing_is_there(directory)
     seen = _Tally()
-    with _bar("reading", total_bytes(directory)) as advance:
+    with progress_bar("reading", total_bytes(directory)) as advance:
         for found in verify(LocalMedium(), directory, cipher=_cipher(encryption_key)):
             seen.count(found)
             if isinstance(found, Progress):
@@ -118,7 +90,7 @@ def verify_command(directory: Path, encryption_key: str | None, as_json: bool) -
 @click.option("--count", type=click.IntRange(min=0), help="How many to show at most.")
 @key_option
 @json_option
-@told_in_a_sentence
+@report_errors
 def dump_command(
     path: Path, first_offset: int, count: int | None, encryption_key: str | None, as_json: bool
 ) -> None:
@@ -134,7 +106,7 @@ def dump_command(
 @directory_argument
 @click.option("--yes", is_flag=True, help="Do it; without this the plan is only shown.")
 @key_option
-@told_in_a_sentence
+@report_errors
 def repair_command(directory: Path, yes: bool, encryption_key: str | None) -> None:
     """Say what can be done about damage in DIRECTORY, and with --yes do it.
 
@@ -146,7 +118,7 @@ def repair_command(directory: Path, yes: bool, encryption_key: str | None) -> No
     repairs: list[Repair] = []
     hopeless = 0
     with _alone_in(directory) if yes else nullcontext():
-        with _bar("looking for damage", total_bytes(directory)) as advance:
+        with progress_bar("looking for damage", total_bytes(directory)) as advance:
             plan = plan_repairs(LocalMedium(), directory, backup, cipher=_cipher(encryption_key))
             for found in plan:
                 if isinstance(found, Repair):
@@ -187,7 +159,7 @@ def import_() -> None:
 @click.option("--link", is_flag=True, help="Link sealed segments instead of copying them.")
 @click.option("--verify/--no-verify", "check", default=True, help="Read all of it afterwards.")
 @key_option
-@told_in_a_sentence
+@report_errors
 def import_iggy_command(
     directory: Path, target: Path, link: bool, check: bool, encryption_key: str | None
 ) -> None:
@@ -197,7 +169,7 @@ def import_iggy_command(
     users, permissions, tokens and offsets keep their ids and dates, messages their bytes.
     """
     cipher = _cipher(encryption_key)
-    with _bar("bringing over", None) as advance:
+    with progress_bar("bringing over", None) as advance:
 
         def brought(namespace: Namespace, number: int, count: int) -> None:
             advance(1, count, f"partition {namespace}")
@@ -217,7 +189,7 @@ def import_iggy_command(
     if not check:
         return
     seen = _Tally()
-    with _bar("reading", total_bytes(target)) as advance:
+    with progress_bar("reading", total_bytes(target)) as advance:
         for found in verify(LocalMedium(), target, cipher=cipher):
             seen.count(found)
             if isinstance(found, Progress):
@@ -348,23 +320,3 @@ def _alone_in(directory: Path) -> AbstractContextManager[object]:
     """Keeps servers out; `DirectoryInUse` when one is in."""
     root = _data_directory_of(directory)
     return nullcontext() if root is None else DataDirectory(root)
-
-
-@contextmanager
-def _bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """A progress bar on the terminal; nothing at all when there is none."""
-    console = Console(stderr=True)
-    columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
-    if total is not None:
-        columns.insert(2, DownloadColumn())
-    with ProgressBar(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(what, total=total)
-
-        def advance(by: int, new_total: int | None = None, description: str = what) -> None:
-            bar.update(task, advance=by, description=description)
-            if new_total is not None:
-                bar.update(task, total=new_total)
-
-        yield advance
