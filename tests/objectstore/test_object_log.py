@@ -1,24 +1,20 @@
 """The log as a whole under random schedules, with each of its rules removed in turn; and in plain
 cases that can be read."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import pytest
+from tests.support.object_log_schedules import run_schedules
 
-from borzoi.objectstore import log_opening, object_log
+from borzoi.objectstore import object_log
 from borzoi.objectstore.creating import Taken, create_once
-from borzoi.objectstore.errors import Corrupt, Fenced, ObjectStoreError, PermissionDenied
-from borzoi.objectstore.faults import FaultyStore
-from borzoi.objectstore.headers import HEADER_BYTES, ObjectKind
-from borzoi.objectstore.listing import list_objects
+from borzoi.objectstore.errors import ObjectStoreError
+from borzoi.objectstore.headers import HEADER_BYTES
 from borzoi.objectstore.log_opening import Opener
-from borzoi.objectstore.memory import MemoryStore
-from borzoi.objectstore.object_log import ObjectLog, Place, SystemSource, read_slot
-from tests.support.object_log_schedules import Dice, Records, run_schedules
+from borzoi.objectstore.object_log import ObjectLog
 
 #: A share of the tier `object`, which plays 5,000; the tier `deep` plays 100,000.
 SCHEDULES = int(os.environ.get("BORZOI_OBJECT_LOG_SCHEDULES", "1000"))
@@ -28,7 +24,9 @@ MUTATED_SCHEDULES = 20_000
 
 
 def faults_of(seeds: range) -> dict[int, list[str]]:
-    return {seed: outcome.faults for seed, outcome in run_schedules(seeds).items() if outcome.faults}
+    return {
+        seed: outcome.faults for seed, outcome in run_schedules(seeds).items() if outcome.faults
+    }
 
 
 def test_nothing_acknowledged_is_lost_doubled_or_moved() -> None:

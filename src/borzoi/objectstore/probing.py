@@ -72,11 +72,18 @@ async def probe(store: ObjectStore, *, key: str | None = None) -> Verdict:
             except WeakStore as fault:
                 detail = str(fault)
             findings.append(Finding(name, not detail, detail))
-            if detail and name == CREATE:
-                break
-    finally:
-        await store.delete(key)
+    except ObjectStoreError:
+        await _tidied(store, key)
+        raise
+    await _tidied(store, key)
     return Verdict(tuple(findings))
+
+
+async def _tidied(store: ObjectStore, key: str) -> None:
+    try:
+        await store.delete(key)
+    except ObjectStoreError:
+        pass  # what went wrong before says more
 
 
 async def _creates(store: ObjectStore, key: str) -> str:
