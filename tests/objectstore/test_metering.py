@@ -1,6 +1,6 @@
 import pytest
 
-from borzoi.objectstore.errors import Ambiguous, NotFound, ObjectStoreError
+from borzoi.objectstore.errors import NotFound, ObjectStoreError
 from borzoi.objectstore.memory import MemoryStore
 from borzoi.objectstore.metering import BUCKETS, OUTCOMES, MeteredStore, Meters
 
@@ -42,4 +42,3 @@ async def test_two_stores_may_share_their_meters() -> None:
     for _ in range(2):
         await MeteredStore(MemoryStore(), meters).put("k", b"1")
     assert meters.requests["put", "ok"] == 2
-    assert Ambiguous in OUTCOMES

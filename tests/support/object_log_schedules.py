@@ -236,6 +236,7 @@ class World:
         self.writers: list[Writer] = []
         #: Requests whose sender has given up; they may still arrive, or arrive again.
         self.late: list[Request] = []
+        self.arrivals = 0
         self.epochs = 0
         self._records = 0
         self._running: Writer | None = None
@@ -269,6 +270,7 @@ class World:
             await self._crash(self.dice.choice(self.writers))
         elif self.dice.random() < 0.1 and self.late:
             late = self.late[self.dice.randrange(len(self.late))]
+            self.arrivals += 1
             await late.apply()  # it stays, so it may arrive a second time
             if self.dice.random() < 0.7:
                 self.late.remove(late)
@@ -344,6 +346,7 @@ class Outcome(msgspec.Struct):
     faults: list[str]
     acknowledged: int
     epochs: int
+    #: Requests that arrived after their sender had given them up.
     late: int
 
 
@@ -358,7 +361,7 @@ async def _play(seed: int) -> Outcome:
         await world.step()
     await world.check()
     await world.stop()
-    return Outcome(world.faults, len(world.promised), world.epochs, len(world.late))
+    return Outcome(world.faults, len(world.promised), world.epochs, world.arrivals)
 
 
 def run_schedules(seeds: range) -> dict[int, Outcome]:
