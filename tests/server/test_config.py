@@ -42,6 +42,7 @@ BESIDE = {
     "system.encryption.enabled": {"BORZOI_SYSTEM_ENCRYPTION_KEY": "A" * 43 + "="},
     "tcp.ipv6": {"BORZOI_TCP_ADDRESS": "[::1]:8090"},
     "cluster.enabled": {"BORZOI_CLUSTER_NAME": "c"},
+    "system.segment.archive_expired": {"BORZOI_SYSTEM_BACKUP_ARCHIVER_ENABLED": "true"},
 }
 
 
@@ -299,3 +300,45 @@ def test_parts_that_are_not_there_are_told_once_when_they_are_asked_for(tmp_path
     lines = list(parts_not_there(load(asked, tmp_path)))
     assert any("telemetry.enabled" in line for line in lines)
     assert any("cpu_allocation" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"SYSTEM_SEGMENT_ARCHIVE_EXPIRED": "true"}, "enable the archiver"),
+        (
+            {"ENABLED": "true", "PART_SIZE": "4 MiB"},
+            "part_size: .* is not allowed; it takes 5 MiB to 512 MiB",
+        ),
+        ({"ENABLED": "true", "KIND": "object"}, "needs a bucket"),
+        (
+            {"ENABLED": "true", "KIND": "object", "OBJECT_BUCKET": "b", "OBJECT_PREFIX": "a//b"},
+            "'a//b' is not a key",
+        ),
+        ({"ENABLED": "true", "NAME": "a/b"}, "takes one part of a key"),
+        ({"ENABLED": "true", "NAME": "a b"}, "is not a key"),
+        ({"ENABLED": "true", "INTERVAL": "0 s"}, "interval: 0 µs is not allowed"),
+    ],
+)
+def test_an_archiver_that_cannot_work_is_refused(
+    variables: dict[str, str], text: str, tmp_path: Path
+) -> None:
+    prefix = "BORZOI_SYSTEM_BACKUP_ARCHIVER_"
+    environment = {
+        name if name.startswith("BORZOI_") else f"{prefix}{name}": value
+        for name, value in (
+            (f"BORZOI_{name}" if name.startswith("SYSTEM_") else name, value)
+            for name, value in variables.items()
+        )
+    }
+    with pytest.raises(InvalidConfiguration, match=text):
+        load(environment, tmp_path)
+
+
+def test_the_secrets_of_an_archive_are_masked(tmp_path: Path) -> None:
+    prefix = "BORZOI_SYSTEM_BACKUP_ARCHIVER_OBJECT_"
+    names = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")
+    settings = load({prefix + name: "hidden-value" for name in names}, tmp_path).settings
+    assert settings.system.backup.archiver.object.secret_access_key == "hidden-value"
+    assert "hidden-value" not in repr(settings)
+    assert "hidden-value" not in str(shown_section(settings))

@@ -279,7 +279,7 @@ class World:
         await settled()
 
     def _next_writer(self) -> Writer:
-        """Mostly the one that ran last: the others are paused meanwhile, for a long time at times."""
+        """Mostly the one that ran last: the others are paused, some for long."""
         if self._running not in self.writers or self.dice.random() < self._switch_chance:
             self._running = self.dice.choice(self.writers)
         return self._running

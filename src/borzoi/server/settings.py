@@ -266,14 +266,12 @@ class CompatibilitySection(Section):
 
 class ArchiveObjectSection(Section):
     service: str = setting(
-        choice("s3", "gcs", "azure", "file"),
+        choice("s3", "gcs", "azure"),
         "s3",
-        "borzoi: Amazon S3 and compatible stores, Google Cloud Storage, Azure, or a directory",
+        "borzoi: Amazon S3 and compatible stores, Google Cloud Storage, or Azure",
     )
     bucket: str = setting(TEXT, "", "borzoi: the bucket, or the container")
-    prefix: str = setting(
-        TEXT, "archive", "borzoi: where all keys begin; for the service file, the directory"
-    )
+    prefix: str = setting(TEXT, "archive", "borzoi: where all keys begin")
     region: str = setting(TEXT, "", "borzoi: the region of the bucket; empty: AWS_REGION")
     endpoint: str = setting(
         TEXT, "", "borzoi: the address of a compatible store; empty: the provider's own"

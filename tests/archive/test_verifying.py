@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+from tests.archive.test_archiver import State
+from tests.support.archives import archiver_to, fill, open_partition, view_of
+
+from borzoi.archive.catalog import Selection, read_catalog
+from borzoi.archive.verifying import verify
+from borzoi.objectstore.memory import MemoryStore
+
+
+async def faults(store: MemoryStore, **selection) -> list[tuple[str, str]]:
+    catalog = await read_catalog(store, "node")
+    return [
+        (checked.key.rpartition("/")[2], checked.fault)
+        async for checked in verify(store, catalog, Selection(**selection))
+        if checked.fault
+    ]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> MemoryStore:
+    log = open_partition(tmp_path)
+    fill(log, 20)
+    made, state = MemoryStore(), State()
+    state.last_index = 1
+    await archiver_to(made).run([view_of(log)], state)
+    return made
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", "state.messages"])
+async def test_a_flipped_bit_is_found_wherever_it_is(store: MemoryStore, suffix: str) -> None:
+    assert await faults(store) == []
+    key = next(meta.key for meta in await store.list_page("") if meta.key.endswith(suffix))
+    whole = bytes((await store.get(key)).data)
+    for position in {0, len(whole) // 2, len(whole) - 1}:
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        await store.put(key, damaged)
+        ((name, fault),) = await faults(store)
+        assert name == key.rpartition("/")[2]
+        assert "checksum" in fault
+    await store.put(key, whole[:-1])
+    assert "instead of" in (await faults(store))[0][1]
+    await store.delete(key)
+    assert "no such object" in (await faults(store))[0][1]
+    assert await faults(store, stream_id=7) == []
+
+
+async def test_a_missing_segment_is_found(store: MemoryStore) -> None:
+    found = await store.list_page("node/streams/")
+    markers = [meta.key for meta in found if meta.key.endswith(".json")]
+    await store.delete(markers[1])
+    ((_, fault),) = await faults(store)
+    assert "are missing" in fault

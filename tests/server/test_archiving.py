@@ -1,0 +1,163 @@
+"""The archiver of a whole server, from its settings to what comes back."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.support.archives import files_in
+from tests.support.embedded import embedded_server, sent, with_topic
+
+from borzoi.archive.catalog import Selection, read_catalog
+from borzoi.archive.restoring import plan_restore, restore, restore_state
+from borzoi.model.namespace import Namespace
+from borzoi.objectstore.directory import DirectoryStore
+from borzoi.objectstore.metering import Meters
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.server.archiving import StateCopies, archiver_of, default_name
+from borzoi.server.config import load
+from borzoi.server.housekeeping import clean
+from borzoi.server.settings import Settings
+from borzoi.shard.upkeep import Upkeep
+from borzoi.storage.local import LocalMedium
+from borzoi.storage.state_log import STATE_LOG_NAME, StateSettings, open_state_log
+
+HOUR = 3_600_000_000
+ARCHIVING = {
+    "SYSTEM_SEGMENT_SIZE": "1 KiB",
+    "SYSTEM_BACKUP_ARCHIVER_ENABLED": "true",
+    "SYSTEM_BACKUP_ARCHIVER_NAME": "node-1",
+    "SYSTEM_SEGMENT_ARCHIVE_EXPIRED": "true",
+}
+
+
+def made(server, directory: Path, meters: Meters | None = None):
+    archiver = archiver_of(
+        server.configuration.settings, directory, meters or Meters(), clock=server.services.clock
+    )
+    assert archiver is not None
+    return archiver
+
+
+def with_gate(server, archiver) -> Upkeep:
+    """The upkeep of the server, with the archiver in front of its deletions."""
+    upkeep = server.services.partitions.upkeep
+    upkeep._deletable = archiver.deletable
+    return upkeep
+
+
+async def test_expired_segments_wait_for_the_archive(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, ARCHIVING) as server:
+        await with_topic(server, message_expiry=HOUR)
+        for _ in range(6):
+            await sent(server, size=1000)
+        archiver, state = made(server, tmp_path), server.services.metadata.state
+        upkeep = with_gate(server, archiver)
+        later = server.services.clock() + 2 * HOUR
+        await upkeep.clean(state, now=later)
+        assert server.services.partitions.totals().segments_count == 7
+        assert archiver.counters.deletions_blocked > 0
+        await archiver.run(upkeep.views(state), StateCopies(tmp_path, server.opened.state_log))
+        await upkeep.clean(state, now=later)
+        assert server.services.partitions.totals().segments_count < 7
+
+
+async def test_a_topic_that_is_too_large_waits_as_well(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, ARCHIVING) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 1, max_topic_size=4096))
+        for _ in range(8):
+            await sent(server, size=1000)
+        archiver, state = made(server, tmp_path), server.services.metadata.state
+        upkeep = with_gate(server, archiver)
+        before = server.services.partitions.totals().segments_count
+        await clean(server.services)
+        assert server.services.partitions.totals().segments_count == before
+        await archiver.run(upkeep.views(state), None)
+        await clean(server.services)
+        assert server.services.partitions.totals().segments_count < before
+
+
+async def test_what_was_archived_is_a_data_directory_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with embedded_server(data, ARCHIVING) as server:
+        await with_topic(server)
+        for _ in range(10):
+            await sent(server, size=1000)
+        archiver, meters = made(server, data, meters := Meters()), meters
+        upkeep = server.services.partitions.upkeep
+        await archiver.run(
+            upkeep.views(server.services.metadata.state),
+            StateCopies(data, server.opened.state_log),
+        )
+        await archiver.close()
+        segments = server.services.partitions.totals().segments_count
+        assert archiver.counters.segments_archived >= segments - 2
+        assert meters.requests["create", "ok"] == archiver.counters.segments_archived
+    store = DirectoryStore(data / "backup" / "archive")
+    catalog = await read_catalog(store, "node-1")
+    back = tmp_path / "back"
+    for plan in await plan_restore(store, catalog, Selection(), back):
+        async for _ in restore(store, "node-1", plan):
+            pass
+    await restore_state(store, catalog, back)
+    restored = files_in(back / "streams")
+    assert restored
+    assert restored.items() <= files_in(data / "streams").items()
+    async with embedded_server(back, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
+        assert server.services.metadata.state.streams[0].name == "s"
+        found = server.services.partitions.statistics(Namespace(0, 0, 0))
+        assert found.messages_count >= archiver.counters.segments_archived
+
+
+async def test_the_metadata_is_copied_from_one_moment(tmp_path: Path) -> None:
+    """While snapshots take entries out of the log, every copy still has all entries."""
+    medium = LocalMedium()
+    log, _ = open_state_log(medium, tmp_path, StateSettings())
+    (tmp_path / "info.json").write_bytes(b"{}")
+    copies = StateCopies(tmp_path, log)
+    assert copies.last_index == -1
+    stop = False
+
+    def write() -> None:
+        number = 0
+        while not stop:
+            log.append(timestamp=number, user_id=0, code=1, command=b"x" * 50)
+            number += 1
+            if number % 20 == 0:
+                log.take_snapshot(b"all so far", timestamp=number)
+
+    writing = asyncio.create_task(asyncio.to_thread(write))
+    try:
+        for attempt in range(40):
+            before = copies.last_index
+            files = await asyncio.to_thread(copies.read)
+            target = tmp_path / f"copy-{attempt}"
+            target.mkdir()
+            for name, data in files.items():
+                (target / name).write_bytes(data)
+            copied, _ = open_state_log(medium, target, StateSettings())
+            assert copied.next_index - 1 >= before
+    finally:
+        stop = True
+        await writing
+    assert STATE_LOG_NAME in files
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, None),
+        ({"CLUSTER_ENABLED": "true", "CLUSTER_NAME": "blue cluster"}, "blue-cluster-iggy-node-1"),
+    ],
+)
+def test_a_server_is_called_after_its_cluster_or_its_host(
+    tmp_path: Path, variables: dict[str, str], name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "db.example.org")
+    settings = load({f"BORZOI_{key}": value for key, value in variables.items()}, tmp_path).settings
+    assert default_name(settings) == (name or "db-example-org")
+
+
+def test_nothing_is_archived_unless_it_is_asked_for(tmp_path: Path) -> None:
+    assert archiver_of(Settings(), tmp_path, Meters(), clock=lambda: 0) is None
