@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ("decode", "stamp", "storage", "consensus", "server", "stages", "calls")
+BENCHMARKS = ("decode", "stamp", "storage", "consensus", "objectstore", "server", "stages", "calls")
 
 
 def main(names: list[str]) -> int:

@@ -13,12 +13,12 @@ from borzoi.objectstore.obstore_adapter import ObstoreStore
 
 def open_remote(location: Location, timing: Timing) -> ObjectStore:
     """Two clients of one store: one that never retries, and one for uploads in parts that does."""
-    once = _library_store(location, timing, retries=0)
-    bulk = _library_store(location, timing, retries=timing.part_retries)
+    once = library_store(location, timing, retries=0)
+    bulk = library_store(location, timing, retries=timing.part_retries)
     return ObstoreStore(once, bulk)
 
 
-def _library_store(location: Location, timing: Timing, *, retries: int) -> Any:
+def library_store(location: Location, timing: Timing, *, retries: int) -> Any:
     keywords: dict[str, Any] = {
         "prefix": location.prefix or None,
         "client_options": {
