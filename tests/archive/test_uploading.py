@@ -77,7 +77,7 @@ async def test_a_failed_or_cancelled_upload_leaves_nothing(tmp_path: Path) -> No
                 await real(data)
                 await asyncio.Event().wait()
 
-            upload.part = part
+            upload.part = part  # type: ignore[method-assign]
             return upload
 
     store, file = Failing(), OpenFile(tmp_path / "f")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from borzoi.objectstore import directory
 from borzoi.objectstore.directory import DRAFT_MARK, DirectoryStore
 from borzoi.objectstore.errors import Ambiguous, NotFound, PermissionDenied
 from borzoi.objectstore.interface import PART_BYTES_MIN
@@ -22,11 +21,12 @@ async def test_bytes_and_names_are_synced_before_a_write_returns(
 ) -> None:
     synced: list[str] = []
     real = os.fsync
-    monkeypatch.setattr(
-        directory.os,
-        "fsync",
-        lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd))[1],
-    )
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr("borzoi.objectstore.directory.os.fsync", noted)
     store = DirectoryStore(tmp_path)
     await store.create("k", b"1")
     assert [DRAFT_MARK in synced[0], synced[1]] == [True, str(tmp_path)]
@@ -60,7 +60,7 @@ async def test_a_write_that_fails_leaves_no_file(
         raise OSError(28, "No space left on device")
 
     store = DirectoryStore(tmp_path)
-    monkeypatch.setattr(directory.os, "fsync", no_room)
+    monkeypatch.setattr("borzoi.objectstore.directory.os.fsync", no_room)
     with pytest.raises(Ambiguous, match="No space left"):
         await store.put("k", b"1")
     assert list(tmp_path.iterdir()) == []

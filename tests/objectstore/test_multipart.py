@@ -99,7 +99,7 @@ async def test_a_part_that_fails_ends_the_writer_and_its_upload() -> None:
             async def abort():
                 aborted.append(key)
 
-            upload.part, upload.abort = part, abort
+            upload.part, upload.abort = part, abort  # type: ignore[method-assign]
             return upload
 
     writer = written(Failing())

@@ -5,6 +5,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -77,7 +78,7 @@ def acknowledged_at_once(self: ObjectLog, sequence: int) -> None:
     self._start()
 
 
-MUTATIONS = {
+MUTATIONS: dict[str, list[tuple[Any, str, Any]]] = {
     "nonce": [(object_log, "create_once", without_nonce)],
     "in order": [(ObjectLog, "_confirm", acknowledged_at_once)],
     "jump": [(Opener, "_jump", lambda _: 1)],
@@ -203,7 +204,9 @@ async def test_fences_and_what_is_kept_survive_trimming() -> None:
     assert await log.trim(keep=lambda sequence: sequence == 65) == 3
     left = [int(meta.key[-20:]) for meta in await store.list_page("lane/log/")]
     assert left == [0, 65, 68]
-    assert (await read_slot(Place(store, "lane", 7), 0)).header.kind is ObjectKind.FENCE
+    first = await read_slot(Place(store, "lane", 7), 0)
+    assert first is not None
+    assert first.header.kind is ObjectKind.FENCE
     for number in range(5):
         await log.write_checkpoint(b"state", next_sequence=68 + (number > 3))
     await log.trim()

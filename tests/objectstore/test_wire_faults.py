@@ -7,6 +7,7 @@ lost that was acknowledged, nothing twice.
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -124,7 +125,7 @@ async def test_reads_are_tried_again_and_never_short(
     ):
         rule = proxy.play(fault, "GET")
         found = await request()
-        body = found[0] if isinstance(found, tuple) else getattr(found, "data", found)
+        body: Any = found[0] if isinstance(found, tuple) else getattr(found, "data", found)
         assert bytes(body) == wanted
         assert rule.played == 1
     rule = proxy.play(fault, "list-type")
