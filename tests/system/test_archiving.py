@@ -1,0 +1,88 @@
+"""A real server archives while it serves, is killed, and comes back from its archive elsewhere."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.server import running_server
+from tests.support.wire_client import WireClient
+
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.records.message import Message, decode_messages, encode_messages
+
+pytestmark = pytest.mark.system
+
+PATIENCE_SECONDS = 120
+BATCHES, PER_BATCH = 12, 20
+
+
+def borzoi(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "borzoi", *map(str, arguments)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_killed_server_comes_back_from_its_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "backup"
+    settings = {
+        "SYSTEM_SEGMENT_SIZE": "8 KiB",
+        "SYSTEM_BACKUP_PATH": str(archive),
+        "SYSTEM_BACKUP_ARCHIVER_ENABLED": "true",
+        "SYSTEM_BACKUP_ARCHIVER_NAME": "node",
+        "SYSTEM_BACKUP_ARCHIVER_INTERVAL": "1 s",
+    }
+    payloads = [b"%06d" % number * 100 for number in range(BATCHES * PER_BATCH)]
+    with running_server(settings, directory=tmp_path / "data") as server:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            client.call(CreateStream("s"))
+            client.call(CreateTopic("s", "t", 1))
+            for first in range(0, len(payloads), PER_BATCH):
+                indexes, body = encode_messages(
+                    [Message(payload) for payload in payloads[first : first + PER_BATCH]]
+                )
+                client.call(
+                    SendMessages(
+                        "s",
+                        "t",
+                        Partitioning.partition(0),
+                        PER_BATCH,
+                        memoryview(indexes),
+                        memoryview(body),
+                    )
+                )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(list(archive.rglob("streams/**/*.json"))) < BATCHES - 1:
+            assert time.monotonic() < deadline, "nothing was archived"
+            time.sleep(0.1)
+        server.process.kill()
+        server.process.wait()
+    url = f"file://{archive}/archive"
+    assert "0 faults" in borzoi("archive", "verify", url)
+    borzoi("archive", "restore", url, "--to", tmp_path / "back")
+    with running_server({"SYSTEM_SEGMENT_SIZE": "8 KiB"}, directory=tmp_path / "back") as server:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            polled: Any = client.call(
+                PollMessages(
+                    Consumer(ConsumerKind.CONSUMER, 1),
+                    "s",
+                    "t",
+                    0,
+                    PollingStrategy.first(),
+                    len(payloads),
+                    auto_commit=False,
+                )
+            )
+    found = [message.payload for message in decode_messages(polled.messages)]
+    assert len(found) >= (BATCHES - 1) * PER_BATCH
+    assert found == payloads[: len(found)]
