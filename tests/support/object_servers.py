@@ -103,6 +103,8 @@ def seaweed_server(directory: Path) -> Iterator[str]:
         "-filer",
         "-s3",
         f"-s3.port={port}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
         f"-s3.config={config}",
         f"-master.port={next(ports)}",
         f"-volume.port={next(ports)}",
@@ -110,9 +112,9 @@ def seaweed_server(directory: Path) -> Iterator[str]:
         "-master.volumeSizeLimitMB=1024",
         "-volume.max=20",
     ]
-    with _running(command, directory / "weed.output"):
+    with _running(command, directory / "weed.output") as process:
         endpoint = f"http://127.0.0.1:{port}"
-        _wait_until_buckets_work(endpoint)
+        _wait_until_buckets_work(endpoint, process)
         yield endpoint
 
 
@@ -131,24 +133,24 @@ def rclone_server(directory: Path) -> Iterator[str]:
         f"--config={directory / 'none.conf'}",
         str(directory),
     ]
-    with _running(command, directory.parent / f"{directory.name}.output"):
+    with _running(command, directory.parent / f"{directory.name}.output") as process:
         endpoint = f"http://127.0.0.1:{port}"
-        _wait_until_buckets_work(endpoint)
+        _wait_until_buckets_work(endpoint, process)
         yield endpoint
 
 
 @contextmanager
-def _running(command: list[str], output: Path) -> Iterator[None]:
+def _running(command: list[str], output: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with output.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
-            yield
+            yield process
         finally:
             process.kill()
             process.wait()
 
 
-def _wait_until_buckets_work(endpoint: str) -> None:
+def _wait_until_buckets_work(endpoint: str, process: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while True:
         try:
@@ -156,7 +158,7 @@ def _wait_until_buckets_work(endpoint: str) -> None:
         except urllib.error.HTTPError as answer:
             answer.close()
         except OSError:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or process.poll() is not None:
                 raise
             time.sleep(0.1)
             continue
