@@ -56,7 +56,7 @@ async def create_once(
     credentials for an outage as well: they may be renewed.
     """
     passing = _PASSING if attempts is not None else (*_PASSING, PermissionDenied)
-    backoff = Backoff(dice or random.Random())
+    backoff = Backoff(random.Random() if dice is None else dice)
     identity = bytes(data[:compared])
     attempt = 0
     while True:

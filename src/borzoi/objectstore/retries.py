@@ -107,7 +107,7 @@ class RetryingStore(StoreDecorator):
     ) -> None:
         super().__init__(store)
         self._policies = policies
-        self._dice = dice or random.Random()
+        self._dice = random.Random() if dice is None else dice
         self._sleep = sleep
         self._clock = clock
         #: Requests sent again, by operation and the name of the fault.

@@ -90,7 +90,7 @@ class Upkeep:
                     await partition.delete_oldest(count)
 
     def views(self, state: Metadata, folder: Callable[[Namespace], Path]) -> list[PartitionView]:
-        """Every open partition, as the archiver wants to see it; `folder` is where its files are."""
+        """Every open partition, as the archiver wants to see it, with its files below `folder`."""
         return [
             PartitionView(
                 namespace,
