@@ -1,0 +1,254 @@
+"""Where the messages of a query are: the facts a planner needs, from a server or from a directory.
+
+With a server, partitions and offsets are what it says. Segments are read directly only when the
+server answers a poll for the first message of the range with the header that the file has: that
+proves that the directory is the server's own, that the user may read the topic, and that the
+stored bytes are plain. Encrypted messages have another length and checksum on the disk.
+
+Without one (`segments=direct-only`) a directory at rest is read: `subscribe` names numbers then,
+because names are known to servers only.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from borzoi.model.errors import BorzoiError
+from borzoi.spark.broker import Broker
+from borzoi.spark.offsets import Extent, Key, Position, Range
+from borzoi.spark.options import InvalidOption, SourceOptions
+from borzoi.spark.plan import Limits, Split, plan
+from borzoi.spark.reading import first_header
+from borzoi.spark.segments import (
+    Segment,
+    SegmentGone,
+    all_segments,
+    index_between,
+    offset_from_time,
+    partition_directory,
+    read_index,
+    sealed_segments,
+)
+
+#: The bytes of a header that encryption leaves alone: id, offset and both timestamps.
+UNENCRYPTED = slice(8, 48)
+
+
+class Locator:
+    """Answers planners; keeps a connection and what was found out about directories."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._has_server = options.segments != "direct-only"
+        self._broker = Broker(options.connection)
+        self._extents: dict[Key, Extent] = {}
+        self._directories: dict[str, Path | None] = {}
+        #: Partitions whose directory was compared with the server, and the outcome.
+        self._confirmed: dict[Key, bool] = {}
+
+    def close(self) -> None:
+        self._broker.close()
+
+    # ---- partitions -----------------------------------------------------------------------------
+
+    def extents(self) -> dict[Key, Extent]:
+        """What every partition holds right now."""
+        if self._has_server:
+            found = self._broker.extents(self._topics(), self._options.assign)
+            if not found and not self._extents and self._options.pattern is None:
+                raise InvalidOption(f"there is no topic {self._options.subscribe[0]!r}")
+        else:
+            found = self._extents_on_disk()
+        self._extents = found
+        return dict(found)
+
+    def known_extents(self) -> dict[Key, Extent]:
+        """What they held when `extents` looked last."""
+        return self._extents
+
+    def _topics(self) -> Sequence[str]:
+        if self._options.pattern is None:
+            return self._options.subscribe
+        return self._broker.matching_topics(self._options.pattern)
+
+    def _extents_on_disk(self) -> dict[Key, Extent]:
+        found = {}
+        for name in self._options.subscribe:
+            folder = self._topic_directory(name) / "partitions"
+            numbers = sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
+            if not numbers:
+                raise InvalidOption(f"{folder} has no partitions; subscribe names numbers here")
+            for number in numbers:
+                wanted = self._options.assign
+                if wanted is not None and number not in wanted[name]:
+                    continue
+                segments = all_segments(folder / f"{number}")
+                first = segments[0].base if segments else 0
+                last = segments[-1].end if segments else 0
+                found[Key(name, number)] = Extent(first, last, 1)
+        return found
+
+    def _topic_directory(self, name: str) -> Path:
+        assert self._options.data_directory is not None
+        stream, _, topic = name.partition("/")
+        if not (stream.isdigit() and topic.isdigit()):
+            raise InvalidOption(
+                f"segments=direct-only reads a directory, which has numbers and no names: "
+                f"subscribe to 0/0, not {name}"
+            )
+        path = partition_directory(self._options.data_directory, int(stream), int(topic), 0)
+        return path.parent.parent
+
+    # ---- times and marks ------------------------------------------------------------------------
+
+    def find_time(self, key: Key, micros: int) -> int | None:
+        """Offset of the first message at least as new; None when there is none."""
+        if self._has_server:
+            return self._broker.find_time(key, micros)
+        for segment in all_segments(self._directory(key)):
+            offset = offset_from_time(segment, micros)
+            if offset < segment.end:
+                return offset
+        return None
+
+    def timestamp_at(self, key: Key, offset: int) -> int | None:
+        if self._has_server:
+            return self._broker.timestamp_at(key, offset)
+        for segment in all_segments(self._directory(key)):
+            if segment.base <= offset < segment.end:
+                entries = read_index(segment.directory, segment.base, offset - segment.base, 1)
+                return int(entries["timestamp"][0])
+        return None
+
+    def changed(self, key: Key, position: Position) -> str | None:
+        """Whether the message before a position is another one than the query read there."""
+        if not position.mark:
+            return None
+        found = self.timestamp_at(key, position.offset - 1)
+        if found is None or found == position.mark:
+            return None
+        return (
+            f"{key.topic}[{key.partition}] was purged and written again: message "
+            f"{position.offset - 1} is not the one that was read"
+        )
+
+    def store(self, consumer: str, positions: dict[Key, Position]) -> None:
+        """Store processed offsets; a server that cannot take them now gets them next time."""
+        if not self._has_server:
+            return
+        for key, position in positions.items():
+            if position.offset > 0 and position.mark:
+                try:
+                    self._broker.store_offset(consumer, key, position.offset - 1)
+                except BorzoiError:
+                    # The checkpoint is the truth; this is for lag displays and retention.
+                    return
+
+    # ---- segments -------------------------------------------------------------------------------
+
+    def plan(self, spans: Sequence[Range], limits: Limits) -> list[Split]:
+        """Splits of the ranges; direct ones only where the directory is known to be right."""
+
+        def split(is_direct: bool) -> list[Split]:
+            return plan(
+                spans,
+                segments_of=self._segments if is_direct else lambda _: (),
+                ends_of=ends_between,
+                mean_bytes_of=lambda key: self._extents[key].mean_bytes or 1,
+                limits=limits,
+            )
+
+        if self._options.segments == "server" or self._options.data_directory is None:
+            return split(is_direct=False)
+        try:
+            return split(is_direct=True)
+        except SegmentGone:
+            if self._options.segments != "auto":
+                raise
+            return split(is_direct=False)
+
+    def _segments(self, key: Key) -> Sequence[Segment]:
+        directory = self._directory(key)
+        if not self._has_server:
+            return all_segments(directory)
+        segments = sealed_segments(directory)
+        if segments and key not in self._confirmed:
+            self._confirmed[key] = self._is_confirmed(key, segments)
+        return segments if segments and self._confirmed[key] else ()
+
+    def _directory(self, key: Key) -> Path:
+        if key.topic not in self._directories:
+            self._directories[key.topic] = self._find_directory(key.topic)
+        found = self._directories[key.topic]
+        assert found is not None
+        return found / "partitions" / f"{key.partition}"
+
+    def _find_directory(self, name: str) -> Path:
+        if not self._has_server:
+            return self._topic_directory(name)
+        stream = self._broker.stream_id(name)
+        topic = self._broker.topic(name)
+        data = self._options.data_directory
+        assert data is not None
+        assert stream is not None
+        assert topic is not None
+        return partition_directory(data, stream, topic.id, 0).parent.parent
+
+    def _is_confirmed(self, key: Key, segments: Sequence[Segment]) -> bool:
+        """Whether the server has the very message that the directory has."""
+        at = max(segments[0].base, self._extents[key].earliest)
+        segment = next((each for each in segments if each.base <= at < each.end), None)
+        if segment is None:
+            return False
+        witness = plan(
+            [Range(key, at, at + 1)],
+            segments_of=lambda _: [segment],
+            ends_of=ends_between,
+            mean_bytes_of=lambda _: 1,
+            limits=Limits(1),
+        )
+        stored = first_header(witness[0])
+        answered = bytes(self._broker.run(key, at, 1).buffer[:64])
+        if stored == answered:
+            return True
+        if self._options.segments == "direct":
+            same = stored[UNENCRYPTED] == answered[UNENCRYPTED]
+            raise InvalidOption(
+                f"{segment.directory} cannot be read directly: "
+                + ("its messages are encrypted" if same else "it is not what the server serves")
+                + "; segments=server reads through the server"
+            )
+        return False
+
+    # ---- bytes ----------------------------------------------------------------------------------
+
+    def size(self, key: Key, start: int, end: int) -> int:
+        """Bytes of the messages [start, end), exact where there is an index."""
+        found, at = 0, start
+        for segment in self._segments_with_index(key):
+            if segment.base <= at < min(segment.end, end):
+                stop = min(segment.end, end)
+                begin, ends = ends_between(segment, at, stop)
+                found, at = found + int(ends[-1]) - begin, stop
+        return found + max(0, end - at) * max(1, self._extents[key].mean_bytes)
+
+    def offset_after(self, key: Key, start: int, size: int) -> int:
+        """Where about `size` bytes from `start` on end; at least one message further."""
+        at, left = start, size
+        for segment in self._segments_with_index(key):
+            if segment.base <= at < segment.end:
+                begin, ends = ends_between(segment, at, segment.end)
+                fitting = int(ends.searchsorted(begin + left, side="right"))
+                if fitting < len(ends):
+                    return max(start + 1, at + fitting)
+                at, left = segment.end, left - (int(ends[-1]) - begin)
+        return max(start + 1, at + left // max(1, self._extents[key].mean_bytes))
+
+    def _segments_with_index(self, key: Key) -> Sequence[Segment]:
+        is_remote = self._options.data_directory is None or self._options.segments == "server"
+        return () if is_remote else self._segments(key)
+
+
+def ends_between(segment: Segment, start: int, end: int) -> tuple[int, Any]:
+    begin, entries = index_between(segment.directory, segment.base, start, end)
+    return begin, entries["position"].astype("i8")

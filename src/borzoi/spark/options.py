@@ -1,0 +1,471 @@
+"""The options of the source and of the topic sink: texts in, frozen values out.
+
+Spark hands options over as texts with lower-case keys. Each option is one row of a table: its name
+as people write it, its default, and the function that reads it. `docs/spark.md` prints the tables,
+and a test compares the two.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from borzoi.model.errors import BorzoiError, InvalidFormat
+from borzoi.model.units import parse_bytes, parse_duration
+
+#: Columns a reader may ask for, in the order they come by default.
+COLUMNS: Final = (
+    "stream",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "origin_timestamp",
+    "id",
+    "checksum",
+    "headers",
+    "payload",
+)
+#: Keys that Spark itself adds to the options of a source or sink.
+SPARK_KEYS: Final = frozenset({"path", "checkpointlocation", "queryname", "mergeschema"})
+
+MEBIBYTE: Final = 1024 * 1024
+
+
+class InvalidOption(BorzoiError, ValueError):
+    """An option has a name or a value that the connector does not know."""
+
+
+class Row(NamedTuple):
+    """One option: how people write its name, its default as a text, and who reads the text."""
+
+    name: str
+    default: str | None
+    read: Callable[[str], Any]
+    meaning: str
+
+
+# ---- readers of single values -------------------------------------------------------------------
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if value.lower() not in words:
+            raise InvalidFormat(f"one of {', '.join(words)}")
+        return value.lower()
+
+    return read
+
+
+def _boolean(value: str) -> bool:
+    return _one_of("true", "false")(value) == "true"
+
+
+def _positive(value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) > 0):
+        raise InvalidFormat("a whole number above zero")
+    return int(value)
+
+
+def _size(value: str) -> int:
+    size = parse_bytes(value)
+    if size == 0:
+        raise InvalidFormat("a size above zero")
+    return size
+
+
+def _columns(value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(","))
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or len(set(names)) < len(names):
+        raise InvalidFormat(f"different names out of {', '.join(COLUMNS)}")
+    return names
+
+
+def _topics(value: str) -> tuple[str, ...]:
+    return tuple(topic_name(part.strip()) for part in value.split(","))
+
+
+def topic_name(text: str) -> str:
+    """`stream/topic` as written, when it has both parts."""
+    stream, slash, topic = text.partition("/")
+    if not (stream and slash and topic):
+        raise InvalidFormat("stream/topic, or several of them with commas between")
+    return text
+
+
+def _pattern(value: str) -> re.Pattern[str]:
+    try:
+        return re.compile(value)
+    except re.error as error:
+        raise InvalidFormat(f"a regular expression over stream/topic ({error})") from error
+
+
+def _partition_table(value: str) -> dict[str, dict[int, int]]:
+    """`{"s/t": {"0": 5}}`, or `{"0": 5}` for the only topic (kept under the empty name)."""
+    shape = 'JSON such as {"stream/topic": {"0": 5}}, or {"0": 5} for one topic'
+    document = _json_object(value, shape)
+    if document and all(key.isdigit() for key in document):
+        document = {"": document}
+    try:
+        return {
+            topic: {int(partition): int(number) for partition, number in table.items()}
+            for topic, table in document.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidFormat(shape) from error
+
+
+def _assigned(value: str) -> dict[str, tuple[int, ...]]:
+    shape = 'JSON such as {"stream/topic": [0, 1]}'
+    try:
+        return {
+            topic_name(topic): tuple(sorted({int(number) for number in numbers}))
+            for topic, numbers in _json_object(value, shape).items()
+        }
+    except (TypeError, ValueError) as error:
+        raise InvalidFormat(shape) from error
+
+
+def _json_object(value: str, shape: str) -> dict[str, Any]:
+    try:
+        document = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise InvalidFormat(shape) from error
+    if not isinstance(document, dict):
+        raise InvalidFormat(shape)
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time: absolute in microseconds, or so long before the query starts."""
+
+    micros: int
+    is_relative: bool = False
+
+    def at(self, now: int) -> int:
+        """Microseconds since the epoch, for a query that starts now."""
+        return max(0, now - self.micros) if self.is_relative else self.micros
+
+
+def moment(value: str) -> Moment:
+    """`-10m`, `2026-11-01T00:00Z` or microseconds since the epoch."""
+    if value.startswith("-"):
+        return Moment(parse_duration(value[1:]), is_relative=True)
+    if value.isascii() and value.isdigit():
+        return Moment(int(value))
+    try:
+        parsed = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise InvalidFormat(
+            "a time such as 2026-11-01T00:00Z, a span such as -10m, or microseconds since 1970"
+        ) from error
+    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return Moment(int(aware.timestamp() * 1_000_000))
+
+
+def _limit_word(value: str) -> str | dict[str, dict[int, int]]:
+    if value.lower() in ("earliest", "latest"):
+        return value.lower()
+    try:
+        return _partition_table(value)
+    except InvalidFormat as error:
+        raise InvalidFormat(f"earliest, latest, or {error}") from error
+
+
+def _moments(value: str) -> dict[str, dict[int, int]]:
+    return _partition_table(value)
+
+
+# ---- the tables ---------------------------------------------------------------------------------
+
+CONNECTION_ROWS: Final = (
+    Row("servers", "127.0.0.1:8090", _text, "address of the server, or several with commas"),
+    Row("connection", None, _text, "connection string, in place of servers and credentials"),
+    Row("username", None, _text, "user to log in as"),
+    Row("password", None, _text, "password; shown in plans unless Spark redacts it"),
+    Row("passwordEnv", None, _text, "environment variable that holds the password"),
+    Row("passwordFile", None, _text, "file that holds the password"),
+    Row("token", None, _text, "personal access token, in place of user and password"),
+    Row("tokenEnv", None, _text, "environment variable that holds the token"),
+    Row("tokenFile", None, _text, "file that holds the token"),
+    Row("timeout", "30s", parse_duration, "wait for one answer of the server at most this long"),
+    Row("retries", "3", _positive, "attempts after a lost connection"),
+    Row("retryInterval", "200ms", parse_duration, "pause between two attempts"),
+)
+
+SOURCE_ROWS: Final = (
+    *CONNECTION_ROWS,
+    Row("subscribe", None, _topics, "topics, as stream/topic with commas between"),
+    Row("subscribePattern", None, _pattern, "regular expression over stream/topic"),
+    Row("assign", None, _assigned, 'partitions, as {"stream/topic": [0, 1]}'),
+    Row("columns", None, _columns, "columns to read, in this order"),
+    Row("headers", "raw", _one_of("none", "raw", "map", "typed"), "form of the user headers"),
+    Row("payloadFormat", "binary", _one_of("binary", "string"), "type of the payload column"),
+    Row("startingOffsets", None, _limit_word, "earliest, latest, or offsets by partition"),
+    Row("startingTimestamp", None, moment, "first time to read; -10m is relative"),
+    Row("startingOffsetsByTimestamp", None, _moments, "first time by partition"),
+    Row(
+        "startingOffsetsByTimestampStrategy",
+        "latest",
+        _one_of("error", "latest"),
+        "when no message is that new",
+    ),
+    Row("endingOffsets", None, _limit_word, "batch: end (exclusive) by partition"),
+    Row("endingTimestamp", None, moment, "batch: first time not to read"),
+    Row("endingOffsetsByTimestamp", None, _moments, "batch: the same by partition"),
+    Row("maxOffsetsPerTrigger", None, _positive, "stream: messages in one batch"),
+    Row("maxBytesPerTrigger", None, _size, "stream: bytes of messages in one batch"),
+    Row("minOffsetsPerTrigger", None, _positive, "stream: wait for so many messages"),
+    Row("maxTriggerDelay", "15m", parse_duration, "stream: but at most this long"),
+    Row("minPartitions", None, _positive, "cut into at least this many tasks"),
+    Row("maxRecordsPerPartition", None, _positive, "messages of one task at most"),
+    Row("maxBytesPerPartition", "128 MiB", _size, "bytes of one task at most"),
+    Row("failOnDataLoss", "true", _boolean, "end the query when messages are gone"),
+    Row("consumerName", None, _text, "name under which processed offsets are stored"),
+    Row(
+        "segments",
+        "auto",
+        _one_of("auto", "direct", "server", "direct-only"),
+        "where sealed segments are read",
+    ),
+    Row("dataDirectory", None, Path, "data directory of the server, as the executors see it"),
+    Row("maxPollBytes", "4 MiB", _size, "answer to one poll, about"),
+    Row("verify", "none", _one_of("none", "checksum"), "also check every checksum"),
+    Row("plane", "row", _one_of("row", "bulk"), "bulk: one row for each range, not each message"),
+)
+
+IDEMPOTENCE: Final = ("auto", "lineage", "key", "position", "column", "none")
+
+SINK_ROWS: Final = (
+    *CONNECTION_ROWS,
+    Row("topic", None, topic_name, "stream/topic to write to, when no column names it"),
+    Row("idempotence", "auto", _one_of(*IDEMPOTENCE), "how message ids are made"),
+    Row("idColumns", None, _text, "columns that make a row unique, for idempotence=key"),
+    Row("writeId", None, _text, "batch: makes the ids of a repeated write the same"),
+    Row("batchBytes", "1 MiB", _size, "messages in one request, about"),
+    Row("batchMessages", "10000", _positive, "messages in one request at most"),
+    Row("orphanGrace", "2s", parse_duration, "wait before the first look after a restart"),
+    Row("createPartitions", None, _positive, "create the topic with so many partitions"),
+)
+
+
+def read_options(rows: tuple[Row, ...], options: Mapping[str, str]) -> dict[str, Any]:
+    """Values by name; raises for the first option that is unknown or cannot be read."""
+    known = {row.name.lower(): row for row in rows}
+    for key in options:
+        if key.lower() not in known and key.lower() not in SPARK_KEYS:
+            raise InvalidOption(_unknown(key, [row.name for row in rows]))
+    given = {key.lower(): value for key, value in options.items()}
+    values = {}
+    for key, row in known.items():
+        text = given.get(key, row.default)
+        values[row.name] = None if text is None else _read(row, text)
+    return values
+
+
+def _read(row: Row, text: str) -> Any:
+    try:
+        return row.read(text.strip())
+    except BorzoiError as error:
+        raise InvalidOption(f"option {row.name} = {text!r} is not allowed: {error}") from error
+
+
+def _unknown(key: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(key.lower(), [name.lower() for name in names], 1)
+    nearest = next((name for name in names if near and name.lower() == near[0]), None)
+    hint = f"; did you mean {nearest}?" if nearest else ""
+    return f"there is no option {key!r}{hint}"
+
+
+# ---- the values ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach and enter a server. Secrets are read where they are needed, not before."""
+
+    servers: str
+    connection: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    password_env: str | None = None
+    password_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_env: str | None = None
+    token_file: str | None = None
+    timeout: int = 30_000_000
+    retries: int = 3
+    retry_interval: int = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading starts or ends: one of a word, offsets, a moment, moments by partition."""
+
+    word: str | None = None
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    moment: Moment | None = None
+    moments: Mapping[str, Mapping[int, int]] | None = None
+    is_error_when_too_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Everything a reader needs to know."""
+
+    connection: Connection
+    subscribe: tuple[str, ...] = ()
+    pattern: str | None = None
+    assign: Mapping[str, tuple[int, ...]] | None = None
+    columns: tuple[str, ...] = ()
+    headers: str = "raw"
+    payload_format: str = "binary"
+    starting: Bound = Bound("earliest")
+    ending: Bound = Bound("latest")
+    max_offsets: int | None = None
+    max_bytes: int | None = None
+    min_offsets: int | None = None
+    max_delay: int = 15 * 60 * 1_000_000
+    min_partitions: int = 1
+    max_records_per_split: int | None = None
+    max_bytes_per_split: int = 128 * MEBIBYTE
+    fail_on_data_loss: bool = True
+    consumer_name: str | None = None
+    segments: str = "auto"
+    data_directory: Path | None = None
+    max_poll_bytes: int = 4 * MEBIBYTE
+    verify: str = "none"
+    plane: str = "row"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Everything a writer of a topic needs to know."""
+
+    connection: Connection
+    topic: str | None = None
+    idempotence: str = "auto"
+    id_columns: tuple[str, ...] = ()
+    write_id: str | None = None
+    batch_bytes: int = MEBIBYTE
+    batch_messages: int = 10_000
+    orphan_grace: int = 2_000_000
+    create_partitions: int | None = None
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    """The options of `format("borzoi")` for reading."""
+    values = read_options(SOURCE_ROWS, options)
+    chosen = [
+        name for name in ("subscribe", "subscribePattern", "assign") if values[name] is not None
+    ]
+    if len(chosen) != 1:
+        raise InvalidOption("exactly one of subscribe, subscribePattern and assign must be given")
+    if values["segments"] in ("direct", "direct-only") and values["dataDirectory"] is None:
+        raise InvalidOption(f"segments={values['segments']} needs the option dataDirectory")
+    pattern = values["subscribePattern"]
+    return SourceOptions(
+        connection=_connection(values),
+        subscribe=values["subscribe"] or tuple(values["assign"] or ()),
+        pattern=pattern.pattern if pattern else None,
+        assign=values["assign"],
+        columns=_chosen_columns(values),
+        headers=values["headers"],
+        payload_format=values["payloadFormat"],
+        starting=_bound(values, "starting", "earliest"),
+        ending=_bound(values, "ending", "latest"),
+        max_offsets=values["maxOffsetsPerTrigger"],
+        max_bytes=values["maxBytesPerTrigger"],
+        min_offsets=values["minOffsetsPerTrigger"],
+        max_delay=values["maxTriggerDelay"],
+        min_partitions=values["minPartitions"] or 1,
+        max_records_per_split=values["maxRecordsPerPartition"],
+        max_bytes_per_split=values["maxBytesPerPartition"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        consumer_name=values["consumerName"],
+        segments=values["segments"],
+        data_directory=values["dataDirectory"],
+        max_poll_bytes=values["maxPollBytes"],
+        verify=values["verify"],
+        plane=values["plane"],
+    )
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The options of `format("borzoi")` for writing."""
+    values = read_options(SINK_ROWS, options)
+    id_columns = tuple(n.strip() for n in (values["idColumns"] or "").split(",") if n.strip())
+    if (values["idempotence"] == "key") != bool(id_columns):
+        raise InvalidOption("idColumns belongs to idempotence=key: give both or neither")
+    return SinkOptions(
+        connection=_connection(values),
+        topic=values["topic"],
+        idempotence=values["idempotence"],
+        id_columns=id_columns,
+        write_id=values["writeId"],
+        batch_bytes=values["batchBytes"],
+        batch_messages=values["batchMessages"],
+        orphan_grace=values["orphanGrace"],
+        create_partitions=values["createPartitions"],
+    )
+
+
+def _connection(values: Mapping[str, Any]) -> Connection:
+    secrets = [
+        name
+        for name in ("password", "passwordEnv", "passwordFile", "token", "tokenEnv", "tokenFile")
+        if values[name] is not None
+    ]
+    if len(secrets) > 1:
+        raise InvalidOption(f"{secrets[0]} and {secrets[1]} exclude each other")
+    return Connection(
+        values["servers"],
+        values["connection"],
+        values["username"],
+        values["password"],
+        values["passwordEnv"],
+        values["passwordFile"],
+        values["token"],
+        values["tokenEnv"],
+        values["tokenFile"],
+        values["timeout"],
+        values["retries"],
+        values["retryInterval"],
+    )
+
+
+def _chosen_columns(values: Mapping[str, Any]) -> tuple[str, ...]:
+    if values["columns"] is not None:
+        chosen: tuple[str, ...] = values["columns"]
+        return chosen
+    topics = values["subscribe"] or tuple(values["assign"] or ())
+    left_out = {"checksum"} | ({"headers"} if values["headers"] == "none" else set())
+    if values["subscribePattern"] is None and len(topics) == 1:
+        left_out |= {"stream", "topic"}
+    return tuple(name for name in COLUMNS if name not in left_out)
+
+
+def _bound(values: Mapping[str, Any], side: str, default: str) -> Bound:
+    names = [f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"]
+    given = [name for name in names if values[name] is not None]
+    if len(given) > 1:
+        raise InvalidOption(f"{given[0]} and {given[1]} exclude each other")
+    if not given:
+        return Bound(default)
+    value = values[given[0]]
+    if given[0] == names[1]:
+        return Bound(moment=value)
+    if given[0] == names[2]:
+        is_error = values["startingOffsetsByTimestampStrategy"] == "error"
+        return Bound(moments=value, is_error_when_too_new=is_error and side == "starting")
+    return Bound(value) if isinstance(value, str) else Bound(offsets=value)

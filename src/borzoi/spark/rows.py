@@ -1,0 +1,147 @@
+"""Columns of messages as Spark sees them: schemas, and record batches that fit them exactly.
+
+Spark compares the Arrow schema of every batch with the schema of the query, so both come from the
+same table of columns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from borzoi.records.arrow import HeadersForm, constant, record_batch, timestamps
+from borzoi.records.columnar import Run
+from borzoi.spark.offsets import Key
+from borzoi.spark.options import COLUMNS, InvalidOption, SourceOptions
+
+#: Columns that the index of a segment holds, or the plan: the log need not be read for them.
+FROM_INDEX: Final = frozenset({"stream", "topic", "partition", "offset", "timestamp"})
+
+TYPED_HEADER: Final = StructType(
+    [
+        StructField("key", StringType()),
+        StructField("kind", StringType()),
+        StructField("value", BinaryType()),
+    ]
+)
+HEADERS_TYPES: Final[Mapping[str, DataType]] = {
+    "raw": BinaryType(),
+    "map": MapType(StringType(), StringType()),
+    "typed": ArrayType(TYPED_HEADER),
+}
+TYPES: Final[Mapping[str, DataType]] = {
+    "stream": StringType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "origin_timestamp": TimestampType(),
+    "id": BinaryType(),
+    "checksum": LongType(),
+    "payload": BinaryType(),
+}
+#: Of the bulk plane: one row is a range of messages.
+RANGE_SCHEMA: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("start", LongType()),
+        StructField("end", LongType()),
+        StructField("bytes", LongType()),
+        StructField("split", BinaryType()),
+    ]
+)
+
+
+def spark_schema(options: SourceOptions) -> StructType:
+    """The schema of a query that does not give one."""
+    if options.plane == "bulk":
+        return RANGE_SCHEMA
+    return StructType([StructField(name, column_type(name, options)) for name in options.columns])
+
+
+def column_type(name: str, options: SourceOptions) -> DataType:
+    if name == "headers":
+        return HEADERS_TYPES["raw" if options.headers == "none" else options.headers]
+    if name == "payload" and options.payload_format == "string":
+        return StringType()
+    return TYPES[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a reader makes of messages: which columns, and in which form."""
+
+    columns: tuple[str, ...]
+    headers: HeadersForm = HeadersForm.RAW
+    is_text: bool = False
+
+    @property
+    def needs_bodies(self) -> bool:
+        return not FROM_INDEX.issuperset(self.columns)
+
+
+def shape_of(schema: StructType, options: SourceOptions) -> Shape:
+    """The shape for a schema that a user may have written; raises when no column fits it."""
+    for found in schema.fields:
+        if found.name not in COLUMNS:
+            raise InvalidOption(
+                f"there is no column {found.name!r}; there are {', '.join(COLUMNS)}"
+            )
+        expected = column_type(found.name, options)
+        if found.dataType != expected:
+            raise InvalidOption(
+                f"column {found.name} has the type {expected.simpleString()}, "
+                f"not {found.dataType.simpleString()}"
+            )
+    form = HeadersForm("raw" if options.headers == "none" else options.headers)
+    return Shape(tuple(schema.fieldNames()), form, options.payload_format == "string")
+
+
+def _constants(key: Key) -> dict[str, str | int]:
+    stream, _, topic = key.topic.partition("/")
+    return {"stream": stream, "topic": topic, "partition": key.partition}
+
+
+def batch_of(run: Run, key: Key, shape: Shape) -> pa.RecordBatch:
+    """The columns of a run of messages."""
+    batch = record_batch(run, shape.columns, constants=_constants(key), headers=shape.headers)
+    if shape.is_text and "payload" in shape.columns:
+        at = shape.columns.index("payload")
+        batch = batch.set_column(at, "payload", as_text(batch.column(at)))
+    return batch
+
+
+def index_batch(
+    key: Key, offsets: NDArray[int], micros: NDArray[int], shape: Shape
+) -> pa.RecordBatch:
+    """The columns that need no message."""
+    constants = _constants(key)
+    columns = {"offset": pa.array(offsets, pa.int64()), "timestamp": timestamps(micros)}
+    arrays = [
+        columns[name] if name in columns else constant(name, constants[name], len(offsets))
+        for name in shape.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(shape.columns))
+
+
+def as_text(payloads: pa.Array) -> pa.Array:
+    """Payloads as strings; bytes that are not UTF-8 become the replacement character."""
+    try:
+        return payloads.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode(errors="replace") for value in payloads.to_pylist()])

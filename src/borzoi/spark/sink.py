@@ -1,0 +1,455 @@
+"""`format("borzoi")` as a sink: rows become messages of a topic.
+
+====================  ====================================================================
+column                meaning
+====================  ====================================================================
+payload               binary or string, required
+topic                 stream/topic of this row, when the option `topic` is not given
+partition             target partition; with `offset` beside it, the partition it came from
+key                   binary or string: rows with one key go to one partition
+headers               binary as stored, or map<string, string>
+id                    binary, 16 bytes
+origin_timestamp      timestamp
+__partition, __offset, __topic    where a row came from, for ids by lineage
+====================  ====================================================================
+
+Tasks run `write`; `commit` runs in a short process on the driver that is built from the options
+again. A task never says itself that it is complete: when Spark's JVM dies, its Python workers see
+an ordinary end of input.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from borzoi.model.consuming import PollingStrategy
+from borzoi.model.errors import Disconnected, TopicNotFound
+from borzoi.model.partitioning import Partitioning, partition_for_key
+from borzoi.records.arrow import encode, requests, wire_ids
+from borzoi.records.columnar import run_of
+from borzoi.records.message import decode_messages
+from borzoi.records.user_headers import encode_user_headers, user_headers
+from borzoi.spark.broker import Broker, broker_of_worker
+from borzoi.spark.ids import Lineage, key_ids, position_ids, topic_hashes
+from borzoi.spark.offsets import Key
+from borzoi.spark.options import InvalidOption, SinkOptions
+from borzoi.spark.reconcile import (
+    BEGIN,
+    Doubt,
+    Marker,
+    chosen,
+    control_topic,
+    doubt,
+    marker_of,
+)
+
+PAYLOAD_TYPES: Final = ("binary", "string")
+SCAN_COUNT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which try of which task this is."""
+
+    query: str
+    run: str
+    epoch: int
+    task: int
+    number: int
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    attempt: Attempt | None
+    topics: tuple[str, ...]
+    rows: int
+    skipped: int
+    was_committed: bool = False
+
+
+def way_of_ids(schema: StructType, options: SinkOptions) -> str:
+    """How ids are made: as asked for, else the safest way that the columns allow."""
+    names = set(schema.fieldNames())
+    has_lineage = "__offset" in names or {"offset", "partition"} <= names
+    if options.idempotence == "auto":
+        if has_lineage:
+            return "lineage"
+        return "column" if "id" in names else "none"
+    needed = {"column": "id" in names, "lineage": has_lineage}
+    if not needed.get(options.idempotence, True):
+        wanted = "id" if options.idempotence == "column" else "partition and offset"
+        raise InvalidOption(
+            f"idempotence={options.idempotence} needs the columns {wanted} (or __partition and "
+            "__offset)"
+        )
+    missing = [name for name in options.id_columns if name not in names]
+    if missing:
+        raise InvalidOption(f"idColumns names {missing[0]!r}, which is no column of the rows")
+    return options.idempotence
+
+
+def check_schema(schema: StructType, options: SinkOptions) -> None:
+    """Raise when rows of this schema cannot be messages."""
+    types = {found.name: found.dataType.simpleString() for found in schema.fields}
+    if types.get("payload") not in PAYLOAD_TYPES:
+        raise InvalidOption("the rows need a column payload of the type binary or string")
+    if options.topic is None and types.get("topic") != "string":
+        raise InvalidOption("the option topic is missing, and so is a column topic")
+    way_of_ids(schema, options)
+
+
+class _TopicWriter:
+    """What batch and stream writers share: rows in, requests out."""
+
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        check_schema(schema, options)
+        self._options = options
+        self._way = way_of_ids(schema, options)
+
+    def _write(self, batches: Iterator[pa.RecordBatch], attempt: Attempt | None) -> Written:
+        broker = broker_of_worker(self._options.connection)
+        sender = Sender(broker, self._options, self._way, attempt)
+        for batch in batches:
+            sender.write(batch)
+        return sender.result()
+
+
+class BatchTopicWriter(_TopicWriter, DataSourceArrowWriter):
+    """`df.write.format("borzoi")`: at least once; `writeId` makes ids that repeat."""
+
+    def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
+        super().__init__(schema, options)
+        if overwrite:
+            raise InvalidOption("a topic cannot be overwritten: use mode append")
+        if options.write_id is None and self._way != "column":
+            self._way = "none"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        query = self._options.write_id
+        attempt = None if query is None else Attempt(query, "", 0, task, 0)
+        return self._write(iterator, attempt)
+
+
+class StreamTopicWriter(_TopicWriter, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("borzoi")`: exactly once when ids can be made again."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._write(iterator, current_attempt())
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """All tasks have succeeded: mark the epoch as committed in every topic it wrote to."""
+        done = [each for each in messages if each is not None and each.attempt is not None]
+        fresh = [each for each in done if not each.was_committed]
+        if self._way == "none" or not fresh:
+            return
+        broker = Broker(self._options.connection)
+        try:
+            for topic in sorted({topic for each in fresh for topic in each.topics}):
+                attempt = fresh[0].attempt
+                ends = ends_of(broker, topic)
+                marker = Marker(attempt.query, topic, batchId, attempt.run, ends)
+                write_marker(broker, marker)
+        finally:
+            broker.close()
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Nothing to undo: what was sent is found again by its ids."""
+
+
+def current_attempt() -> Attempt:
+    """Which try this is, from what Spark tells its tasks."""
+    context = TaskContext.get()
+    assert context is not None, "only tasks write"
+    query = context.getLocalProperty("sql.streaming.queryId")
+    epoch = context.getLocalProperty("streaming.sql.batchId")
+    run = context.getLocalProperty("spark.jobGroup.id")
+    assert query
+    assert epoch is not None
+    return Attempt(query, run or "", int(epoch), context.partitionId(), context.attemptNumber())
+
+
+# ---- sending ------------------------------------------------------------------------------------
+
+
+class Sender:
+    """Sends the rows of one task; per topic it decides once whether to look first."""
+
+    def __init__(
+        self, broker: Broker, options: SinkOptions, way: str, attempt: Attempt | None
+    ) -> None:
+        self._broker = broker
+        self._options = options
+        self._way = way
+        self._attempt = attempt
+        self._parent = os.getppid()
+        self._lineage = Lineage(attempt.query) if attempt else None
+        self._targets: dict[str, Target] = {}
+        self._row = 0
+        self._sent = 0
+        self._skipped = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        ids = self._ids(batch)
+        self._row += batch.num_rows
+        if self._options.topic is not None:
+            self._write_to(self._options.topic, batch, ids)
+            return
+        names = batch.column("topic")
+        for name in pc.unique(names).to_pylist():
+            if name is None:
+                raise InvalidOption("the column topic is null in a row, and no option topic is set")
+            rows = np.flatnonzero(pc.equal(names, name).to_numpy(zero_copy_only=False))
+            chosen_ids = None if ids is None else ids[rows]
+            self._write_to(name, batch.take(pa.array(rows)), chosen_ids)
+
+    def result(self) -> Written:
+        was_committed = bool(self._targets) and all(
+            target.doubt is Doubt.COMMITTED for target in self._targets.values()
+        )
+        topics = tuple(self._targets)
+        return Written(self._attempt, topics, self._sent, self._skipped, was_committed)
+
+    def _ids(self, batch: pa.RecordBatch) -> NDArray[Any] | None:
+        count, names = batch.num_rows, batch.schema.names
+        attempt = self._attempt
+        if self._way == "column":
+            return wire_ids(batch.column("id").cast(pa.binary()))
+        if self._way == "none" or attempt is None:
+            return None
+        if self._way == "position":
+            return position_ids(attempt.query, attempt.epoch, attempt.task, self._row, count)
+        if self._way == "key":
+            columns = [batch.column(name) for name in self._options.id_columns]
+            return key_ids(attempt.query, attempt.epoch, columns)
+        assert self._lineage is not None
+        marks = "__" if "__offset" in names else ""
+        partitions = _numbers(batch, f"{marks}partition")
+        offsets = _numbers(batch, f"{marks}offset")
+        hashes = topic_hashes(attempt.query, _source_topics(batch), count)
+        return self._lineage.ids(hashes, partitions, offsets)
+
+    def _write_to(self, topic: str, batch: pa.RecordBatch, ids: NDArray[Any] | None) -> None:
+        target = self._target(topic)
+        if target.doubt is Doubt.COMMITTED:
+            return
+        if target.present and ids is not None:
+            missing = np.array([value not in target.present for value in ids.tolist()], bool)
+            self._skipped += int(len(missing) - np.count_nonzero(missing))
+            rows = np.flatnonzero(missing)
+            batch, ids = batch.take(pa.array(rows)), ids[rows]
+        if batch.num_rows == 0:
+            return
+        partitions = target_partitions(batch, target.count, self._attempt)
+        order = np.argsort(partitions, kind="stable")
+        bounds = np.flatnonzero(np.diff(partitions[order])) + 1
+        for rows in np.split(order, bounds):
+            whole = len(rows) == batch.num_rows
+            part = batch if whole else batch.take(pa.array(rows))
+            part_ids = ids if ids is None or whole else ids[rows]
+            self._send(topic, int(partitions[rows[0]]), part, part_ids)
+        self._sent += batch.num_rows
+
+    def _send(
+        self, topic: str, partition: int, batch: pa.RecordBatch, ids: NDArray[Any] | None
+    ) -> None:
+        encoded = encode(
+            batch.column("payload"),
+            ids=ids,
+            headers=_headers(batch),
+            origin_timestamps=_origin_timestamps(batch),
+        )
+        for request in requests(
+            encoded, bytes_max=self._options.batch_bytes, count_max=self._options.batch_messages
+        ):
+            if os.getppid() != self._parent:
+                # Spark died: what an orphan still sends would race with the next run.
+                raise Disconnected("the Spark worker lost its parent")
+            self._broker.send(topic, Partitioning.partition(partition), request)
+
+    def _target(self, topic: str) -> "Target":
+        if topic not in self._targets:
+            self._targets[topic] = self._open(topic)
+        return self._targets[topic]
+
+    def _open(self, topic: str) -> "Target":
+        if self._options.create_partitions is not None:
+            self._broker.ensure_topic(topic, self._options.create_partitions)
+        details = self._broker.topic(topic)
+        if details is None:
+            raise TopicNotFound(f"there is no topic {topic}; createPartitions=N makes it")
+        count = len(details.partitions)
+        attempt = self._attempt
+        if attempt is None or self._way == "none" or not attempt.run:
+            return Target(count, Doubt.NONE)
+        marker = last_marker(self._broker, attempt.query, topic)
+        found = doubt(marker, epoch=attempt.epoch, run=attempt.run, attempt=attempt.number)
+        if marker is None:
+            ends = ends_of(self._broker, topic)
+            begin = Marker(attempt.query, topic, BEGIN, attempt.run, ends)
+            write_marker(self._broker, begin)
+            marker = last_marker(self._broker, attempt.query, topic) or begin
+        if found is Doubt.RESTARTED:
+            time.sleep(self._options.orphan_grace / 1_000_000)
+        if found in (Doubt.RESTARTED, Doubt.RETRIED):
+            return Target(count, found, present_ids(self._broker, topic, marker.ends))
+        return Target(count, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic as one task sees it; `present` are ids that are already there."""
+
+    count: int
+    doubt: Doubt
+    present: frozenset[bytes] = frozenset()
+
+
+def target_partitions(
+    batch: pa.RecordBatch, count: int, attempt: Attempt | None
+) -> NDArray[np.int64]:
+    """The partition of each row: as the column says, by its key, by its source, or by its task.
+
+    Every way is repeatable, so that a second attempt sends a row where the first one did.
+    """
+    names = batch.schema.names
+    if "key" in names:
+        return _by_key(batch.column("key"), count)
+    if "partition" in names:
+        wanted = _numbers(batch, "partition")
+        if "offset" in names:
+            return wanted % count
+        if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < count:
+            raise InvalidOption(
+                f"the column partition has {int(wanted.max())}; the topic has {count} partitions"
+            )
+        return wanted
+    if "__partition" in names:
+        return _numbers(batch, "__partition") % count
+    place = (attempt.epoch + attempt.task) % count if attempt else _task_number() % count
+    return np.full(batch.num_rows, place, np.int64)
+
+
+def _task_number() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
+
+
+def _by_key(keys: pa.Array, count: int) -> NDArray[np.int64]:
+    if keys.null_count:
+        raise InvalidOption("the column key is null in a row")
+    encoded = keys.dictionary_encode()
+    values = [_key_bytes(value) for value in encoded.dictionary.to_pylist()]
+    chosen_for = np.array([partition_for_key(value, count) for value in values], np.int64)
+    return chosen_for[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _key_bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
+    column = batch.column(name)
+    if column.null_count:
+        raise InvalidOption(f"the column {name} is null in a row")
+    return column.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _source_topics(batch: pa.RecordBatch) -> pa.Array | None:
+    names = batch.schema.names
+    if "__topic" in names:
+        return batch.column("__topic")
+    if {"stream", "topic"} <= set(names):
+        return pc.binary_join_element_wise(batch.column("stream"), batch.column("topic"), "/")
+    return None
+
+
+def _headers(batch: pa.RecordBatch) -> pa.Array | None:
+    if "headers" not in batch.schema.names:
+        return None
+    column = batch.column("headers")
+    if not pa.types.is_map(column.type):
+        return column
+    encoded = [
+        None if not pairs else encode_user_headers(user_headers({k: v for k, v in pairs if v}))
+        for pairs in column.to_pylist()
+    ]
+    return pa.array(encoded, pa.binary())
+
+
+def _origin_timestamps(batch: pa.RecordBatch) -> NDArray[Any] | None:
+    if "origin_timestamp" not in batch.schema.names:
+        return None
+    micros = batch.column("origin_timestamp").cast(pa.timestamp("us", tz="UTC")).view(pa.int64())
+    return pc.fill_null(micros, 0).to_numpy(zero_copy_only=False).view(np.uint64)  # type: ignore[no-any-return]
+
+
+# ---- markers ------------------------------------------------------------------------------------
+
+
+def ends_of(broker: Broker, topic: str) -> dict[int, int]:
+    """The next offset of every partition."""
+    return {key.partition: extent.latest for key, extent in broker.extents([topic]).items()}
+
+
+def write_marker(broker: Broker, marker: Marker) -> None:
+    control = control_topic(marker.topic)
+    broker.ensure_topic(control, 1)
+    encoded = encode(pa.array([marker.to_bytes()]))
+    for request in requests(encoded, bytes_max=1 << 20, count_max=1):
+        broker.send(control, Partitioning.partition(0), request)
+
+
+def last_marker(broker: Broker, query: str, topic: str) -> Marker | None:
+    """The marker that counts; the newest page of the control topic usually has it."""
+    control = control_topic(topic)
+    if broker.topic(control) is None:
+        return None
+    key = Key(control, 0)
+    newest = _markers(broker.poll(key, PollingStrategy.last(), 100))
+    found = chosen(newest, query, topic)
+    if found is not None and found.epoch != BEGIN:
+        return found
+    everything: list[Marker] = []
+    extent = broker.extents([control]).get(key)
+    start = extent.earliest if extent else 0
+    while run := decode_messages(broker.poll(key, PollingStrategy.offset(start), SCAN_COUNT)):
+        everything += [each for message in run if (each := marker_of(message.payload))]
+        start = run[-1].offset + 1
+    return chosen(everything, query, topic)
+
+
+def _markers(polled: memoryview | bytes) -> list[Marker]:
+    found = [marker_of(message.payload) for message in decode_messages(polled)]
+    return [each for each in found if each is not None]
+
+
+def present_ids(broker: Broker, topic: str, ends: Mapping[int, int]) -> frozenset[bytes]:
+    """Ids of all messages behind these ends."""
+    found: set[bytes] = set()
+    for key, extent in broker.extents([topic]).items():
+        start = max(extent.earliest, ends.get(key.partition, 0))
+        while start < extent.latest:
+            run = run_of(broker.poll(key, PollingStrategy.offset(start), SCAN_COUNT))
+            if run.count == 0:
+                break
+            found.update(run.headers["id"].tolist())
+            start = int(run.headers["offset"][-1]) + 1
+    return frozenset(found)

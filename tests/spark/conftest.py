@@ -1,0 +1,66 @@
+"""One Spark session and one server for all tests of a process: either takes seconds to start."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from tests.support.server import RunningServer, running_server
+
+from borzoi.model.partitioning import Partitioning
+from borzoi.records.arrow import encode, requests
+from borzoi.spark.broker import Broker
+from borzoi.spark.options import Connection
+from borzoi.spark.session import session
+
+Fill = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    made = session("tests", cores=2, settings={"spark.driver.memory": "1g"})
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RunningServer]:
+    settings = {"SYSTEM_SEGMENT_SIZE": "1 MiB", "SYSTEM_SEGMENT_CACHE_INDEXES": "none"}
+    with running_server({"SYSTEM_SEGMENT_SIZE": settings["SYSTEM_SEGMENT_SIZE"]}) as started:
+        yield started
+
+
+@pytest.fixture
+def servers(server: RunningServer) -> str:
+    """The address as an option."""
+    host, port = server.tcp_address
+    return f"{host}:{port}"
+
+
+@pytest.fixture
+def broker(servers: str) -> Iterator[Broker]:
+    made = Broker(Connection(servers))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """A topic of its own with three partitions."""
+    name = f"s{uuid4().hex[:8]}/events"
+    broker.ensure_topic(name, 3)
+    return name
+
+
+def fill(broker: Broker, topic: str, partition: int, payloads: list[bytes]) -> None:
+    """Send these messages to one partition."""
+    encoded = encode(pa.array(payloads, pa.binary()))
+    for request in requests(encoded, bytes_max=256 * 1024, count_max=5000):
+        broker.send(topic, Partitioning.partition(partition), request)
+
+
+def data_directory(server: RunningServer) -> Path:
+    return server.directory
