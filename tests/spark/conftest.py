@@ -28,9 +28,9 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RunningServer]:
-    settings = {"SYSTEM_SEGMENT_SIZE": "1 MiB", "SYSTEM_SEGMENT_CACHE_INDEXES": "none"}
-    with running_server({"SYSTEM_SEGMENT_SIZE": settings["SYSTEM_SEGMENT_SIZE"]}) as started:
+    with running_server({"SYSTEM_SEGMENT_SIZE": "1 MiB"}) as started:
         yield started
+        assert started.process.poll() is None, started.output
 
 
 @pytest.fixture

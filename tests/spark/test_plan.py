@@ -1,5 +1,6 @@
 """Ranges become splits: every message once, in order, within the limits."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_splits_hold_every_message_once_and_in_order(
     counts: list[int], start: int, length: int, bytes_max: int, records_max: int | None, least: int
 ) -> None:
     bases = [0, *np.cumsum(counts).tolist()]
-    segments = [Segment(HERE, a, b) for a, b in zip(bases, bases[1:], strict=False)]
+    segments = [Segment(HERE, a, b) for a, b in itertools.pairwise(bases)]
     splits = plan(
         [Range(KEY, start, start + length)],
         segments_of=lambda _: segments,

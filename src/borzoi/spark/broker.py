@@ -9,7 +9,6 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,11 @@ from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.catalog import Request as WireRequest
 from borzoi.protocol.catalog import Response
 from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
-from borzoi.protocol.commands.offsets import StoreConsumerOffset
+from borzoi.protocol.commands.offsets import (
+    ConsumerOffset,
+    GetConsumerOffset,
+    StoreConsumerOffset,
+)
 from borzoi.protocol.commands.streams import (
     CreateStream,
     GetStream,
@@ -167,6 +170,17 @@ class Broker:
         named = Consumer(ConsumerKind.CONSUMER, consumer)
         self._call(StoreConsumerOffset(named, stream, topic, key.partition, offset))
 
+    def stored_offset(self, consumer: str, key: Key) -> int | None:
+        """What a consumer has processed; None when it stored nothing."""
+        stream, topic = name_parts(key.topic)
+        named = Consumer(ConsumerKind.CONSUMER, consumer)
+        try:
+            found = self._call(GetConsumerOffset(named, stream, topic, key.partition))
+        except NotFound:
+            return None
+        assert isinstance(found, ConsumerOffset | None)
+        return None if found is None else found.stored_offset
+
     def ensure_topic(self, name: str, partitions: int) -> None:
         """Create stream and topic unless they are there."""
         stream, topic = name_parts(name)
@@ -274,7 +288,18 @@ def name_parts(name: str) -> tuple[Identifier, Identifier]:
     return identifier_of(stream), identifier_of(topic)
 
 
-@lru_cache(maxsize=8)
+#: Connections of this process, by how they were made.
+_OF_WORKER: dict[Connection, Broker] = {}
+
+
 def broker_of_worker(connection: Connection) -> Broker:
-    """The connection of this process to that server."""
-    return Broker(connection)
+    """The connection of this process to that server, kept for the next task."""
+    if connection not in _OF_WORKER:
+        _OF_WORKER[connection] = Broker(connection)
+    return _OF_WORKER[connection]
+
+
+def close_brokers_of_worker() -> None:
+    """End the connections that `broker_of_worker` keeps."""
+    while _OF_WORKER:
+        _OF_WORKER.popitem()[1].close()

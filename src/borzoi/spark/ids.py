@@ -112,5 +112,5 @@ def key_ids(query: str, epoch: int, columns: Sequence[pa.Array]) -> Ids:
     """Ids from the values of the columns that make a row unique."""
     prefix = f"{query}\0{epoch}\0"
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    digests = [xxh3_128_digest(prefix + repr(row)) for row in rows]
+    digests = [xxh3_128_digest((prefix + repr(row)).encode()) for row in rows]
     return np.array(digests, "V16") if digests else np.empty(0, "V16")

@@ -8,6 +8,7 @@ one stream reader beside the driver for the life of a query. What they decide is
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -138,11 +139,12 @@ class BorzoiReader(DataSourceReader):
             shape_of(schema, options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        locator = Locator(self._options)
-        spans = batch_ranges(locator, self._options)
-        narrowed = [self._window.narrowed(span, locator.find_time) for span in spans]
-        wanted = [span for span in narrowed if span.start < span.end]
-        return [InputPartition(split) for split in locator.plan(wanted, limits_of(self._options))]
+        with closing(Locator(self._options)) as locator:
+            spans = batch_ranges(locator, self._options)
+            narrowed = [self._window.narrowed(span, locator.find_time) for span in spans]
+            wanted = [span for span in narrowed if span.start < span.end]
+            splits = locator.plan(wanted, limits_of(self._options))
+        return [InputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema, self._options)
