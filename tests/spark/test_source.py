@@ -398,10 +398,12 @@ def test_spark_reads_a_topic_as_a_table(
     some = frame.filter("partition = 2 and offset between 1990 and 1994")
     rows = some.orderBy("offset").select("offset", "payload").collect()
     assert [bytes(row.payload) for row in rows] == numbered(2, 5, 1990)
-    chosen = spark.read.format("borzoi").options(servers=servers, subscribe=topic)
-    small = chosen.schema("offset long, timestamp timestamp").load()
+    plain = {"servers": servers, "subscribe": topic}
+    narrow = spark.read.format("borzoi").options(**plain)
+    small = narrow.schema("offset long, timestamp timestamp").load()
     assert small.agg({"offset": "max"}).collect()[0][0] == 1999
-    text = chosen.option("payloadFormat", "string").option("headers", "map").load()
+    plain |= {"payloadFormat": "string", "headers": "map"}
+    text = spark.read.format("borzoi").options(**plain).load()
     assert text.schema["headers"].dataType.simpleString() == "map<string,string>"
     assert text.filter("payload like '1:7:%'").count() == 1
 

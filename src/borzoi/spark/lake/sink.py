@@ -34,6 +34,7 @@ from borzoi.spark.lake.files import (
     derived_schema,
     partitioner,
 )
+from borzoi.spark.lake.kinds import KINDS
 from borzoi.spark.lake.parquet import ParquetTable
 from borzoi.spark.lake.tables import Epoch, Table
 from borzoi.spark.options import (
@@ -48,8 +49,6 @@ from borzoi.spark.plan import Split
 from borzoi.spark.reading import read_batches
 from borzoi.spark.rows import RANGE_SCHEMA, Shape
 from borzoi.spark.sink import current_attempt
-
-KINDS: Final = ("parquet", "delta", "iceberg")
 
 
 def _kind(value: str) -> str:
