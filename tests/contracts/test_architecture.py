@@ -22,6 +22,7 @@ OUTSIDE = {
     "simulator": "plays the world around the replicas",
     "cli": "talks to a server, or to the files of one that is down",
     "client": "is installed where no server is",
+    "spark": "runs in Spark's processes, and reads what servers store",
 }
 
 #: Files that may import inside a function, and why.

@@ -6,25 +6,18 @@ tasks it runs (`broker_of_worker`), because workers are reused and a login costs
 
 import os
 import re
-import socket
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from borzoi.client import Client, Options, Password, Token
+from borzoi.client.connection_string import parse
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.errors import (
-    ConnectionLost,
-    Disconnected,
-    NotFound,
-    StreamNameTaken,
-    TopicNameTaken,
-)
+from borzoi.model.errors import CannotConnect, NotFound, StreamNameTaken, TopicNameTaken
 from borzoi.model.identifiers import Identifier, identifier_of
 from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.catalog import Request as WireRequest
-from borzoi.protocol.catalog import Response
 from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
 from borzoi.protocol.commands.offsets import (
     ConsumerOffset,
@@ -38,12 +31,9 @@ from borzoi.protocol.commands.streams import (
     StreamDetails,
     Streams,
 )
-from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
-from borzoi.protocol.commands.users import LoginUser
-from borzoi.protocol.errors import error_of
-from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
-from borzoi.records.arrow import Request
+from borzoi.protocol.contract import Request, Response
+from borzoi.records import arrow
 from borzoi.records.columnar import Run, run_of
 from borzoi.spark.offsets import Extent, Key
 from borzoi.spark.options import Connection, InvalidOption
@@ -58,12 +48,12 @@ class Broker:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._link: Link | None = None
+        self._client: Client | None = None
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     # ---- what there is --------------------------------------------------------------------------
 
@@ -148,7 +138,7 @@ class Broker:
             return None
         return int(run.headers["timestamp"][0])
 
-    def send(self, topic: str, partitioning: Partitioning, request: Request) -> None:
+    def send(self, topic: str, partitioning: Partitioning, request: arrow.Request) -> None:
         stream_id, topic_id = name_parts(topic)
         self._call(
             SendMessages(
@@ -158,8 +148,7 @@ class Broker:
                 request.count,
                 memoryview(request.indexes),
                 request.messages,
-            ),
-            is_repeatable=False,
+            )
         )
 
     # ---- changes --------------------------------------------------------------------------------
@@ -197,80 +186,42 @@ class Broker:
 
     # ---- the connection -------------------------------------------------------------------------
 
-    def _call(self, request: WireRequest, *, is_repeatable: bool = True) -> Response | None:
-        """The answer; a lost connection is made again, and the request repeated if that is safe."""
+    def _call(self, request: Request) -> Response | None:
+        """The answer; the client connects again after a connection was lost.
+
+        A first connection is tried several times: a worker may start while a server restarts.
+        """
         attempts = 1 + self._connection.retries
         for attempt in range(attempts):
             try:
-                if self._link is None:
-                    self._link = Link(self._connection)
-                return self._link.call(request)
-            except (ConnectionLost, OSError) as fault:
-                was_sent = self._link is not None
+                if self._client is None:
+                    self._client = Client(client_options(self._connection))
+                return self._client.call(request)
+            except CannotConnect:
                 self.close()
-                if attempt + 1 == attempts or (was_sent and not is_repeatable):
-                    raise Disconnected(f"{self._connection.servers}: {fault}") from fault
+                if attempt + 1 == attempts:
+                    raise
                 time.sleep(self._connection.retry_interval * 2**attempt / 1_000_000)
         raise AssertionError("the last attempt returns or raises")
 
 
-class Link:
-    """A socket that is logged in."""
-
-    def __init__(self, connection: Connection) -> None:
-        host, _, port = connection.servers.split(",")[0].strip().rpartition(":")
-        seconds = connection.timeout / 1_000_000
-        self._sock = socket.create_connection((host.strip("[]"), int(port)), seconds)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            self.call(login_of(connection))
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._sock.close()
-
-    def call(self, request: WireRequest) -> Response | None:
-        if isinstance(request, SendMessages):
-            out = Writer()
-            request.encode_metadata(out)
-            metadata = out.getvalue()
-            length = 4 + len(metadata) + len(request.indexes) + len(request.messages)
-            prefix = length.to_bytes(4, "little") + int(request.CODE).to_bytes(4, "little")
-            self._sock.sendall(prefix + metadata + bytes(request.indexes))
-            self._sock.sendall(request.messages)
-        else:
-            self._sock.sendall(encode_request(request))
-        status, length = RESPONSE_PREFIX.unpack(self._exactly(RESPONSE_PREFIX.size))
-        payload = self._exactly(length)
-        if status:
-            raise error_of(status)
-        if request.RESPONSE is None or not payload:
-            return None
-        decoded: Response = request.RESPONSE.decode(Reader(payload))
-        return decoded
-
-    def _exactly(self, size: int) -> bytearray:
-        received = bytearray(size)
-        view, filled = memoryview(received), 0
-        while filled < size:
-            count = self._sock.recv_into(view[filled:])
-            if not count:
-                raise Disconnected("the server closed the connection")
-            filled += count
-        return received
-
-
-def login_of(connection: Connection) -> WireRequest:
-    """The request that logs in; secrets are read here, where they are used."""
+def client_options(connection: Connection) -> Options:
+    """What the client is told; secrets are read here, where they are used."""
+    if connection.connection is not None:
+        return replace(parse(connection.connection), heartbeat_interval=0)
     token = _secret(connection.token, connection.token_env, connection.token_file, "tokenEnv")
-    if token is not None:
-        return LoginWithPersonalAccessToken(token)
     password = _secret(
         connection.password, connection.password_env, connection.password_file, "passwordEnv"
     )
-    return LoginUser(connection.username or DEFAULT_USER, password or DEFAULT_USER)
+    user = Password(connection.username or DEFAULT_USER, password or DEFAULT_USER)
+    addresses = parse(f"borzoi://{connection.servers}").addresses
+    return Options(
+        addresses=addresses,
+        credentials=user if token is None else Token(token),
+        timeout=connection.timeout / 1_000_000,
+        # Tasks are short, and between two micro-batches nothing is lost with a connection.
+        heartbeat_interval=0,
+    )
 
 
 def _secret(value: str | None, variable: str | None, file: str | None, option: str) -> str | None:

@@ -199,8 +199,8 @@ CONNECTION_ROWS: Final = (
     Row("tokenEnv", None, _text, "environment variable that holds the token"),
     Row("tokenFile", None, _text, "file that holds the token"),
     Row("timeout", "30s", parse_duration, "wait for one answer of the server at most this long"),
-    Row("retries", "3", _positive, "attempts after a lost connection"),
-    Row("retryInterval", "200ms", parse_duration, "pause between two attempts"),
+    Row("retries", "6", _positive, "further attempts when no connection can be made"),
+    Row("retryInterval", "200ms", parse_duration, "first pause between two attempts; it doubles"),
 )
 
 SOURCE_ROWS: Final = (
@@ -304,7 +304,7 @@ class Connection:
     token_env: str | None = None
     token_file: str | None = None
     timeout: int = 30_000_000
-    retries: int = 3
+    retries: int = 6
     retry_interval: int = 200_000
 
 
