@@ -24,6 +24,9 @@ COMMANDS = {
     "archive": "borzoi.tools.archive_command:archive",
     "storage": "borzoi.tools.storage_command:storage",
     "simulate": "borzoi.simulator.command:simulate",
+    "pipeline": "borzoi.spark.commands:pipeline",
+    "job": "borzoi.spark.job_commands:job",
+    "spark": "borzoi.spark.cluster_commands:spark",
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.spark.ids import Lineage, ids_of_words, key_ids, position_ids, topic_hashes
+from borzoi.spark.ids import Keys, Lineage, ids_of_words, position_ids, topic_hashes
 from borzoi.spark.options import InvalidOption
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=60).map(sorted)
@@ -67,9 +67,11 @@ def test_positions_are_unique_over_epochs_tasks_and_rows() -> None:
 
 
 def test_keys_make_the_same_id_again_and_only_for_the_same_row() -> None:
-    columns = [pa.array(["a", "a", "b"]), pa.array([1, 2, 1])]
-    first = key_ids("q", 0, columns).tolist()
-    assert len(set(first)) == 3
-    assert key_ids("q", 0, columns).tolist() == first
-    assert set(key_ids("q", 1, columns).tolist()).isdisjoint(first)
-    assert len(key_ids("q", 0, [pa.array([], pa.string())])) == 0
+    columns = [pa.array(["a", "a", "b", "b"]), pa.array([1, 2, 1, 1])]
+    first = Keys("q", 0).ids(columns).tolist()
+    assert len(set(first)) == 4
+    maker = Keys("q", 0)
+    halves = [maker.ids([c[:3] for c in columns]), maker.ids([c[3:] for c in columns])]
+    assert [each for half in halves for each in half.tolist()] == first
+    assert set(Keys("q", 1).ids(columns).tolist()).isdisjoint(first)
+    assert len(Keys("q", 0).ids([pa.array([], pa.string())])) == 0

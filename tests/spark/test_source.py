@@ -275,7 +275,7 @@ def test_partitions_that_are_added_are_read_from_their_start(
     read = stream(servers, topic)
     start = read.initialOffset()
     end = read.latestOffset(start, ReadAllAvailable())
-    broker._call(CreatePartitions(*name_parts(topic), 1))
+    broker.call(CreatePartitions(*name_parts(topic), 1))
     fill(broker, topic, 3, numbered(3, 7))
     later = read.latestOffset(end, ReadAllAvailable())
     assert payloads(read, read.partitions(end, later)) == numbered(3, 7)
@@ -288,7 +288,7 @@ def test_retention_that_overtakes_the_query_is_named_or_passed_over(
     strict = stream(servers, topic)
     start = strict.initialOffset()
     first = strict.latestOffset(start, ReadMaxRows(10))
-    broker._call(DeleteSegments(*name_parts(topic), 0, 1))
+    broker.call(DeleteSegments(*name_parts(topic), 0, 1))
     kept = broker.extents([topic])[Key(topic, 0)].earliest
     assert kept > 10
     with pytest.raises(
@@ -310,7 +310,7 @@ def test_messages_that_vanish_between_planning_and_reading_are_named(
         read = reader(servers, topic, failOnDataLoss=strict)
         partitions = read.partitions()
         if strict == "true":
-            broker._call(DeleteSegments(*name_parts(topic), 0, 1))
+            broker.call(DeleteSegments(*name_parts(topic), 0, 1))
             with pytest.raises(DataLoss, match="wanted 0 to 5999"):
                 payloads(read, partitions)
     planned = Split(Key(topic, 0), 0, 6000, 0)
@@ -326,7 +326,7 @@ def test_a_purged_topic_is_noticed_also_after_it_was_filled_again(
     fill(broker, topic, 0, numbered(0, 50))
     read = stream(servers, topic)
     end = read.latestOffset(read.initialOffset(), ReadAllAvailable())
-    broker._call(PurgeTopic(*name_parts(topic)))
+    broker.call(PurgeTopic(*name_parts(topic)))
     with pytest.raises(DataLoss, match="was purged"):
         read.latestOffset(end, ReadAllAvailable())
     fill(broker, topic, 0, numbered(0, 80))
@@ -340,7 +340,7 @@ def test_a_topic_that_was_created_again_is_noticed(
     fill(broker, topic, 0, numbered(0, 50))
     read = stream(servers, topic)
     end = read.latestOffset(read.initialOffset(), ReadAllAvailable())
-    broker._call(DeleteTopic(*name_parts(topic)))
+    broker.call(DeleteTopic(*name_parts(topic)))
     with pytest.raises(DataLoss, match="does not exist any more"):
         read.latestOffset(end, ReadAllAvailable())
     broker.ensure_topic(topic, 3)

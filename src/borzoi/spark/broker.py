@@ -60,7 +60,7 @@ class Broker:
     def topic(self, name: str) -> TopicDetails | None:
         stream, topic = name_parts(name)
         try:
-            found = self._call(GetTopic(stream, topic))
+            found = self.call(GetTopic(stream, topic))
         except NotFound:
             return None
         assert found is None or isinstance(found, TopicDetails)
@@ -68,7 +68,7 @@ class Broker:
 
     def stream_id(self, name: str) -> int | None:
         try:
-            found = self._call(GetStream(name_parts(name)[0]))
+            found = self.call(GetStream(name_parts(name)[0]))
         except NotFound:
             return None
         assert found is None or isinstance(found, StreamDetails)
@@ -77,11 +77,11 @@ class Broker:
     def matching_topics(self, pattern: str) -> list[str]:
         """Names of the topics that the whole pattern matches."""
         wanted = re.compile(pattern)
-        streams = self._call(GetStreams())
+        streams = self.call(GetStreams())
         assert isinstance(streams, Streams | None)
         names = []
         for stream in streams.streams if streams else ():
-            details = self._call(GetStream(stream.id))
+            details = self.call(GetStream(stream.id))
             assert isinstance(details, StreamDetails)
             names += [f"{stream.name}/{topic.name}" for topic in details.topics]
         return sorted(name for name in names if wanted.fullmatch(name))
@@ -119,7 +119,7 @@ class Broker:
         """Messages as they are stored, back to back."""
         stream, topic = name_parts(key.topic)
         request = PollMessages(READER, stream, topic, key.partition, strategy, count)
-        polled = self._call(request)
+        polled = self.call(request)
         assert isinstance(polled, PolledMessages)
         return polled.messages
 
@@ -140,7 +140,7 @@ class Broker:
 
     def send(self, topic: str, partitioning: Partitioning, request: arrow.Request) -> None:
         stream_id, topic_id = name_parts(topic)
-        self._call(
+        self.call(
             SendMessages(
                 stream_id,
                 topic_id,
@@ -157,14 +157,14 @@ class Broker:
         """Say that a consumer has processed everything up to and with this offset."""
         stream, topic = name_parts(key.topic)
         named = Consumer(ConsumerKind.CONSUMER, consumer)
-        self._call(StoreConsumerOffset(named, stream, topic, key.partition, offset))
+        self.call(StoreConsumerOffset(named, stream, topic, key.partition, offset))
 
     def stored_offset(self, consumer: str, key: Key) -> int | None:
         """What a consumer has processed; None when it stored nothing."""
         stream, topic = name_parts(key.topic)
         named = Consumer(ConsumerKind.CONSUMER, consumer)
         try:
-            found = self._call(GetConsumerOffset(named, stream, topic, key.partition))
+            found = self.call(GetConsumerOffset(named, stream, topic, key.partition))
         except NotFound:
             return None
         assert isinstance(found, ConsumerOffset | None)
@@ -175,18 +175,18 @@ class Broker:
         stream, topic = name_parts(name)
         if self.stream_id(name) is None:
             try:
-                self._call(CreateStream(str(stream)))
+                self.call(CreateStream(str(stream)))
             except StreamNameTaken:
                 pass
         if self.topic(name) is None:
             try:
-                self._call(CreateTopic(stream, str(topic), partitions))
+                self.call(CreateTopic(stream, str(topic), partitions))
             except TopicNameTaken:
                 pass
 
     # ---- the connection -------------------------------------------------------------------------
 
-    def _call(self, request: Request) -> Response | None:
+    def call(self, request: Request) -> Response | None:
         """The answer; the client connects again after a connection was lost.
 
         A first connection is tried several times: a worker may start while a server restarts.

@@ -6,12 +6,13 @@
     lineage    hash of query and source topic (32), source partition (20),     always
                ordinal among the rows of one message (12), source offset (64)
     position   hash of the query (64), epoch (24), task (16), row (24)         the plan is fixed
-    key        hash of query, epoch and the named columns (128)                keys are unique
+    key        hash of query, epoch, the named columns and their ordinal (128)  rows are the same
     column     what the column `id` says (128)                                 ids are unique
 
 All functions work on whole columns. Ids are 16 bytes as they travel, dtype V16.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -94,7 +95,8 @@ def topic_hashes(query: str, names: pa.Array | None, count: int) -> NDArray[np.u
         return np.full(count, query_hash(query) >> 32, np.uint64)
     encoded = names.dictionary_encode()
     hashes = [query_hash(query, str(name)) >> 32 for name in encoded.dictionary.to_pylist()]
-    return np.array(hashes, np.uint64)[encoded.indices.to_numpy(zero_copy_only=False)]
+    chosen: NDArray[np.uint64] = np.array(hashes, np.uint64)
+    return chosen[np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)]
 
 
 def position_ids(query: str, epoch: int, task: int, first_row: int, count: int) -> Ids:
@@ -108,9 +110,17 @@ def position_ids(query: str, epoch: int, task: int, first_row: int, count: int) 
     return ids_of_words(query_hash(query), low)
 
 
-def key_ids(query: str, epoch: int, columns: Sequence[pa.Array]) -> Ids:
-    """Ids from the values of the columns that make a row unique."""
-    prefix = f"{query}\0{epoch}\0"
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    digests = [xxh3_128_digest((prefix + repr(row)).encode()) for row in rows]
-    return np.array(digests, "V16") if digests else np.empty(0, "V16")
+class Keys:
+    """Ids from the values of the columns that make a row unique; equal rows are numbered."""
+
+    def __init__(self, query: str, epoch: int) -> None:
+        self._prefix = f"{query}\0{epoch}\0"
+        self._seen: Counter[tuple[Any, ...]] = Counter()
+
+    def ids(self, columns: Sequence[pa.Array]) -> Ids:
+        digests = []
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            text = f"{self._prefix}{self._seen[row]}\0{row!r}"
+            self._seen[row] += 1
+            digests.append(xxh3_128_digest(text.encode()))
+        return np.array(digests, "V16") if digests else np.empty(0, "V16")

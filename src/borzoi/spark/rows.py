@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql.types import (
@@ -127,7 +128,7 @@ def batch_of(run: Run, key: Key, shape: Shape) -> pa.RecordBatch:
 
 
 def index_batch(
-    key: Key, offsets: NDArray[int], micros: NDArray[int], shape: Shape
+    key: Key, offsets: NDArray[np.int64], micros: NDArray[np.uint64], shape: Shape
 ) -> pa.RecordBatch:
     """The columns that need no message."""
     constants = _constants(key)

@@ -6,7 +6,9 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -19,6 +21,8 @@ from borzoi.spark.source import BorzoiDataSource
 FAST_CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+
+STDERR: Final = 2
 
 #: Settings of every session, whoever made it.
 SETTINGS: Final[Mapping[str, str]] = {
@@ -47,12 +51,13 @@ def session(
     remote: str | None = None,
     settings: Mapping[str, Any] | None = None,
     cores: int | None = None,
+    log_file: Path | None = None,
 ) -> SparkSession:
     """A session in which `format("borzoi")` and `format("borzoi-lake")` work.
 
     Without `master` and `remote` Spark runs in this process, with four attempts for each task.
     `remote` is a Spark Connect address such as ``sc://host:15002``. `settings` are added to those
-    the connector needs and win over them.
+    the connector needs and win over them. `log_file` takes what the JVM and its workers print.
     """
     cores = cores or os.cpu_count() or 1
     if remote is not None:
@@ -60,13 +65,34 @@ def session(
         chosen: dict[str, str] = dict(SETTINGS)
     else:
         _prepare_environment()
-        chosen = SETTINGS | LOCAL_SETTINGS | {"spark.sql.shuffle.partitions": str(cores)}
+        chosen = (
+            dict(SETTINGS) | dict(LOCAL_SETTINGS) | {"spark.sql.shuffle.partitions": str(cores)}
+        )
         builder = SparkSession.builder.appName(name).master(master or f"local[{cores},4]")
     for key, value in (chosen | {k: str(v) for k, v in (settings or {}).items()}).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _printing_to(log_file):
+        spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+@contextmanager
+def _printing_to(log_file: Path | None) -> Iterator[None]:
+    """Processes that start meanwhile print their errors into the file, this one does not."""
+    if log_file is None:
+        yield
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    with log_file.open("ab") as file:
+        os.dup2(file.fileno(), STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
 
 
 def register(spark: SparkSession) -> SparkSession:

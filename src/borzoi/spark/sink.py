@@ -44,7 +44,7 @@ from borzoi.records.columnar import run_of
 from borzoi.records.message import decode_messages
 from borzoi.records.user_headers import encode_user_headers, user_headers
 from borzoi.spark.broker import Broker, broker_of_worker
-from borzoi.spark.ids import Lineage, key_ids, position_ids, topic_hashes
+from borzoi.spark.ids import Keys, Lineage, position_ids, topic_hashes
 from borzoi.spark.offsets import Key
 from borzoi.spark.options import InvalidOption, SinkOptions
 from borzoi.spark.reconcile import (
@@ -201,6 +201,7 @@ class Sender:
         self._attempt = attempt
         self._parent = os.getppid()
         self._lineage = Lineage(attempt.query) if attempt else None
+        self._keys = Keys(attempt.query, attempt.epoch) if attempt else None
         self._targets: dict[str, Target] = {}
         self._row = 0
         self._sent = 0
@@ -238,7 +239,8 @@ class Sender:
             return position_ids(attempt.query, attempt.epoch, attempt.task, self._row, count)
         if self._way == "key":
             columns = [batch.column(name) for name in self._options.id_columns]
-            return key_ids(attempt.query, attempt.epoch, columns)
+            assert self._keys is not None
+            return self._keys.ids(columns)
         assert self._lineage is not None
         marks = "__" if "__offset" in names else ""
         partitions = _numbers(batch, f"{marks}partition")
@@ -358,7 +360,7 @@ def _by_key(keys: pa.Array, count: int) -> NDArray[np.int64]:
     encoded = keys.dictionary_encode()
     values = [_key_bytes(value) for value in encoded.dictionary.to_pylist()]
     chosen_for = np.array([partition_for_key(value, count) for value in values], np.int64)
-    return chosen_for[encoded.indices.to_numpy(zero_copy_only=False)]
+    return chosen_for[np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)]
 
 
 def _key_bytes(value: Any) -> bytes:

@@ -179,7 +179,7 @@ class FilteringReader(BorzoiReader):
 def narrowed_by(window: Window, pushed: Filter) -> Window:
     """The window with what one filter says about offset, timestamp or partition."""
     column = getattr(pushed, "attribute", None)
-    value = getattr(pushed, "value", None)
+    value: Any = getattr(pushed, "value", None)
     if column == ("partition",):
         if isinstance(pushed, EqualTo | EqualNullSafe):
             return window.within([value])

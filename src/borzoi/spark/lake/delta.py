@@ -61,6 +61,15 @@ class DeltaLakeTable:
             uri.removeprefix("file://").removeprefix(prefix) for uri in self._table().file_uris()
         }
 
+    def rewrite(self, target_bytes: int, older_than_hours: float) -> int:
+        """Rewrite small files into large ones, and remove those no version in use needs."""
+        table = self._table()
+        table.optimize.compact(target_size=target_bytes)
+        removed = table.vacuum(
+            retention_hours=int(older_than_hours), dry_run=False, enforce_retention_duration=False
+        )
+        return len(removed)
+
     def _table(self) -> DeltaTable:
         return DeltaTable(self._directory)
 

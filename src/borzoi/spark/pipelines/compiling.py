@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from borzoi.model.units import parse_duration
 from borzoi.spark.pipelines.model import Lake, Pipeline, Sink, Source
@@ -214,6 +214,8 @@ def topic_writer(pipeline: Pipeline, sink: Sink, frame: DataFrame) -> DataStream
     if "payload" in data:
         kept = ("payload", "headers", "origin_timestamp", "id", "partition", "offset")
         columns += [F.col(name) for name in data if name in kept]
+        if {"stream", "topic", "offset"} <= set(data):
+            columns.append(F.concat_ws("/", "stream", "topic").alias("__topic"))
     else:
         columns.append(F.to_json(F.struct(*data)).alias("payload"))
     if sink.key is not None:

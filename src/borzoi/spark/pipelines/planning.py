@@ -1,0 +1,155 @@
+"""What a pipeline would read and what it has read, without starting Spark.
+
+The offset log of a checkpoint is a folder of files named by batch, each with a line `v1`, a line of
+metadata and a line of JSON for each source; the commit log has a file for each batch that ended.
+"""
+
+import json
+import shutil
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from borzoi.spark.locating import Locator
+from borzoi.spark.offsets import Extent, Key, Position, from_json, ranges, resolve
+from borzoi.spark.options import source_options
+from borzoi.spark.pipelines.model import Pipeline, Sink
+from borzoi.spark.plan import Limits
+
+#: Bytes a second of one core, to say how long a backfill takes: docs/spark.md has the figures.
+ROW_PLANE_SPEED = 400_000_000
+BULK_PLANE_SPEED = 500_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a sink would read next."""
+
+    sink: str
+    source: str
+    plane: str
+    messages: int
+    bytes: int
+    direct_splits: int
+    tail_splits: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the query of a sink stands."""
+
+    sink: str
+    batch: int | None
+    committed: int | None
+    lag: int | None
+
+
+def plan_pipeline(pipeline: Pipeline, now: int) -> list[Planned]:
+    """What each sink would read if the pipeline started now."""
+    found = []
+    for sink in pipeline.sinks.values():
+        for name in sources_of(pipeline, sink):
+            source = pipeline.sources[name]
+            is_bulk = sink.source == name and source.json is None and sink.lake is not None
+            options = source_options(dict(source.options) | dict(pipeline.server))
+            with closing(Locator(options)) as locator:
+                extents = locator.extents()
+                begin = committed_offsets(pipeline.checkpoint / sink.name)
+                if begin is None:
+                    start = resolve(options.starting, extents, now=now, find_time=locator.find_time)
+                    begin = {k: Position(o, extents[k].created) for k, o in start.items()}
+                end = {key: Position(each.latest, each.created) for key, each in extents.items()}
+                spans = ranges(begin, end, extents)
+                splits = locator.plan(spans, Limits(options.max_bytes_per_split))
+            size = sum(split.size for split in splits)
+            speed = BULK_PLANE_SPEED if is_bulk else ROW_PLANE_SPEED
+            found.append(
+                Planned(
+                    sink.name,
+                    name,
+                    "bulk" if is_bulk else "row",
+                    sum(span.end - span.start for span in spans),
+                    size,
+                    sum(not split.is_tail for split in splits),
+                    sum(split.is_tail for split in splits),
+                    size / speed,
+                )
+            )
+    return found
+
+
+def sources_of(pipeline: Pipeline, sink: Sink) -> list[str]:
+    """Names of the sources that a sink depends on, through its steps."""
+    wanted, found = [sink.source], []
+    while wanted:
+        name = wanted.pop()
+        if name in pipeline.sources and name not in found:
+            found.append(name)
+        step = pipeline.step(name)
+        if step is not None:
+            wanted += step.inputs
+    return sorted(found)
+
+
+def status_of(pipeline: Pipeline) -> list[Standing]:
+    """Where each query stands, and how far behind its topics."""
+    found = []
+    for sink in pipeline.sinks.values():
+        checkpoint = pipeline.checkpoint / sink.name
+        batches = _numbers(checkpoint / "offsets")
+        commits = _numbers(checkpoint / "commits")
+        positions = committed_offsets(checkpoint)
+        lag = None
+        if positions is not None:
+            lag = sum(
+                max(0, each.latest - positions[key].offset)
+                for key, each in _latest(pipeline, sink).items()
+                if key in positions
+            )
+        found.append(
+            Standing(
+                sink.name,
+                max(batches, default=None),
+                max(commits, default=None),
+                lag,
+            )
+        )
+    return found
+
+
+def _latest(pipeline: Pipeline, sink: Sink) -> dict[Key, Extent]:
+    latest: dict[Key, Extent] = {}
+    for name in sources_of(pipeline, sink):
+        options = source_options(dict(pipeline.sources[name].options) | dict(pipeline.server))
+        with closing(Locator(options)) as locator:
+            latest.update(locator.extents())
+    return latest
+
+
+def committed_offsets(checkpoint: Path) -> dict[Key, Position] | None:
+    """Positions at the end of the last batch that ended; None when there is none."""
+    commits = _numbers(checkpoint / "commits")
+    if not commits:
+        return None
+    text = (checkpoint / "offsets" / str(max(commits))).read_text()
+    positions: dict[Key, Position] = {}
+    for line in text.splitlines()[2:]:
+        document = json.loads(line) if line.startswith("{") else None
+        if isinstance(document, dict) and "v" in document:
+            positions.update(from_json(document))
+    return positions
+
+
+def reset_pipeline(pipeline: Pipeline) -> bool:
+    """Forget where the queries stand; False when there was nothing to forget."""
+    if not pipeline.checkpoint.exists():
+        return False
+    shutil.rmtree(pipeline.checkpoint)
+    return True
+
+
+def _numbers(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()]

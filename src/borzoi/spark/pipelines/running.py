@@ -1,0 +1,193 @@
+"""Queries of a pipeline: started, watched, and ended with a code that says how it went.
+
+====  ================================================================
+code  meaning
+====  ================================================================
+0     everything was read (`available-now`), or the queries were stopped
+1     a query failed for another reason than those below
+2     the file cannot be run
+3     messages are lost
+4     a sink refused rows
+130   interrupted: the running batches were finished first
+====  ================================================================
+"""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from borzoi.model.errors import BorzoiError
+from borzoi.spark.broker import Broker
+from borzoi.spark.offsets import Key, from_json
+from borzoi.spark.options import source_options
+from borzoi.spark.pipelines.compiling import Flow, compile_pipeline
+from borzoi.spark.pipelines.model import Pipeline
+from borzoi.spark.progress import Report, end_offsets, report_of, start_offsets
+
+OK, FAILED, BAD_FILE, DATA_LOSS, SINK_REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+#: Pause between two looks at the queries.
+LOOK_SECONDS: Final = 0.2
+#: Names that stand in the traceback of a query that failed for a known reason.
+LOSSES: Final = ("DataLoss",)
+REFUSALS: Final = (
+    "sink.py",
+    "TopicNotFound",
+    "Unauthorized",
+    "Disconnected",
+    "CannotConnect",
+    "TopicFull",
+)
+
+
+class Display(Protocol):
+    def show(self, report: Report) -> None: ...
+    def close(self) -> None: ...
+
+
+class Interruption:
+    """Ctrl-C: the first lets running batches finish, the second ends them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+
+    def install(self) -> Callable[[], None]:
+        """Take the signals over; the result gives them back. Only the main thread may."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        before = {each: signal.signal(each, self) for each in (signal.SIGINT, signal.SIGTERM)}
+
+        def restore() -> None:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+        return restore
+
+
+def run_pipeline(
+    spark: SparkSession, pipeline: Pipeline, displays: Sequence[Display] = ()
+) -> tuple[int, str]:
+    """Run all queries to their end; the exit code and a sentence about what ended them."""
+    interruption = Interruption()
+    restore = interruption.install()
+    watches: list[Watch] = []
+    try:
+        flows = compile_pipeline(spark, pipeline)
+        watches = [Watch(flow, flow.writer.start()) for flow in flows]
+        return _watch(watches, displays, interruption)
+    finally:
+        for watch in watches:
+            watch.look(displays)
+            watch.query.stop()
+        _store_ends(pipeline, watches)
+        for display in displays:
+            display.close()
+        restore()
+
+
+class Watch:
+    """A running query and what it has reported."""
+
+    def __init__(self, flow: Flow, query: StreamingQuery) -> None:
+        self.flow = flow
+        self.query = query
+        self._seen = -1
+        self._first: dict[Key, int] | None = None
+        self.last: dict[str, Any] | None = None
+
+    def look(self, displays: Sequence[Display]) -> None:
+        """Show the batches that have ended since the last look."""
+        for progress in self.query.recentProgress:
+            document: dict[str, Any] = progress if isinstance(progress, dict) else _plain(progress)
+            number = int(document["batchId"])
+            if number <= self._seen:
+                continue
+            self._seen, self.last = number, document
+            if self._first is None:
+                self._first = start_offsets(document)
+            now = time.time_ns() // 1000
+            report = report_of(self.flow.name, document, self._first, now)
+            for display in displays:
+                display.show(report)
+
+    @property
+    def is_between_batches(self) -> bool:
+        return not self.query.isActive or not self.query.status["isTriggerActive"]
+
+
+def _plain(progress: Any) -> dict[str, Any]:
+    """The report as plain values; Spark Connect gives objects."""
+    document: dict[str, Any] = json.loads(progress.json)
+    return document
+
+
+def _watch(
+    watches: Sequence[Watch], displays: Sequence[Display], interruption: Interruption
+) -> tuple[int, str]:
+    while True:
+        for watch in watches:
+            watch.look(displays)
+            failure = watch.query.exception()
+            if failure is not None:
+                code, sentence = outcome_of(str(failure))
+                return code, f"{watch.flow.name}: {sentence}"
+        if interruption.count >= 2:
+            return INTERRUPTED, "interrupted: the running batches will run again"
+        if interruption.count and all(watch.is_between_batches for watch in watches):
+            return INTERRUPTED, "interrupted between two batches"
+        if not any(watch.query.isActive for watch in watches):
+            return OK, "finished"
+        time.sleep(LOOK_SECONDS)
+
+
+def outcome_of(text: str) -> tuple[int, str]:
+    """Exit code and sentence of a query that failed with this text."""
+    sentence = sentence_of(text)
+    if any(f"{name}:" in text for name in LOSSES):
+        return DATA_LOSS, sentence
+    if any(name in text for name in REFUSALS):
+        return SINK_REFUSED, sentence
+    return FAILED, sentence
+
+
+def sentence_of(text: str) -> str:
+    """The line that says what went wrong, out of the tracebacks that Spark wraps around it."""
+    lines = [line.strip() for line in text.splitlines()]
+    own = [line for line in lines if line.startswith("borzoi.") and ": " in line]
+    if own:
+        return own[0].partition(": ")[2]
+    told = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback"))]
+    return told[0] if told else "the query failed without a reason"
+
+
+def _store_ends(pipeline: Pipeline, watches: Sequence[Watch]) -> None:
+    """Store where the queries ended: Spark tells a source about all batches but the last."""
+    ends: dict[Key, int] = {}
+    for watch in watches:
+        for document in end_offsets(watch.last or {}):
+            for key, position in from_json(document).items():
+                if position.mark:
+                    ends[key] = min(position.offset, ends.get(key, position.offset))
+    if not ends:
+        return
+    source = next(iter(pipeline.sources.values()))
+    options = source_options(dict(source.options) | dict(pipeline.server))
+    broker = Broker(options.connection)
+    try:
+        for key, offset in ends.items():
+            broker.store_offset(f"spark-{pipeline.name}", key, offset - 1)
+    except BorzoiError:
+        # The checkpoint is the truth; this is for lag displays and retention.
+        pass
+    finally:
+        broker.close()
