@@ -1,7 +1,7 @@
 """One Spark session and one server for all tests of a process: either takes seconds to start."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import socket
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pyarrow as pa
@@ -14,8 +14,6 @@ from borzoi.records.arrow import encode, requests
 from borzoi.spark.broker import Broker
 from borzoi.spark.options import Connection
 from borzoi.spark.session import session
-
-Fill = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +29,15 @@ def server() -> Iterator[RunningServer]:
     with running_server({"SYSTEM_SEGMENT_SIZE": "1 MiB"}) as started:
         yield started
         assert started.process.poll() is None, started.output
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port at which nothing listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
 
 
 @pytest.fixture
@@ -60,7 +67,3 @@ def fill(broker: Broker, topic: str, partition: int, payloads: list[bytes]) -> N
     encoded = encode(pa.array(payloads, pa.binary()))
     for request in requests(encoded, bytes_max=256 * 1024, count_max=5000):
         broker.send(topic, Partitioning.partition(partition), request)
-
-
-def data_directory(server: RunningServer) -> Path:
-    return server.directory

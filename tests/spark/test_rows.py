@@ -1,0 +1,60 @@
+"""Schemas for Spark and batches that fit them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructType
+
+from borzoi.records.arrow import HeadersForm, schema_of
+from borzoi.spark.offsets import Key
+from borzoi.spark.options import COLUMNS, InvalidOption, source_options
+from borzoi.spark.rows import Shape, as_text, index_batch, shape_of, spark_schema
+
+ONE = {"subscribe": "a/b"}
+
+
+@pytest.mark.parametrize("form", ["raw", "map", "typed"])
+def test_spark_and_arrow_mean_the_same_types(form: str) -> None:
+    options = source_options(ONE | {"headers": form, "columns": ",".join(COLUMNS)})
+    spark = to_arrow_schema(spark_schema(options), timezone="UTC")
+    ours = schema_of(COLUMNS, headers=HeadersForm(form))
+    assert spark.names == ours.names
+    for name in set(COLUMNS) - {"headers"}:
+        assert spark.field(name).type == ours.field(name).type
+
+
+def test_a_schema_of_the_user_chooses_columns() -> None:
+    options = source_options(ONE)
+    shape = shape_of(StructType().add("payload", "binary").add("offset", "long"), options)
+    assert shape.columns == ("payload", "offset")
+    assert shape.needs_bodies
+    assert not Shape(("offset", "timestamp", "partition")).needs_bodies
+    with pytest.raises(InvalidOption, match="offset has the type bigint, not int"):
+        shape_of(StructType().add("offset", "integer"), options)
+
+
+def test_text_payloads_are_strings() -> None:
+    options = source_options(ONE | {"payloadFormat": "string", "headers": "none"})
+    schema = spark_schema(options)
+    assert schema["payload"].dataType.simpleString() == "string"
+    assert "headers" not in schema.fieldNames()
+    assert shape_of(schema, options).is_text
+
+
+def test_the_bulk_plane_has_ranges_for_rows() -> None:
+    schema = spark_schema(source_options(ONE | {"plane": "bulk"}))
+    assert schema["start"].dataType == LongType()
+
+
+def test_bytes_that_are_not_text_are_replaced() -> None:
+    assert as_text(pa.array([b"ok"])).to_pylist() == ["ok"]
+    assert as_text(pa.array([b"\xff", b"ok"])).to_pylist() == ["\ufffd", "ok"]
+
+
+def test_columns_of_an_index_need_no_message() -> None:
+    shape = Shape(("partition", "timestamp", "offset"))
+    batch = index_batch(Key("a/b", 2), np.array([7, 8]), np.array([1, 2], np.uint64), shape)
+    assert batch.column("partition").to_pylist() == [2, 2]
+    assert batch.column("offset").to_pylist() == [7, 8]
+    assert batch.schema.names == list(shape.columns)
