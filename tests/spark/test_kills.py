@@ -27,6 +27,7 @@ MESSAGES = 8000
 ROOT = Path(__file__).resolve().parents[2]
 #: What an empty run of the program takes on a busy machine, with room to spare.
 PATIENCE_SECONDS = 300
+ATTEMPTS_MAX = 6
 
 
 def expected(partition: int) -> list[bytes]:
@@ -34,28 +35,31 @@ def expected(partition: int) -> list[bytes]:
 
 
 def start(arguments: list[str], log: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.victim", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=log.open("a"),
-        text=True,
-        start_new_session=True,
-    )
+    with log.open("a") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.victim", *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=out,
+            text=True,
+            start_new_session=True,
+        )
 
 
-def kill_after(arguments: list[str], log: Path, seconds: float) -> bool:
-    """Start the program and kill its JVM so long after the queries began; False when it ended."""
+def is_killed(arguments: list[str], log: Path, seconds: float) -> bool:
+    """Start the program and kill its JVM so long after the queries began; False when it ended
+    before by itself."""
     process = start(arguments, log)
     assert process.stdout is not None
     try:
         word, _, number = process.stdout.readline().strip().partition(" ")
-        assert word == "jvm", log.read_text()[-3000:]
+        if word != "jvm":
+            return False
         time.sleep(seconds)
-        is_over = process.poll() is not None
-        if not is_over:
-            os.kill(int(number), signal.SIGKILL)
-        return not is_over
+        if process.poll() is not None:
+            return False
+        os.kill(int(number), signal.SIGKILL)
+        return True
     finally:
         process.kill()
         process.wait()
@@ -63,10 +67,15 @@ def kill_after(arguments: list[str], log: Path, seconds: float) -> bool:
 
 
 def run_to_end(arguments: list[str], log: Path) -> None:
-    process = start(arguments, log)
-    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 0, log.read_text()[-3000:]
-    assert out.endswith("finished\n")
+    """Until it ends well: Spark gives its Python workers ten seconds to start, which a busy machine
+    may not keep, and such an end is a crash like the others."""
+    for _ in range(ATTEMPTS_MAX):
+        process = start(arguments, log)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        if process.returncode == 0:
+            assert out.endswith("finished\n")
+            return
+    raise AssertionError(log.read_text()[-5000:])
 
 
 def places(table: "object") -> list[tuple[int, int]]:
@@ -86,11 +95,13 @@ def test_kills_lose_and_double_nothing(
     common = [servers, topic, target, str(tmp_path), str(server.directory)]
     moments = random.Random(SEED)
     log = tmp_path / "victim.log"
-    killed = 0
-    for _ in range(KILLS):
-        killed += kill_after([*common, "1500"], log, moments.uniform(0.5, 12))
+    killed = attempts = 0
+    while killed < KILLS and attempts < 2 * KILLS + ATTEMPTS_MAX:
+        attempts += 1
+        killed += is_killed([*common, "1000"], log, moments.uniform(1, 15))
     run_to_end([*common, "100000"], log)
-    print(f"{killed} kills before the end")
+    print(f"{killed} kills in {attempts} runs")
+    assert killed
 
     for partition in range(PARTITIONS):
         payloads = [message.payload for message in stored(broker, target, partition)]
