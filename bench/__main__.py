@@ -3,7 +3,17 @@
 import importlib
 import sys
 
-BENCHMARKS = ("decode", "stamp", "storage", "consensus", "objectstore", "server", "stages", "calls")
+BENCHMARKS = (
+    "decode",
+    "stamp",
+    "storage",
+    "consensus",
+    "objectstore",
+    "server",
+    "stages",
+    "calls",
+    "spark",
+)
 
 
 def main(names: list[str]) -> int:

@@ -28,8 +28,6 @@ def position(offset: int) -> str:
 def progress(end: int, latest: int, start: int | None = 10) -> dict[str, Any]:
     return {
         "batchId": 3,
-        "numInputRows": end - (start or 0),
-        "processedRowsPerSecond": 100.0,
         "durationMs": {"triggerExecution": 250, "addBatch": 200},
         "stateOperators": [{"numRowsTotal": 7}],
         "sources": [
@@ -53,6 +51,7 @@ def test_lag_and_share_follow_from_the_offsets() -> None:
     report = report_of("lake", progress(60, 110), first, now=7_000_000)
     assert (report.done, report.total, report.percent) == (50, 100, 50.0)
     assert report.lag == {"a/b[0]": 50}
+    assert (report.rows, report.rows_per_second) == (50, 100.0)
     assert report.lag_seconds == 2.0
     assert report.seconds_left == 0.5
     assert (report.state_rows, report.batch_ms, report.bytes) == (7, 250, 4096)

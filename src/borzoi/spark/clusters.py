@@ -24,6 +24,10 @@ from borzoi.spark.java import find_java_home
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 START_SECONDS_MAX: Final = 90.0
+STOP_SECONDS_MAX: Final = 30.0
+
+#: Processes that this one started; those that another command started are nobody's children here.
+_STARTED: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 class CannotStart(BorzoiError):
@@ -52,6 +56,7 @@ def start(directory: Path, *, cores: int, memory: str = "1g", port: int = 0) -> 
         directory / "master.log",
         environment,
     )
+    started = [master]
     try:
         _wait_for("127.0.0.1", port, master)
         worker = _spawn(
@@ -71,9 +76,11 @@ def start(directory: Path, *, cores: int, memory: str = "1g", port: int = 0) -> 
             directory / "worker.log",
             environment,
         )
+        started.append(worker)
         _wait_for_line(directory / "worker.log", "Successfully registered with master", worker)
     except BaseException:
-        master.kill()
+        for process in started:
+            _end(process.pid)
         raise
     cluster = Cluster(url, (master.pid, worker.pid))
     (directory / "cluster.json").write_text(json.dumps(asdict(cluster)))
@@ -86,12 +93,18 @@ def stop(directory: Path) -> bool:
     if not path.exists():
         return False
     for process in reversed(json.loads(path.read_text())["processes"]):
-        try:
-            os.kill(process, signal.SIGTERM)
-        except ProcessLookupError:
-            continue
+        _end(process)
     path.unlink()
     return True
+
+
+def _end(process: int) -> None:
+    try:
+        os.kill(process, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    if process in _STARTED:
+        _STARTED.pop(process).wait(STOP_SECONDS_MAX)
 
 
 def _spawn(
@@ -99,7 +112,7 @@ def _spawn(
 ) -> "subprocess.Popen[bytes]":
     command = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
     with log.open("wb") as out:
-        return subprocess.Popen(  # noqa: S603 - Spark's own launcher
+        process = subprocess.Popen(  # noqa: S603 - Spark's own launcher
             [command, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -107,6 +120,8 @@ def _spawn(
             env=dict(environment),
             start_new_session=True,
         )
+    _STARTED[process.pid] = process
+    return process
 
 
 def _environment() -> dict[str, str]:

@@ -69,8 +69,9 @@ def report_of(name: str, progress: Mapping[str, Any], first: Mapping[Key, int], 
     return Report(
         query=name,
         batch=int(progress["batchId"]),
-        rows=int(progress.get("numInputRows", 0)),
-        rows_per_second=float(progress.get("processedRowsPerSecond") or 0.0),
+        # Sums over the sources: over Spark Connect the totals are missing.
+        rows=int(_sum(progress, "numInputRows")),
+        rows_per_second=_sum(progress, "processedRowsPerSecond"),
         done=done,
         total=total,
         lag=lag,
@@ -80,6 +81,10 @@ def report_of(name: str, progress: Mapping[str, Any], first: Mapping[Key, int], 
         state_rows=sum(int(s.get("numRowsTotal", 0)) for s in progress.get("stateOperators", [])),
         bytes=_bytes(observed),
     )
+
+
+def _sum(progress: Mapping[str, Any], name: str) -> float:
+    return sum(float(source.get(name) or 0) for source in progress.get("sources", []))
 
 
 def start_offsets(progress: Mapping[str, Any]) -> dict[Key, int]:

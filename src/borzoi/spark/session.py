@@ -60,11 +60,11 @@ def session(
     the connector needs and win over them. `log_file` takes what the JVM and its workers print.
     """
     cores = cores or os.cpu_count() or 1
+    _prepare_environment()
     if remote is not None:
         builder = SparkSession.builder.appName(name).remote(remote)
         chosen: dict[str, str] = dict(SETTINGS)
     else:
-        _prepare_environment()
         chosen = (
             dict(SETTINGS) | dict(LOCAL_SETTINGS) | {"spark.sql.shuffle.partitions": str(cores)}
         )

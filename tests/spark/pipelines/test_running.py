@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.spark.conftest import fill
-from tests.spark.pipelines.orders import is_bad, payload, totals
+from tests.spark.pipelines.orders import FOLDER, is_bad, payload, totals
 from tests.spark.test_sink import everything, stored
 from tests.support.server import RunningServer
 
@@ -34,49 +34,16 @@ from borzoi.spark.progress import Report
 #: A million in the tier `spark`, few in the fast tier.
 MESSAGES = int(os.environ.get("BORZOI_SPARK_MESSAGES", "24000"))
 
-FILE = """
-[pipeline]
-name = "orders"
-checkpoint = "checkpoint"
-trigger = "available-now"
 
-[server]
-address = "{servers}"
-
-[source.orders]
-subscribe = "{stream}/orders"
-start = "earliest"
-max_offsets_per_trigger = {per_trigger}
-data_directory = "{data}"
-format = {{ json = "id long, user long, amount double, country string, at timestamp" }}
-on_error = "dead_letter"
-
-[[step]]
-name = "clean"
-from = "orders"
-sql = '''select id, sha2(string(user), 256) user, amount, country, at, _meta
-from orders where amount > 0'''
-
-[[step]]
-name = "per_minute"
-from = "clean"
-sql = '''select date_format(window.start, "yyyy-MM-dd'T'HH:mm") minute, country,
-count(*) n, sum(amount) total from clean group by window(at, '1 minute'), country'''
-watermark = {{ column = "at", delay = "30 seconds" }}
-
-[sink.lake]
-from = "clean"
-table = {{ delta = "lake/orders", partition_by = ["country"] }}
-
-[sink.totals]
-from = "per_minute"
-topic = "{stream}/totals"
-key = "country"
-create_partitions = 2
-
-[dead_letter]
-topic = "{stream}/dead"
-"""
+def example_file(folder: Path, servers: str, stream: str, data: Path) -> Path:
+    """The example, for a server, a stream and a directory of the test."""
+    text = (FOLDER / "orders.toml").read_text()
+    text = text.replace("127.0.0.1:8090", servers).replace("shop/", f"{stream}/")
+    text = text.replace('start = "earliest"', f'start = "earliest"\ndata_directory = "{data}"')
+    text = text.replace("64 MiB", "1 MiB" if MESSAGES < 100_000 else "64 MiB")
+    path = folder / "orders.toml"
+    path.write_text(text)
+    return path
 
 
 class Collected:
@@ -107,28 +74,23 @@ def test_totals_are_those_of_a_plain_program_and_bad_records_are_dead_letters(
         numbers = range(first, min(first + 10_000, MESSAGES))
         for partition in range(2):
             fill(broker, orders, partition, [payload(n) for n in numbers if n % 2 == partition])
-    path = tmp_path / "orders.toml"
-    path.write_text(
-        FILE.format(
-            servers=servers,
-            stream=stream,
-            data=server.directory,
-            per_trigger=max(10_000, MESSAGES // 4),
-        )
-    )
+    path = example_file(tmp_path, servers, stream, server.directory)
     pipeline = load_pipeline(path)
     planned = plan_pipeline(pipeline, 0)
     assert {each.sink: each.messages for each in planned} == {"lake": MESSAGES, "totals": MESSAGES}
     display = Collected()
     assert run_pipeline(spark, pipeline, [display]) == (OK, "finished")
 
-    good = [n for n in range(MESSAGES) if not is_bad(n) and n * 37 % 500 > 0]
-    table = DeltaTable(str(tmp_path / "lake" / "orders"))
+    good = [n for n in range(MESSAGES) if not is_bad(n)]
+    lake = str(tmp_path / "run" / "lake" / "orders")
+    table = DeltaTable(lake)
     assert sorted(table.to_pyarrow_table(columns=["id"]).column("id").to_pylist()) == good
 
     expected = totals(MESSAGES)
-    found = [json.loads(each) for each in everything(broker, f"{stream}/totals")]
-    got = {(each["minute"], each["country"]): (each["n"], each["total"]) for each in found}
+    found = [json.loads(each) for each in everything(broker, f"{stream}/orders_per_minute")]
+    got = {
+        (each["minute"][:16], each["country"]): (each["orders"], each["total"]) for each in found
+    }
     assert len(got) == len(found), "every window once"
     last = max(minute for minute, _ in expected)
     assert {key for key in expected if key[0] < last} - got.keys() <= {
@@ -138,12 +100,18 @@ def test_totals_are_those_of_a_plain_program_and_bad_records_are_dead_letters(
     assert len(got) > 0
 
     bad = [n for n in range(MESSAGES) if is_bad(n)]
-    letters = stored(broker, f"{stream}/dead", 0)
+    letters = stored(broker, f"{stream}/orders_dead", 0)
     assert sorted(each.payload for each in letters) == sorted(payload(n) for n in bad)
     headers = {key.value: value.value for key, value in letters[0].headers.items()}
     assert headers["source"] == orders
     assert headers["step"] == "orders"
-    assert "not JSON" in str(headers["error"])
+    reasons = {
+        str(value.value)
+        for each in letters
+        for key, value in each.headers.items()
+        if key.value == "error"
+    }
+    assert reasons == {"the payload is not JSON of the declared columns", "not met: amount >= 0"}
 
     assert {each.query for each in display.reports} == {"lake", "totals", "dead-letters"}
     assert [each.lag for each in status_of(pipeline)] == [0, 0]
@@ -152,13 +120,13 @@ def test_totals_are_those_of_a_plain_program_and_bad_records_are_dead_letters(
 
     again = run_pipeline(spark, pipeline)
     assert again == (OK, "finished")
-    assert DeltaTable(str(tmp_path / "lake" / "orders")).version() == table.version()
-    assert len(stored(broker, f"{stream}/dead", 0)) == len(bad)
+    assert DeltaTable(lake).version() == table.version()
+    assert len(stored(broker, f"{stream}/orders_dead", 0)) == len(bad)
 
     host = Connection(servers)
     before = sum(each.latest for each in broker.extents([orders]).values())
-    assert replay_dead_letters(host, f"{stream}/dead") == len(bad)
-    assert replay_dead_letters(host, f"{stream}/dead") == 0
+    assert replay_dead_letters(host, f"{stream}/orders_dead") == len(bad)
+    assert replay_dead_letters(host, f"{stream}/orders_dead") == 0
     assert sum(each.latest for each in broker.extents([orders]).values()) == before + len(bad)
     assert reset_pipeline(pipeline)
     assert not reset_pipeline(pipeline)

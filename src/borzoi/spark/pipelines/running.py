@@ -108,7 +108,7 @@ class Watch:
     def look(self, displays: Sequence[Display]) -> None:
         """Show the batches that have ended since the last look."""
         for progress in self.query.recentProgress:
-            document: dict[str, Any] = progress if isinstance(progress, dict) else _plain(progress)
+            document = _plain(progress)
             number = int(document["batchId"])
             if number <= self._seen:
                 continue
@@ -126,7 +126,7 @@ class Watch:
 
 
 def _plain(progress: Any) -> dict[str, Any]:
-    """The report as plain values; Spark Connect gives objects."""
+    """The report as plain values; over Spark Connect the mapping itself is empty."""
     document: dict[str, Any] = json.loads(progress.json)
     return document
 
