@@ -3,7 +3,8 @@
 Ratios compare with Spark reading the same rows from uncompressed Parquet in the same run. CPU
 seconds are those of the JVM and its Python workers together; they move less than the clock does.
 The cost of an archive is that of the bytes beyond a small one: a query starts half a dozen Python
-processes, which is 2 to 3 CPU seconds however much it reads. `BORZOI_BENCH_MIB` is the size of the log of each message size (1024 unless given).
+processes, which is 2 to 3 CPU seconds however much it reads. `BORZOI_BENCH_MIB` is the size of the
+log of each message size (1024 unless given).
 """
 
 import os

@@ -33,7 +33,8 @@ def payload(number: int) -> bytes:
     return json.dumps(order).encode()
 
 
-def main(address: str = "127.0.0.1:8090", count: int = 100_000) -> None:
+def main(address: str = "127.0.0.1:8090", wanted: str = "100000") -> None:
+    count = int(wanted)
     with Client(f"borzoi://iggy:iggy@{address}") as client:
         for create in (
             lambda: client.create_stream("shop"),
@@ -52,5 +53,4 @@ def main(address: str = "127.0.0.1:8090", count: int = 100_000) -> None:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(*arguments[:1], *(int(count) for count in arguments[1:2]))
+    main(*sys.argv[1:])

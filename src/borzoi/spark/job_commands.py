@@ -113,14 +113,16 @@ def archive(
         "partition_by": list(partition_by),
         "target_file_size": target_file_size,
     }
+    if checkpoint is None:
+        # Beside the table, so that the same command again goes on where this one ended.
+        checkpoint = Path(f"{Path(directory).resolve()}.checkpoint")
     found = jobs.copying_pipeline(
         "archive",
         topic,
         server=section_of(options),
         source=source_section(options, columns=columns, headers=headers),
         sink={"table": table},
-        # Beside the table, so that the same command again goes on where this one ended.
-        checkpoint=checkpoint or Path(f"{Path(directory).resolve()}.checkpoint"),
+        checkpoint=checkpoint,
     )
     sys.exit(run_to_end(found, master))
 

@@ -186,8 +186,8 @@ def table_of(reports: Any) -> Table:
 class Metrics:
     """The numbers of all queries of a pipeline, under the names that docs/spark.md lists."""
 
-    def __init__(self, pipeline: str, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry()
+    def __init__(self, pipeline: str) -> None:
+        self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
         labels = ("pipeline", "query")
         self._pipeline = pipeline

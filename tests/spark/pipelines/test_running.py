@@ -13,6 +13,7 @@ from tests.spark.pipelines.orders import FOLDER, is_bad, payload, totals
 from tests.spark.test_sink import everything, stored
 from tests.support.server import RunningServer
 
+from borzoi.records.message import Message
 from borzoi.spark.broker import Broker
 from borzoi.spark.jobs import replay_dead_letters
 from borzoi.spark.offsets import Key
@@ -57,6 +58,34 @@ class Collected:
         self.is_closed = True
 
 
+def check_totals(broker: Broker, topic: str) -> None:
+    expected = totals(MESSAGES)
+    found = [json.loads(each) for each in everything(broker, topic)]
+    got = {
+        (each["minute"][:16], each["country"]): (each["orders"], each["total"]) for each in found
+    }
+    assert len(got) == len(found), "every window once"
+    last = max(minute for minute, _ in expected)
+    assert {key for key in expected if key[0] < last} - got.keys() <= {
+        key for key in expected if key[0] >= max(m for m, _ in got)
+    }, "only windows that the watermark has not closed are missing"
+    assert all(got[key] == pytest.approx(expected[key]) for key in got)
+    assert len(got) > 0
+
+
+def check_letters(letters: list[Message], orders: str) -> None:
+    headers = {key.value: value.value for key, value in letters[0].headers.items()}
+    assert headers["source"] == orders
+    assert headers["step"] == "orders"
+    reasons = {
+        str(value.value)
+        for each in letters
+        for key, value in each.headers.items()
+        if key.value == "error"
+    }
+    assert reasons == {"the payload is not JSON of the declared columns", "not met: amount >= 0"}
+
+
 @pytest.mark.spark
 def test_totals_are_those_of_a_plain_program_and_bad_records_are_dead_letters(
     spark: SparkSession,
@@ -86,32 +115,11 @@ def test_totals_are_those_of_a_plain_program_and_bad_records_are_dead_letters(
     table = DeltaTable(lake)
     assert sorted(table.to_pyarrow_table(columns=["id"]).column("id").to_pylist()) == good
 
-    expected = totals(MESSAGES)
-    found = [json.loads(each) for each in everything(broker, f"{stream}/orders_per_minute")]
-    got = {
-        (each["minute"][:16], each["country"]): (each["orders"], each["total"]) for each in found
-    }
-    assert len(got) == len(found), "every window once"
-    last = max(minute for minute, _ in expected)
-    assert {key for key in expected if key[0] < last} - got.keys() <= {
-        key for key in expected if key[0] >= max(m for m, _ in got)
-    }, "only windows that the watermark has not closed are missing"
-    assert all(got[key] == pytest.approx(expected[key]) for key in got)
-    assert len(got) > 0
-
+    check_totals(broker, f"{stream}/orders_per_minute")
     bad = [n for n in range(MESSAGES) if is_bad(n)]
     letters = stored(broker, f"{stream}/orders_dead", 0)
     assert sorted(each.payload for each in letters) == sorted(payload(n) for n in bad)
-    headers = {key.value: value.value for key, value in letters[0].headers.items()}
-    assert headers["source"] == orders
-    assert headers["step"] == "orders"
-    reasons = {
-        str(value.value)
-        for each in letters
-        for key, value in each.headers.items()
-        if key.value == "error"
-    }
-    assert reasons == {"the payload is not JSON of the declared columns", "not met: amount >= 0"}
+    check_letters(letters, orders)
 
     assert {each.query for each in display.reports} == {"lake", "totals", "dead-letters"}
     assert [each.lag for each in status_of(pipeline)] == [0, 0]
