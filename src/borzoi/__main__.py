@@ -23,6 +23,7 @@ COMMANDS = {
     "import": "borzoi.tools.command:import_",
     "archive": "borzoi.tools.archive_command:archive",
     "storage": "borzoi.tools.storage_command:storage",
+    "reset-root-password": "borzoi.tools.root_password:reset_root_password",
     "simulate": "borzoi.simulator.command:simulate",
     "pipeline": "borzoi.spark.commands:pipeline",
     "job": "borzoi.spark.job_commands:job",

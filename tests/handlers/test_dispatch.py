@@ -14,6 +14,8 @@ from borzoi.handlers.table import COMMANDS, Row
 from borzoi.metadata.permissions import Rule
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
+    BorzoiError,
+    ClientNotFound,
     InvalidCommand,
     ServerError,
     StaleClient,
@@ -23,11 +25,14 @@ from borzoi.model.errors import (
 )
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.groups import JoinConsumerGroup, LeaveConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.offsets import DeleteConsumerOffset, StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, GetStream, GetStreams, StreamInfo
 from borzoi.protocol.commands.system import ClientDetails, GetMe, Ping
+from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser
+from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser, LogoutUser
 from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, decode_messages, encode_messages
 
@@ -73,12 +78,41 @@ async def test_a_poll_is_answered_with_where_its_messages_are(server: EmbeddedSe
         assert len(decode_messages(delivery.reading.materialise())) == 3
 
 
-async def test_a_stale_session_is_refused_and_ends(server: EmbeddedServer) -> None:
+GROUP = Consumer(ConsumerKind.GROUP, "g")
+ALONE = Consumer(ConsumerKind.CONSUMER, "c")
+
+
+@pytest.mark.parametrize(
+    ("request_", "refusal"),
+    [
+        (JoinConsumerGroup("s", "t", "g"), StaleClient),
+        (LeaveConsumerGroup("s", "t", "g"), StaleClient),
+        (PollMessages(GROUP, "s", "t", None, PollingStrategy.next(), 1), StaleClient),
+        (StoreConsumerOffset(GROUP, "s", "t", 0, 0), StaleClient),
+        (DeleteConsumerOffset(GROUP, "s", "t", 0), StaleClient),
+        (GetMe(), ClientNotFound),
+        (LogoutUser(), ClientNotFound),
+        (LoginUser("iggy", "iggy"), ClientNotFound),
+        (LoginWithPersonalAccessToken("x" * 44), ClientNotFound),
+        (GetStreams(), None),
+        (Ping(), None),
+        (PollMessages(ALONE, "s", "t", 0, PollingStrategy.first(), 1), None),
+        (StoreConsumerOffset(ALONE, "s", "t", 0, 0), None),
+    ],
+)
+async def test_a_stale_session_goes_on_except_for_what_needs_its_groups_or_its_registration(
+    server: EmbeddedServer, request_: Request, refusal: type[BorzoiError] | None
+) -> None:
+    await with_topic(server)
+    await sent(server)
     client = server.root()
     client.session.stale = True
-    with pytest.raises(StaleClient):
-        server.dispatcher.perform(client.session, GetStreams())
-    assert client.session.closing
+    if refusal is None:
+        await client.call(request_)
+    else:
+        with pytest.raises(refusal):
+            server.dispatcher.perform(client.session, request_)
+    assert client.session.closing is (refusal is not None)
 
 
 async def test_a_fault_of_the_server_is_logged_and_raised_as_an_error_with_a_status(

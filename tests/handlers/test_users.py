@@ -46,6 +46,38 @@ from borzoi.protocol.errors import code_of
 READS_STREAMS = Permissions(GlobalPermissions(read_streams=True))
 
 
+MANAGES_USERS = Permissions(GlobalPermissions(manage_users=True, read_users=True))
+
+
+async def test_nobody_grants_what_it_does_not_have(server: EmbeddedServer) -> None:
+    root = server.root()
+    await root.call(CreateUser("manager", "secret", UserStatus.ACTIVE, MANAGES_USERS))
+    await root.call(CreateUser("bob", "secret", UserStatus.ACTIVE, READS_STREAMS))
+    manager = server.connect()
+    await manager.call(LoginUser("manager", "secret"))
+    for wanted in (ALL_PERMISSIONS, READS_STREAMS):
+        with pytest.raises(Unauthorized):
+            await manager.call(UpdatePermissions("manager", wanted))
+        with pytest.raises(Unauthorized):
+            await manager.call(CreateUser("eve", "secret", UserStatus.ACTIVE, wanted))
+    await manager.call(UpdatePermissions("manager", MANAGES_USERS))
+    await manager.call(UpdatePermissions("bob", READS_STREAMS))
+    await manager.call(UpdatePermissions("bob", None))
+    with pytest.raises(Unauthorized):
+        await manager.call(UpdatePermissions("bob", READS_STREAMS))
+    await manager.call(CreateUser("deputy", "secret", UserStatus.ACTIVE, MANAGES_USERS))
+
+
+async def test_root_stays_active(server: EmbeddedServer) -> None:
+    root, manager = server.root(), server.connect()
+    await root.call(CreateUser("manager", "secret", UserStatus.ACTIVE, MANAGES_USERS))
+    await manager.call(LoginUser("manager", "secret"))
+    for client in (manager, root):
+        with pytest.raises(Unauthorized):
+            await client.call(UpdateUser(ROOT_USER_ID, status=UserStatus.INACTIVE))
+    await root.call(UpdateUser("iggy", username="admin", status=UserStatus.ACTIVE))
+
+
 async def test_root_logs_in_with_the_default_credentials(server: EmbeddedServer) -> None:
     client = server.connect()
     with pytest.raises(Unauthenticated):
@@ -224,7 +256,7 @@ async def test_what_a_user_began_ends_with_it_also_when_its_connection_went_befo
     manages = Permissions(GlobalPermissions(manage_users=True))
     await root.call(CreateUser("carl", "secret", permissions=manages))
     carl = server.connect(user_id=1)
-    request = CreateUser("ghost", "secret", permissions=ALL_PERMISSIONS)
+    request = CreateUser("ghost", "secret", permissions=manages)
     asked = asyncio.create_task(carl.exchange(int(request.CODE), encode_payload(request)))
     await asyncio.sleep(0)  # its password is being hashed
     await carl.disconnect()

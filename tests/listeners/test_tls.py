@@ -10,7 +10,7 @@ from tests.support.listening import PATIENCE_SECONDS, FrameClient, tls_listener,
 
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
-from borzoi.listeners.tls import TlsConnection, TlsListener
+from borzoi.listeners.tls import TlsConnection, TlsListener, reason_of
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
@@ -232,3 +232,18 @@ async def test_an_answer_that_was_not_taken_is_not_kept(
     assert not blocked._outgoing
     assert blocked._transport is None
     await client.close()
+
+
+def test_the_reason_of_a_failed_handshake_is_never_empty() -> None:
+    assert reason_of(ConnectionResetError()) == "ConnectionResetError"
+    assert reason_of(OSError("wrong version number")) == "wrong version number"
+
+
+async def test_a_port_probe_is_not_worth_a_line(
+    listener: TlsListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "borzoi")
+    async with await FrameClient.connect(listener.address):
+        pass
+    await until(lambda: not listener._handshakes)
+    assert "handshake" not in caplog.text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from borzoi.metadata.permissions import FREE, RULES, Rule, allows
+from borzoi.metadata.permissions import FREE, RULES, Rule, allows, covers
 from borzoi.model.users import (
     ALL_PERMISSIONS,
     GlobalPermissions,
@@ -133,3 +133,54 @@ def test_the_rules_decide_as_the_published_server_did(recorded):
 def test_the_recording_is_as_large_as_it_claims():
     assert len(RECORDED["requests"]) == 51
     assert len(RECORDED["sets"]) == 18
+
+
+GLOBAL_FLAGS = [flag.name for flag in fields(GlobalPermissions)]
+
+
+def globally(*flags: str, **streams: StreamPermissions) -> Permissions:
+    return Permissions(
+        GlobalPermissions(**dict.fromkeys(flags, True)),
+        {int(name[1:]): entry for name, entry in streams.items()},
+    )
+
+
+@pytest.mark.parametrize("flag", GLOBAL_FLAGS)
+def test_every_global_flag_can_be_granted_by_its_holder_and_not_without_any(flag):
+    assert covers(globally(flag), globally(flag))
+    assert covers(ALL_PERMISSIONS, globally(flag))
+    assert not covers(None, globally(flag))
+    assert not covers(Permissions(), globally(flag))
+    assert covers(None, globally(flag), already=globally(flag)), "nothing is added"
+
+
+@pytest.mark.parametrize("flag", GLOBAL_FLAGS)
+def test_who_manages_users_cannot_grant_itself_anything_else(flag):
+    manager = globally("manage_users", "read_users")
+    assert covers(manager, globally(flag), already=manager) == (
+        flag in ("manage_users", "read_users")
+    )
+
+
+def test_what_is_compared_is_what_the_flags_allow():
+    reads_one = globally(s1=StreamPermissions(read_stream=True))
+    assert covers(globally("manage_streams"), reads_one)
+    assert covers(globally("read_streams"), reads_one)
+    assert not covers(globally("send_messages"), reads_one)
+    assert not covers(globally(s2=StreamPermissions(manage_stream=True)), reads_one)
+    assert not covers(reads_one, globally("read_streams")), "one stream is not all of them"
+    sends_to_topic = globally(
+        s1=StreamPermissions(topics={4: TopicPermissions(send_messages=True)})
+    )
+    assert covers(globally(s1=StreamPermissions(send_messages=True)), sends_to_topic)
+    assert not covers(
+        globally(s1=StreamPermissions(topics={5: TopicPermissions(True)})), sends_to_topic
+    )
+    assert not covers(sends_to_topic, globally(s1=StreamPermissions(send_messages=True)))
+    assert covers(None, None)
+    assert covers(None, Permissions())
+
+
+def test_a_flag_that_no_rule_tells_from_a_lesser_one_is_held_by_name():
+    assert not covers(globally("read_servers"), globally("manage_servers"))
+    assert covers(globally("manage_servers"), globally("read_servers"))

@@ -12,6 +12,7 @@ from borzoi.model.errors import (
     AccessDenied,
     BorzoiError,
     ConnectionLost,
+    DiskFull,
     InvalidBatch,
     LimitReached,
     NotFound,
@@ -32,7 +33,7 @@ CLASSES = {
 }
 FAMILIES = {base.__name__ for error in CLASSES.values() for base in error.__bases__}
 #: Told to clients as what they are of one more specific kind: its code is theirs.
-KINDS_OF_OTHERS = {PartitionDeleted}
+KINDS_OF_OTHERS = {PartitionDeleted, DiskFull}
 CONCRETE = {name: error for name, error in CLASSES.items() if name not in FAMILIES}
 WITH_A_ROW = {row.error for row in ERRORS if row.error is not ServerError}
 SOURCE = Path(inspect.getfile(faults)).parent.parent

@@ -19,10 +19,11 @@ def test_a_wrong_setting_is_told_at_once_with_exit_code_two(
 
 def test_a_follower_of_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    refused = CliRunner().invoke(serve, ["--follower"], env={"BORZOI_CLUSTER_ENABLED": "true"})
+    (tmp_path / "borzoi.toml").write_text("[cluster]\nenabled = true\nnode.others = []\n")
+    refused = CliRunner().invoke(serve, ["--follower"])
     assert refused.exit_code == 2
     assert "borzoi cannot start: --follower: cluster.node.others is empty" in refused.output
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["borzoi.toml"]
 
 
 def test_the_flags_are_those_of_the_published_server() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.support.embedded import embedded_server
 
-from borzoi.model.errors import BorzoiError, InvalidCredentials, Unauthenticated
+from borzoi.model.errors import BorzoiError, InvalidCredentials, ResourceNotFound, Unauthenticated
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.system import NodeRole
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
@@ -23,7 +23,14 @@ from borzoi.protocol.commands.tokens import (
 )
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import CreateUser, DeleteUser, LoginUser
-from borzoi.server.assembly import STORED_ROOT, acknowledge_of, cluster_nodes, hang_up, open_data
+from borzoi.server.assembly import (
+    STORED_ROOT,
+    acknowledge_of,
+    cluster_nodes,
+    hang_up,
+    open_data,
+    store_new_root,
+)
 from borzoi.server.config import load
 from borzoi.server.settings import Settings
 from borzoi.storage.settings import Acknowledge
@@ -40,6 +47,7 @@ def test_root_is_made_the_first_time_and_found_the_second(tmp_path: Path) -> Non
     environment = {"BORZOI_ROOT_USERNAME": "admin", "BORZOI_ROOT_PASSWORD": "secret"}
     first = open_data(settings, tmp_path, environment=environment, default_credentials=False)
     assert (first.root.username, first.root.shown_password) == ("admin", None)
+    store_new_root(first)
     first.state_log.close()
     first.pool.close()
     second = open_data(settings, tmp_path, environment={}, default_credentials=True)
@@ -47,6 +55,20 @@ def test_root_is_made_the_first_time_and_found_the_second(tmp_path: Path) -> Non
     assert second.state.users[ROOT_USER_ID].username == "admin"
     second.state_log.close()
     second.pool.close()
+
+
+def test_root_is_not_stored_before_its_password_can_be_known(tmp_path: Path) -> None:
+    """A start that fails in between would leave a root whose password nobody has."""
+    shown = set()
+    for _ in range(2):
+        opened = open_data(
+            settings_of(tmp_path), tmp_path, environment={}, default_credentials=False
+        )
+        shown.add(opened.root.shown_password)
+        opened.state_log.close()
+        opened.pool.close()
+    assert len(shown) == 2
+    assert None not in shown
 
 
 def test_a_password_that_nobody_gave_is_shown(tmp_path: Path) -> None:
@@ -70,6 +92,28 @@ async def test_what_is_encrypted_opens_with_its_key_only(tmp_path: Path) -> None
     with pytest.raises(BorzoiError):
         async with embedded_server(tmp_path):
             pass
+
+
+async def test_a_session_that_deletes_its_own_token_goes_on_and_the_others_end(
+    tmp_path: Path,
+) -> None:
+    async with embedded_server(tmp_path) as server:
+        for name in ("tok", "another"):
+            await server.root().call(CreatePersonalAccessToken(name, 0))
+        await server.root().call(DeletePersonalAccessToken("tok"))
+        token = (await server.root().call(CreatePersonalAccessToken("tok", 0))).token
+        deleting, other = server.connect(), server.connect()
+        for client in (deleting, other):
+            await client.call(LoginWithPersonalAccessToken(token))
+        with pytest.raises(ResourceNotFound):
+            await deleting.call(DeletePersonalAccessToken("missing"))
+        await deleting.call(DeletePersonalAccessToken("another"))
+        assert deleting.session.token_hash is not None, "it still depends on its own"
+        await deleting.call(DeletePersonalAccessToken("tok"))
+        assert other.hung_up
+        assert not deleting.hung_up
+        await deleting.call(GetStreams())
+        await deleting.call(GetMe())
 
 
 async def test_deleting_a_user_or_a_token_ends_the_sessions_it_opened(tmp_path: Path) -> None:

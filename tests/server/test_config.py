@@ -274,9 +274,23 @@ def test_certificates_must_be_there_unless_we_may_make_one(tmp_path: Path) -> No
     load({**unnamable, "BORZOI_TCP_ENABLED": "false"}, tmp_path)
 
 
+def test_a_cluster_that_is_only_switched_on_has_the_second_node_of_the_published_file(
+    tmp_path: Path,
+) -> None:
+    (other,) = load({"IGGY_CLUSTER_ENABLED": "true"}, tmp_path).settings.cluster.node.others
+    assert (other.name, other.ip) == ("iggy-node-2", "127.0.0.1")
+    ports = other.ports
+    assert (ports.tcp, ports.quic, ports.http, ports.websocket) == (8091, 8081, 3001, 8093)
+    named = {"IGGY_CLUSTER_NODE_OTHERS_0_NAME": "b", "IGGY_CLUSTER_NODE_OTHERS_0_IP": "10.0.0.2"}
+    (other,) = load(named, tmp_path).settings.cluster.node.others
+    assert (other.name, other.ports.tcp) == ("b", 0), "what is given replaces it"
+
+
 def test_a_follower_has_somebody_to_follow_or_no_cluster(tmp_path: Path) -> None:
     check_follower(load({}, tmp_path).settings)
     cluster = {"BORZOI_CLUSTER_ENABLED": "true"}
+    check_follower(load(cluster, tmp_path).settings)
+    (tmp_path / "borzoi.toml").write_text("[cluster.node]\nothers = []\n")
     with pytest.raises(InvalidConfiguration, match=r"^--follower: cluster\.node\.others is empty"):
         check_follower(load(cluster, tmp_path).settings)
     other = {"NAME": "two", "IP": "10.0.0.2"}

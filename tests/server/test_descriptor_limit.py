@@ -3,7 +3,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from borzoi.server.descriptor_limit import raise_to_hard_limit, room_for_connections
+from borzoi.model.errors import InvalidConfiguration
+from borzoi.server.descriptor_limit import (
+    raise_to_hard_limit,
+    refuse_too_few,
+    room_for_connections,
+)
 
 
 @pytest.fixture
@@ -51,3 +56,11 @@ def test_clients_never_get_all_descriptors(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     assert room_for_connections(wanted) == room
+
+
+def test_too_few_descriptors_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
+    with pytest.raises(InvalidConfiguration, match=r"may open 20 .* \(ulimit -n\); it takes at le"):
+        refuse_too_few()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 1024))
+    refuse_too_few()

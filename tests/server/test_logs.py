@@ -1,3 +1,4 @@
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
@@ -78,3 +79,23 @@ def test_only_rotated_files_are_removed(tmp_path: Path) -> None:
         os.utime(folder / name, (0, 0))
     remove_forgotten(LoggingSection(), tmp_path, now=10**10)
     assert sorted(path.name for path in folder.iterdir()) == ["borzoi.log", "other.txt"]
+
+
+def test_a_full_disk_costs_lines_but_no_traceback_and_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "borzoi.log").symlink_to("/dev/full")
+    start_logging(LoggingSection(max_file_size=0), tmp_path)
+    for number in range(3):
+        logging.getLogger("borzoi.test").info("line %d", number)
+    told = capsys.readouterr().err
+    assert told.count("borzoi.log loses lines: No space left on device") == 1
+    assert "Traceback" not in told
+    assert all(f"line {number}" in told for number in range(3))
+    # What could not be written is still in the stream's buffer, which is closed with it.
+    for handler in logging.getLogger("borzoi").handlers:
+        if isinstance(handler, logging.FileHandler):
+            with contextlib.suppress(OSError):
+                handler.close()
+            handler.stream = None

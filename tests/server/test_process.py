@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import os
 import signal
 import socket
 import ssl
@@ -345,3 +346,43 @@ def one_message(payload: bytes) -> SendMessages:
     return SendMessages(
         "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
     )
+
+
+def serve_once(directory: Path, stdout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A start that is expected to fail, without any credentials given."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("BORZOI_", "IGGY_"))
+    }
+    environment |= {"BORZOI_SYSTEM_PATH": str(directory), "BORZOI_TCP_ADDRESS": "127.0.0.1:0"}
+    with stdout.open("w") as output:
+        return subprocess.run(
+            [sys.executable, "-m", "borzoi", "serve"],
+            env=environment | {f"BORZOI_{name}": value for name, value in variables.items()},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=directory.parent,
+            check=False,
+        )
+
+
+@pytest.mark.system
+def test_a_first_start_that_fails_does_not_lock_root_out(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    wrong_address = serve_once(data, tmp_path / "output", TCP_ADDRESS="192.0.2.1:8090")
+    assert wrong_address.returncode == 1
+    full = serve_once(data, Path("/dev/full"))
+    assert full.returncode == 1
+    assert "Traceback" not in full.stderr
+    with running_server(directory=data, arguments=()) as server:
+        password = server.output.split("  password     ")[1].split()[0]
+        with WireClient(server.tcp_address) as client:
+            client.login("iggy", password)
+        assert server.stop() == 0
+        server.start()
+        with WireClient(server.tcp_address) as client:
+            client.login("iggy", password)
+        assert server.stop() == 0

@@ -3,6 +3,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.embedded import (
     EmbeddedClient,
     EmbeddedServer,
@@ -15,13 +16,14 @@ from tests.support.embedded import (
 )
 from tests.support.logs import payloads_in
 
-from borzoi.model.consuming import ConsumerKind, PollingStrategy
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.topics import Compression
 from borzoi.partitions import operations
 from borzoi.partitions.operations import Poll
 from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.offsets import StoreConsumerOffset
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
@@ -130,3 +132,46 @@ def send(payload: bytes) -> SendMessages:
     return SendMessages(
         "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(body)
     )
+
+
+async def test_a_consumer_that_never_returns_is_named_when_it_pins_a_topic(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
+        await with_topic(server, message_expiry=HOUR)
+        root, clock = server.root(), server.services.clock
+        plane, state = server.services.partitions, server.services.metadata.state
+        for _ in range(5):
+            await sent(server, size=1000)
+        gone = Consumer(ConsumerKind.CONSUMER, 77)
+        await root.call(StoreConsumerOffset(gone, "s", "t", 0, 0))
+        await plane.upkeep.clean(state, now=clock())
+        assert plane.upkeep.pinned == {}, "retention wants nothing yet"
+        for _ in range(3):
+            await plane.upkeep.clean(state, now=clock() + 2 * HOUR)
+        assert plane.upkeep.pinned == {ZERO: (ConsumerKind.CONSUMER, 77, 0)}
+        told = [record.message for record in caplog.records if "retention would" in record.message]
+        assert len(told) == 1
+        assert "consumer 77 keeps" in told[0]
+        assert "partition 0/0/0" in told[0]
+        assert "offset 0" in told[0]
+        await root.call(StoreConsumerOffset(gone, "s", "t", 0, 4))
+        await plane.upkeep.clean(state, now=clock() + 2 * HOUR)
+        assert plane.upkeep.pinned == {}
+
+
+async def test_a_consumer_that_pins_a_topic_of_a_bounded_size_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
+        await server.root().call(CreateStream("s"))
+        await server.root().call(CreateTopic("s", "t", 1, max_topic_size=3072))
+        plane, state = server.services.partitions, server.services.metadata.state
+        gone = Consumer(ConsumerKind.CONSUMER, 77)
+        await sent(server, size=1000)
+        await server.root().call(StoreConsumerOffset(gone, "s", "t", 0, 0))
+        for _ in range(5):
+            await sent(server, size=1000)
+        await plane.upkeep.clean(state, now=server.services.clock())
+        assert plane.upkeep.pinned == {ZERO: (ConsumerKind.CONSUMER, 77, 0)}
+        assert "consumer 77 keeps" in caplog.text

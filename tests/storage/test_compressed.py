@@ -1,6 +1,7 @@
 import asyncio
 import gzip
 import itertools
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -302,9 +303,8 @@ class FullMedium(LocalMedium):
         opened = super().open(path, create=create, writable=writable)
         if path.suffix != ".tmp":
             return opened
-        file = FullFile(path, opened.fileno())
-        opened._descriptor = -1
-        return file
+        with opened:
+            return FullFile(path, os.dup(opened.fileno()))
 
 
 def test_a_full_disk_leaves_no_draft_behind(tmp_path):

@@ -1,12 +1,15 @@
 import json
 
 import pytest
+from tests.support.faults import Fault, FaultyMedium
 
-from borzoi.model.errors import InvalidConfiguration, StateCorrupted
+from borzoi.model.errors import DiskFull, InvalidConfiguration, StateCorrupted
 from borzoi.storage.info import DATA_FORMAT, Info, open_info, read_info
 from borzoi.storage.local import LocalMedium
 
 MEDIUM = LocalMedium()
+
+FULL = {"write": Fault.NO_SPACE}
 
 
 def test_a_new_directory_is_described_in_json(tmp_path):
@@ -58,3 +61,14 @@ def test_a_directory_of_another_server_is_refused_and_the_way_to_import_it_named
     with pytest.raises(InvalidConfiguration, match="borzoi import iggy"):
         open_info(MEDIUM, tmp_path, version="0.1.0", now=6)
     assert not (tmp_path / "info.json").exists()
+
+
+def test_an_upgrade_on_a_full_disk_is_no_reason_not_to_start(tmp_path, caplog):
+    medium = LocalMedium()
+    open_info(medium, tmp_path, version="0.1.0", now=7)
+    full = FaultyMedium(medium, lambda operation, _: FULL.get(operation))
+    assert open_info(full, tmp_path, version="0.2.0", now=8).created_at == 7
+    assert "No space left on device" in caplog.text
+    assert read_info(medium, tmp_path) == Info("0.1.0", 7, DATA_FORMAT)
+    with pytest.raises(DiskFull, match=r"info\.json"):
+        open_info(full, tmp_path / "new", version="0.2.0", now=8)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
 from borzoi.storage import local
 from borzoi.storage.local import LocalMedium
 
@@ -17,10 +17,40 @@ def test_a_descriptor_is_closed_with_the_last_reference(tmp_path: Path) -> None:
         os.fstat(descriptor)
 
 
+def test_closing_twice_closes_nothing_else(tmp_path: Path) -> None:
+    """A second close must not hit whatever has the number by then."""
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    number = file.fileno()
+    file.close()
+    with (tmp_path / "other").open("wb") as other:
+        assert other.fileno() == number, "the lowest free number is given out again"
+        file.close()
+        del file
+        os.fstat(number)
+
+
+def test_a_file_closed_behind_its_back_never_closes_a_strangers_descriptor(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    number = file.fileno()
+    os.close(number)
+    with (tmp_path / "other").open("wb") as other:
+        assert other.fileno() == number, "the lowest free number is given out again"
+        with pytest.warns(ResourceWarning, match="closed by something else"):
+            del file
+        os.fstat(number)
+
+
+def test_a_file_is_closed_at_the_end_of_its_block(tmp_path: Path) -> None:
+    with LocalMedium().open(tmp_path / "f", create=True) as file:
+        number = file.fileno()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+
+
 def test_every_failure_of_the_system_becomes_one_of_ours(tmp_path: Path) -> None:
     medium = LocalMedium()
     file = medium.open(tmp_path / "f", create=True)
-    os.close(file.fileno())
+    file.close()
     for fails in (
         file.size,
         lambda: file.read(1, 0),
@@ -73,6 +103,12 @@ def test_space_is_set_aside_and_given_back_without_changing_the_size(tmp_path: P
 def test_space_that_cannot_be_set_aside_is_only_a_wish(tmp_path: Path) -> None:
     file = LocalMedium().open(tmp_path / "f", create=True)
     file.reserve(0, 1 << 60)
-    os.close(file.fileno())
+    file.close()
     file.reserve(0, 1)
     file.trim()
+
+
+def test_a_disk_without_space_is_told_apart_from_a_broken_one() -> None:
+    file = LocalMedium().open(Path("/dev/full"))
+    with pytest.raises(DiskFull, match="/dev/full: No space left on device"):
+        file.write([b"x"], 0)

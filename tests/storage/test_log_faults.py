@@ -9,7 +9,7 @@ from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import numbered
 
-from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
 from borzoi.records.batch import walk
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
@@ -42,6 +42,14 @@ class Scenario:
         return None
 
     def open(self) -> SegmentedLog:
+        """The log, asked for again where the disk was full: the owner of a partition does so."""
+        try:
+            return self._open()
+        except DiskFull as failure:
+            self.errors.append(failure)
+            return self._open()
+
+    def _open(self) -> SegmentedLog:
         return open_log(
             DIRECTORY,
             self.medium,

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,8 @@ class WatchedMedium(LocalMedium):
         self.unsyncable: set[str] = set()
 
     def open(self, path, *, create=False, writable=True):
-        opened = super().open(path, create=create, writable=writable)
-        file = WatchedFile(path, opened.fileno())
-        opened._descriptor = -1
+        with super().open(path, create=create, writable=writable) as opened:
+            file = WatchedFile(path, os.dup(opened.fileno()))
         file.medium = self
         return file
 

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import ManualSyncer, numbered, payloads_in
 
 from borzoi.model.errors import FeatureUnavailable, StorageFailure
@@ -103,12 +104,72 @@ def test_stray_bytes_after_the_last_message_are_cut_off(
 
 
 def test_a_torn_last_message_is_cut_off(disk: SimulatedDisk, whole: bytes) -> None:
+    append(reopen(disk), b"on its way to the disk")
+    disk.kill()
     file = disk.open(path_of(disk, ".log", -1))
     file.truncate(file.size() - 1)
     log = reopen(disk)
-    assert whole.startswith(content(log))
-    assert log.next_offset == 35
+    assert content(log) == whole
+    assert log.next_offset == 36
     goes_on(log)
+
+
+def files_of(disk: SimulatedDisk) -> dict[str, bytes]:
+    return {
+        name: file.read(file.size(), 0)
+        for name in disk.list(DIRECTORY)
+        for file in [disk.open(DIRECTORY / name)]
+    }
+
+
+@pytest.mark.parametrize("level", list(Acknowledge))
+@pytest.mark.parametrize("missing", [[".log"], [".log", ".index"]])
+def test_a_log_that_lost_its_last_segment_is_fenced_and_left_alone(
+    level: Acknowledge, missing: list[str]
+) -> None:
+    """The recovery point says how far it was on the disk: its offsets must not be used again."""
+    disk = SimulatedDisk()
+    settings = PartitionSettings(acknowledge=level)
+    log = open_log(DIRECTORY, disk, segment=SMALL, partition=settings)
+    for number in range(12):
+        append(log, b"%d" % number * 100)
+    log.close()
+    disk.kill()
+    # Under `synced` the point moves at a start, not with each sync.
+    open_log(DIRECTORY, disk, segment=SMALL, partition=settings).close()
+    disk.kill()
+    for suffix in missing:
+        disk.unlink(path_of(disk, suffix, -1))
+    before = files_of(disk)
+    log = open_log(DIRECTORY, disk, segment=SMALL, partition=settings)
+    assert "lost messages that were on the disk" in str(log.fenced)
+    assert "borzoi log repair" in str(log.fenced)
+    with pytest.raises(StorageFailure, match="lost messages"):
+        log.ensure_writable()
+    assert files_of(disk) == before
+
+
+@pytest.mark.parametrize("size", [0, 1, 300])
+def test_a_log_whose_last_segment_lost_its_end_is_fenced(disk: SimulatedDisk, size: int) -> None:
+    disk.open(path_of(disk, ".log", -1)).truncate(size)
+    disk.open(path_of(disk, ".index", -1)).truncate(0)
+    before = files_of(disk)
+    assert "lost messages that were on the disk" in str(reopen(disk).fenced)
+    assert files_of(disk) == before
+
+
+def test_a_log_that_lost_every_segment_is_fenced_and_may_be_purged(disk: SimulatedDisk) -> None:
+    for name in disk.list(DIRECTORY):
+        if name != layout.RECOVERY_POINT:
+            disk.unlink(DIRECTORY / name)
+    log = reopen(disk)
+    assert "lost messages that were on the disk" in str(log.fenced)
+    log.purge()
+    assert log.fenced is None
+    goes_on(log)
+    log.close()
+    disk.kill()
+    assert reopen(disk).fenced is None
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
@@ -512,3 +573,72 @@ def test_what_the_published_server_wrote_is_opened_as_it_is(
     assert stored.offsets().tolist() == [*range(log.first_offset, log.next_offset)]
     assert {path.name: path.read_bytes() for path in copy.glob("0*")} == before
     goes_on(log)
+
+
+def test_on_a_full_disk_a_lagging_index_stays_in_memory_and_is_saved_later() -> None:
+    """Messages that are there can be read, whatever the disk says about their index."""
+    disk = SimulatedDisk()
+    append(reopen(disk), b"one", b"two", timestamp=7)
+    disk.kill()
+    is_full = True
+
+    def choose(operation: str, path: Path) -> Fault | None:
+        writes = operation == "write" and path.suffix in (".index", ".tmp")
+        return Fault.TORN_WRITE if is_full and writes else None
+
+    log = reopen(FaultyMedium(disk, choose))
+    assert log.fenced is None
+    assert payloads_in(content(log)) == [b"one", b"two"]
+    assert log.offset_at(7) == 0
+    assert log.segments()[0].end_timestamp == 7
+    is_full = False
+    append(log, b"three")
+    log.close()
+    disk.kill()
+    assert payloads_in(content(reopen(disk))) == [b"one", b"two", b"three"]
+    assert disk.open(path_of(disk, ".index", 0)).size() == 3 * INDEX_ENTRY.size
+
+
+def test_on_a_full_disk_a_log_opens_without_a_new_recovery_point(disk: SimulatedDisk) -> None:
+    disk.power_cut(Random(1))
+
+    def full(operation: str, path: Path) -> Fault | None:
+        return Fault.NO_SPACE if operation == "write" else None
+
+    whole = content(reopen(FaultyMedium(disk, full)))
+    disk.kill()
+    assert content(reopen(disk)) == whole
+
+
+@pytest.mark.parametrize("level", list(Acknowledge))
+def test_closing_a_log_that_was_only_opened_touches_nothing(level: Acknowledge) -> None:
+    """A stop with thousands of idle partitions must not sync each of them."""
+    disk = SimulatedDisk()
+    settings = PartitionSettings(acknowledge=level)
+    for _ in range(2):
+        log = open_log(DIRECTORY, disk, segment=SMALL, partition=settings)
+        append(log, b"kept")
+        log.close()
+        disk.kill()
+    # Under `synced` the point is moved at a start; from the second one on it says everything.
+    open_log(DIRECTORY, disk, segment=SMALL, partition=settings).close()
+    disk.kill()
+    watched = FaultyMedium(disk, lambda operation, path: None)
+    log = open_log(DIRECTORY, watched, segment=SMALL, partition=settings)
+    opened = len(watched.operations)
+    content(log)
+    read = len(watched.operations)
+    log.flush(sync=True)
+    log.close()
+    assert watched.operations[read:] == []
+    assert opened
+    disk.kill()
+    log = open_log(DIRECTORY, disk, segment=SMALL, partition=settings)
+    append(log, b"one more")
+    log.close()
+    disk.power_cut(Random(3))
+    assert payloads_in(content(open_log(DIRECTORY, disk, segment=SMALL, partition=settings))) == [
+        b"kept",
+        b"kept",
+        b"one more",
+    ]

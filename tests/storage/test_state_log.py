@@ -1,4 +1,5 @@
 import itertools
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,8 @@ class FaultyMedium(LocalMedium):
 
     def open(self, path, *, create=False, writable=True):
         self.step()
-        opened = super().open(path, create=create, writable=writable)
-        file = FaultyFile(path, opened.fileno())
-        opened._descriptor = -1
+        with super().open(path, create=create, writable=writable) as opened:
+            file = FaultyFile(path, os.dup(opened.fileno()))
         file.medium = self
         return file
 

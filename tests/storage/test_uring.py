@@ -167,7 +167,8 @@ async def test_a_descriptor_that_is_none_is_a_sync_that_failed(
     syncer: Syncer, tmp_path: Path
 ) -> None:
     told = Told()
-    gone = LocalFile(tmp_path / "gone", 1 << 30)
+    gone = file_at(tmp_path / "gone")
+    gone.close()
     syncer.submit(job_of(gone), told, [gone])
     assert str(await told.next()) == f"cannot sync {tmp_path / 'gone'}: Bad file descriptor"
 

@@ -229,7 +229,12 @@ class SimulatedFile:
     def fdatasync(self) -> None:
         self._alive().sync()
 
+    def close(self) -> None:
+        self._life = -1
+
     def _alive(self) -> _Inode:
+        if self._life < 0:
+            raise StorageFailure(f"{self._path} is closed")
         if self._life != self._disk.life:
             raise StorageFailure(f"the process that had {self._path} open is gone")
         return self._inode

@@ -33,7 +33,7 @@ from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.records.message import Message, encode_messages
-from borzoi.server.assembly import Opened, open_data, services_of
+from borzoi.server.assembly import Opened, open_data, services_of, store_new_root
 from borzoi.server.config import Configuration, load
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.partition_table import Totals
@@ -142,6 +142,7 @@ async def embedded_server(
     environment["BORZOI_SYSTEM_PATH"] = str(directory)
     configuration = load(environment, directory)
     opened = open_data(configuration.settings, directory, environment={}, default_credentials=True)
+    store_new_root(opened)
     services = services_of(configuration.settings, directory, opened, follower=False)
     binary = BinaryProtocol(Dispatcher(services))
     server = EmbeddedServer(configuration, directory, opened, services, binary)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
 from borzoi.storage.media import File, Medium, Readable
 
 
@@ -77,6 +77,8 @@ class FaultyMedium:
         fault = self._choose(operation, path)
         if fault in (Fault.NO_SPACE, Fault.IO_ERROR):
             number = errno.ENOSPC if fault is Fault.NO_SPACE else errno.EIO
+            if fault is Fault.NO_SPACE and failure is StorageFailure:
+                failure = DiskFull
             raise failure(f"cannot {operation} {path}: {os.strerror(number)}")
         return fault
 
@@ -110,7 +112,7 @@ class FaultyFile:
         half = content[: (len(content) + 1) // 2]
         self.file.write([half], position)
         if fault is Fault.TORN_WRITE:
-            raise StorageFailure(f"cannot write to {self.path}: {os.strerror(errno.ENOSPC)}")
+            raise DiskFull(f"cannot write to {self.path}: {os.strerror(errno.ENOSPC)}")
         return len(half)
 
     def reserve(self, position: int, length: int) -> None:
@@ -126,3 +128,6 @@ class FaultyFile:
     def fdatasync(self) -> None:
         self.medium.attempt("fdatasync", self.path, CannotSync)
         self.file.fdatasync()
+
+    def close(self) -> None:
+        self.file.close()

@@ -59,16 +59,6 @@ CLOSED = (ConnectionEnded, ConnectionResetError, BrokenPipeError)
 #: What a replay knows about and answers for; the others are about reading and writing frames.
 KINDS = (What.ANSWER, What.ANSWERED_ONCE, What.CLOSES, What.NOT_ANSWERED)
 
-#: 0.8 ships a second node in its default file; borzoi ships none, so the recording's is given here.
-SAMPLE_NODE = {
-    "CLUSTER_NODE_OTHERS_0_NAME": "iggy-node-2",
-    "CLUSTER_NODE_OTHERS_0_IP": "127.0.0.1",
-    "CLUSTER_NODE_OTHERS_0_PORTS_TCP": "8091",
-    "CLUSTER_NODE_OTHERS_0_PORTS_QUIC": "8081",
-    "CLUSTER_NODE_OTHERS_0_PORTS_HTTP": "3001",
-    "CLUSTER_NODE_OTHERS_0_PORTS_WEBSOCKET": "8093",
-}
-
 #: TCP, QUIC, HTTP and WebSocket as the recorded server had them in its answers about the cluster. A
 #: replay binds a free port and only that one, so these bytes are not compared.
 DEFAULT_PORTS = struct.pack("<4H", 8090, 8080, 3000, 8092)
@@ -331,8 +321,6 @@ def scenarios() -> dict[str, list[Exchange]]:
 
 def replay(lines: list[Exchange], differences: Differences) -> Replay:
     settings = {name.removeprefix("IGGY_"): value for name, value in lines[0].environment.items()}
-    if lines[0].scenario == "cluster":
-        settings |= SAMPLE_NODE
     settings |= LATER.get(lines[0].scenario, {})
     with running_server(settings) as server:
         played = Replay(server.tcp_address, differences)

@@ -66,6 +66,26 @@ def test_nothing_is_found_in_a_sound_partition_and_everything_was_read(partition
     )
 
 
+@pytest.mark.parametrize("missing", [(20,), (0, 10, 20)])
+def test_messages_that_the_recovery_point_knows_and_the_log_lacks_are_damage(partition, missing):
+    recovery_point.store(MEDIUM, partition, recovery_point.RecoveryPoint(20, 820, False, "boot"))
+    assert findings(partition) == []
+    for start in missing:
+        (partition / layout.log_name(start)).unlink()
+        (partition / layout.index_name(start)).unlink()
+    (found,) = [each for each in findings(partition) if each.severity is Severity.DAMAGE]
+    assert "messages are missing at the end: segment 20 had 820 bytes or more" in found.what
+
+
+def test_a_last_segment_that_is_too_short_is_damage(partition):
+    recovery_point.store(MEDIUM, partition, recovery_point.RecoveryPoint(20, 820, False, "boot"))
+    for name, size in ((layout.log_name(20), 164), (layout.index_name(20), 16)):
+        path = partition / name
+        path.write_bytes(path.read_bytes()[:size])
+    (found,) = [each for each in findings(partition) if each.severity is Severity.DAMAGE]
+    assert "the log ends with byte 164 of segment 20" in found.what
+
+
 def test_an_empty_directory_is_a_sound_partition(tmp_path):
     assert findings(tmp_path) == []
     write_segment(tmp_path, 0, 0)

@@ -144,10 +144,23 @@ def test_a_torn_tail_is_cut_and_kept_aside(partition):
 def test_a_damaged_last_message_is_cut_with_its_index_entry(partition):
     before = stored(partition)
     flip(partition / layout.log_name(20), 4 * SIZE + 80)
-    (repair,) = repaired(partition)
-    assert "cut off" in repair.what
+    cut, accepted = repaired(partition)
+    assert "cut off" in cut.what
+    assert "accept that messages are lost" in accepted.what
     assert worst(partition) is Severity.NOTE
     assert stored(partition) == {offset: before[offset] for offset in range(24)}
+
+
+def test_the_loss_of_the_last_segment_is_found_and_can_be_accepted(partition):
+    before = stored(partition)
+    for name in (layout.log_name(20), layout.index_name(20)):
+        (partition / name).unlink()
+    assert worst(partition) is Severity.DAMAGE
+    assert open_log(partition, MEDIUM).fenced is not None
+    (accepted,) = repaired(partition)
+    assert "Their offsets are given to new messages" in accepted.what
+    assert worst(partition) is Severity.NOTE
+    assert stored(partition) == {offset: before[offset] for offset in range(20)}
 
 
 def test_zeros_taken_ahead_are_left_alone(partition):

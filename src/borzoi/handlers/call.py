@@ -7,6 +7,7 @@ import msgspec
 from borzoi.diagnostics.host import Host
 from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
+from borzoi.handlers.consumer_quota import ConsumerQuota
 from borzoi.handlers.sessions import Session, Sessions
 from borzoi.metadata.commands import Command
 from borzoi.metadata.effects import Created, Outcome
@@ -26,6 +27,7 @@ class Services(msgspec.Struct, frozen=True):
     partitions: PartitionPlane
     sessions: Sessions
     authentication: Authentication
+    consumer_quota: ConsumerQuota
     host: Host
     cluster: ClusterNodes
     snapshots: Snapshots

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Coroutine, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.call import Call, Services
@@ -22,9 +22,10 @@ from borzoi.metadata import queries
 from borzoi.metadata.guards import Allowed, check
 from borzoi.metadata.permissions import FREE, Rule, allows
 from borzoi.metadata.state import Stream, Topic
-from borzoi.model.consuming import PollingStrategy
+from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
     BorzoiError,
+    ClientNotFound,
     InvalidCommand,
     ServerError,
     StaleClient,
@@ -32,8 +33,12 @@ from borzoi.model.errors import (
     Unauthorized,
 )
 from borzoi.partitions.operations import Append
+from borzoi.protocol.commands.groups import JoinConsumerGroup, LeaveConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages, SendMetadata
-from borzoi.protocol.commands.system import Ping
+from borzoi.protocol.commands.offsets import DeleteConsumerOffset, StoreConsumerOffset
+from borzoi.protocol.commands.system import GetMe
+from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
+from borzoi.protocol.commands.users import LoginUser, LogoutUser
 from borzoi.protocol.contract import Request
 from borzoi.records.batch import Batch
 
@@ -92,7 +97,7 @@ class Dispatcher:
         if row is None:
             raise InvalidCommand(f"this server does not know {type(request).__name__}")
         try:
-            _admit(row, session)
+            _admit(row, session, request)
             validated = row.validate(request)
             call = self._permitted(row, validated, session)
             return self._watched(row, session, row.run(validated, call))
@@ -129,6 +134,9 @@ class Dispatcher:
     ) -> Performed:
         namespace, consumer_id = prepared.namespace, prepared.consumer_id
         services = self.services
+        if auto_commit:
+            quota = services.consumer_quota
+            quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
         answer = poll_alone(
             services.partitions,
             namespace,
@@ -244,6 +252,18 @@ class Dispatcher:
             await asyncio.wait(self._pending)
 
 
+#: Requests of a group's members, where they name no single consumer.
+GROUP_REQUESTS: Final = (
+    JoinConsumerGroup,
+    LeaveConsumerGroup,
+    PollMessages,
+    StoreConsumerOffset,
+    DeleteConsumerOffset,
+)
+#: Requests about the session itself.
+REGISTERED_REQUESTS: Final = (GetMe, LoginUser, LoginWithPersonalAccessToken, LogoutUser)
+
+
 def _row_of(request: type) -> Row:
     return next(row for row in COMMANDS if row.request is request)
 
@@ -252,15 +272,27 @@ SEND = _row_of(SendMessages)
 POLL = _row_of(PollMessages)
 
 
-def _admit(row: Row, session: Session) -> None:
-    if session.stale and row.request is not Ping:
-        # Logging in does not help: the session has left its groups and is not registered any more.
-        session.closing = True
-        raise StaleClient("the session sent no ping for too long")
+def _admit(row: Row, session: Session, request: Request) -> None:
+    if session.stale:
+        _refuse_stale(session, request)
     if row.rule is Rule.ANYONE:
         return
     if session.user_id is None:
         raise Unauthenticated("log in first")
+
+
+def _refuse_stale(session: Session, request: Request) -> None:
+    """A session without pings has left its groups and is not registered any more. What needs
+    either is refused and ends it, as on 0.8.0; the rest goes on."""
+    consumer = getattr(request, "consumer", None)
+    if isinstance(request, GROUP_REQUESTS) and (
+        consumer is None or consumer.kind is ConsumerKind.GROUP
+    ):
+        session.closing = True
+        raise StaleClient("the session sent no ping for too long, so it has left its groups")
+    if isinstance(request, REGISTERED_REQUESTS):
+        session.closing = True
+        raise ClientNotFound("the session sent no ping for too long, so it is not known any more")
 
 
 async def _finished(row: Row, session: Session, waiting: Coroutine[Any, Any, Answer]) -> Answer:

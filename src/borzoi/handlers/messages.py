@@ -78,10 +78,14 @@ def poll(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, Any, De
         return _poll_as_member(request, stream.id, topic, group, call)
     partition_id = request.partition_id or 0
     queries.partition_of(topic, partition_id)
+    consumer_id = consumer_key(request.consumer.id)
+    if request.auto_commit:
+        quota = call.services.consumer_quota
+        quota.admit(call.session.user_id, stream.id, topic.id, consumer_id)
     return poll_alone(
         call.partitions,
         Namespace(stream.id, topic.id, partition_id),
-        consumer_key(request.consumer.id),
+        consumer_id,
         request.strategy,
         request.count,
         request.auto_commit,

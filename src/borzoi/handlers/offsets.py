@@ -52,6 +52,9 @@ def _consumer_offset(
 
 async def store_offset(request: StoreConsumerOffset, call: Call) -> None:
     namespace, consumer_id, group = _resolved(request, request.consumer, call)
+    if group is None:
+        quota = call.services.consumer_quota
+        quota.admit(call.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
     operation = StoreOffset(request.consumer.kind, consumer_id, request.offset)
     await arrived(call.partitions.run(namespace, operation, now=call.now()))
     if group is not None:
@@ -60,6 +63,8 @@ async def store_offset(request: StoreConsumerOffset, call: Call) -> None:
 
 def delete_offset(request: DeleteConsumerOffset, call: Call) -> "Future[None] | None":
     namespace, consumer_id, _ = _resolved(request, request.consumer, call)
+    quota = call.services.consumer_quota
+    quota.release(call.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
     operation = DeleteOffset(request.consumer.kind, consumer_id)
     return call.partitions.run(namespace, operation, now=call.now())
 

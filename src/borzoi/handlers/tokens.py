@@ -37,7 +37,17 @@ async def create_token(request: CreatePersonalAccessToken, call: Call) -> RawTok
 
 
 async def delete_token(request: DeletePersonalAccessToken, call: Call) -> None:
-    await call.submit(request)
+    """Sessions that logged in with the token end, except the one that deletes it."""
+    session, user = call.session, call.caller
+    token = None if user is None else user.tokens.get(request.name)
+    own = session.token_hash
+    if token is not None and token.token_hash == own:
+        session.token_hash = None
+    try:
+        await call.submit(request)
+    except BaseException:
+        session.token_hash = own
+        raise
 
 
 def login_with_token(request: LoginWithPersonalAccessToken, call: Call) -> Identity:

@@ -7,11 +7,13 @@ from borzoi.handlers.call import Call
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Created
 from borzoi.metadata.guards import UserIs
+from borzoi.metadata.permissions import covers
 from borzoi.metadata.sealed import SealedChangePassword, SealedCreateUser
 from borzoi.metadata.state import User
 from borzoi.metadata.users import check_username, check_username_is_free
-from borzoi.model.errors import InvalidCredentials, UserInactive
-from borzoi.model.users import UserStatus
+from borzoi.model.errors import InvalidCredentials, Unauthorized, UserInactive
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.users import Permissions, UserStatus
 from borzoi.protocol.commands.users import (
     ChangePassword,
     CreateUser,
@@ -52,12 +54,25 @@ async def create_user(request: CreateUser, call: Call) -> Created:
     check_password(request.password)
     # Checked before the password is hashed, which takes long.
     check_username_is_free(call.state, request.username)
+    check_grant(call, request.permissions)
     hashed = await call.services.authentication.hash(request.password)
+    check_grant(call, request.permissions)
     sealed = SealedCreateUser(request.username, hashed, request.status, request.permissions)
     return await call.create(sealed)
 
 
+def check_grant(call: Call, wanted: Permissions | None, already: Permissions | None = None) -> None:
+    """Raises `Unauthorized` when the caller would give away more than it has: whoever manages users
+    would have every permission otherwise. What the user has `already` is not given away."""
+    caller = call.caller
+    if caller is None or not covers(caller.permissions, wanted, already):
+        raise Unauthorized("a user can grant only permissions that it has itself")
+
+
 async def update_user(request: UpdateUser, call: Call) -> None:
+    user = queries.user(call.state, request.user_id)
+    if user.id == ROOT_USER_ID and request.status is UserStatus.INACTIVE:
+        raise Unauthorized("root stays active: nobody could make it active again")
     await call.submit(request)
 
 
@@ -66,7 +81,9 @@ async def delete_user(request: DeleteUser, call: Call) -> None:
 
 
 async def update_permissions(request: UpdatePermissions, call: Call) -> None:
-    await call.submit(request)
+    user = queries.user(call.state, request.user_id)
+    check_grant(call, request.permissions, user.permissions)
+    await call.submit(request, UserIs(user.id, user.birth))
 
 
 async def change_password(request: ChangePassword, call: Call) -> None:

@@ -223,8 +223,11 @@ class TlsListener:
                 ssl=self._context,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             )
+        except ConnectionError as fault:
+            # It connected and went: port probes do that all day long.
+            log.debug("%s left before its handshake: %s", peer_text(peer), reason_of(fault))
         except (OSError, TimeoutError) as fault:
-            log.info("no handshake with %s: %s", peer_text(peer), fault)
+            log.info("no handshake with %s: %s", peer_text(peer), reason_of(fault))
         finally:
             if connection.session is None:
                 self._admission.leave(peer[0])
@@ -259,3 +262,8 @@ class TlsListener:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")
+
+
+def reason_of(fault: OSError) -> str:
+    """What went wrong; some exceptions of the event loop say it by their name alone."""
+    return str(fault) or type(fault).__name__

@@ -4,7 +4,7 @@ A rule passes when any of its flags is set: globally, for the stream, or for the
 without permissions is denied everything that needs one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum, auto
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -43,6 +43,10 @@ class Flags(NamedTuple):
     topic: tuple[str, ...] = ()
 
 
+#: Flags that no rule tells from a lesser one yet; holding the lesser one is not holding them.
+INDISTINCT: Final = ("manage_servers",)
+#: The id of no stream and no topic.
+UNNAMED: Final = -1
 #: Rules that ask for no permission; whether a session is logged in is for the session to say.
 FREE: Final = frozenset({Rule.ANYONE, Rule.LOGGED_IN})
 
@@ -101,6 +105,38 @@ def allows(
     if topic_id is None or (topic := stream.topics.get(topic_id)) is None:
         return False
     return _any_set(topic, flags.topic)
+
+
+def covers(
+    held: Permissions | None, wanted: Permissions | None, already: Permissions | None = None
+) -> bool:
+    """Whether `wanted` allows nothing that neither `held` nor `already` allows.
+
+    Compared is what the rules let through, not flag by flag: a user that manages all streams may
+    let another read one of them.
+    """
+    if wanted is None:
+        return True
+    for flag in INDISTINCT:
+        if getattr(wanted.globally, flag) and not any(
+            holder is not None and getattr(holder.globally, flag) for holder in (held, already)
+        ):
+            return False
+    return all(
+        allows(rule, held, *place) or allows(rule, already, *place)
+        for place in _places(wanted)
+        for rule in RULES
+        if allows(rule, wanted, *place)
+    )
+
+
+def _places(permissions: Permissions) -> Iterator[tuple[int, int]]:
+    """Every stream and topic that the permissions name, and one of each that they do not."""
+    yield UNNAMED, UNNAMED
+    for stream_id, stream in permissions.streams.items():
+        yield stream_id, UNNAMED
+        for topic_id in stream.topics:
+            yield stream_id, topic_id
 
 
 def _any_set(granted: object, names: tuple[str, ...]) -> bool:

@@ -35,7 +35,8 @@
     ├── InvalidVersion            what answers does not speak this protocol
     ├── FeatureUnavailable        this server does not do that
     ├── StorageFailure            the medium failed or holds damage
-    │   └── InvalidChecksum StateCorrupted CannotSync PartitionDeleted (NotFound as well)
+    │   └── InvalidChecksum StateCorrupted CannotSync DiskFull
+    │       PartitionDeleted (NotFound as well)
     ├── EncryptionFailure         key or ciphertext does not fit
     │   └── InvalidEncryptionKey CannotEncrypt CannotDecrypt
     ├── InvalidConfiguration      the server refuses to start with these settings
@@ -297,6 +298,10 @@ class StateCorrupted(StorageFailure): ...
 
 
 class CannotSync(StorageFailure): ...
+
+
+class DiskFull(StorageFailure):
+    """There is no space: the same may succeed later, and nothing is damaged."""
 
 
 class PartitionDeleted(PartitionNotFound, StorageFailure):

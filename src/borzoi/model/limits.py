@@ -27,6 +27,9 @@ PARTITIONS_PER_TOPIC_MAX: Final = 1_000_000
 #: One request may create at most this many partitions; more would hold up everyone else.
 PARTITIONS_PER_REQUEST_MAX: Final = 1000
 
+#: Consumers whose offsets one user stores in one topic: each is a file in every partition.
+CONSUMERS_PER_TOPIC_AND_USER_MAX: Final = 4096
+
 #: Ids of users are u32 and the largest value means "nobody".
 USERS_MAX: Final = U32_MAX - 1
 

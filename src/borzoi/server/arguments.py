@@ -10,6 +10,8 @@ import click
 from borzoi import __version__
 from borzoi.model.errors import BorzoiError
 from borzoi.server.config import check_follower, load
+from borzoi.server.descriptor_limit import refuse_too_few
+from borzoi.server.signals import StopRequested, after_serving, before_serving
 
 
 @click.command()
@@ -34,12 +36,22 @@ def serve(
     """Start the server and serve until it is told to stop."""
     del config_provider
     try:
+        sys.exit(_serve(fresh, with_default_root_credentials, follower))
+    except StopRequested as stop:
+        click.echo(f"borzoi stopped before it was ready, because of {stop}", err=True)
+        sys.exit(0)
+
+
+def _serve(fresh: bool, with_default_root_credentials: bool, follower: bool) -> int:
+    try:
+        refuse_too_few()
         configuration = load(os.environ, Path.cwd())
         if follower:
             check_follower(configuration.settings)
     except BorzoiError as fault:
         click.echo(f"borzoi cannot start: {fault}", err=True)
-        sys.exit(2)
+        return 2
+    before_serving()
     # Everything the server needs is imported only now: a wrong setting is told at once. All of it
     # stays, so collections on the way would find nothing, and take a twentieth of the start.
     gc.disable()
@@ -53,4 +65,6 @@ def serve(
         follower=follower,
         environment=dict(os.environ),
     )
-    sys.exit(run(start))
+    status = run(start)
+    after_serving()
+    return status

@@ -13,6 +13,7 @@ from borzoi.diagnostics.host import Host
 from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.call import Services
+from borzoi.handlers.consumer_quota import ConsumerQuota
 from borzoi.handlers.sessions import Session, Sessions
 from borzoi.memory.pool import MemoryPool
 from borzoi.metadata import snapshot
@@ -27,15 +28,23 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.security.encryption import Cipher
 from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle
-from borzoi.server.opening import store_of
+from borzoi.server.opening import folders_of, store_of
 from borzoi.server.recreating import recreate
 from borzoi.server.revoked_tokens import read_revoked_tokens
-from borzoi.server.root_user import RootCredentials, root_credentials
+from borzoi.server.root_user import root_credentials
 from borzoi.server.settings import Settings
 from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.partition_table import PartitionTable
+from borzoi.shard.presence import (
+    Presence,
+    lost,
+    partitions_of,
+    read_presence,
+    refuse_lost,
+    touched,
+)
 from borzoi.shard.upkeep import Upkeep
 from borzoi.storage.info import open_info
 from borzoi.storage.local import LocalMedium
@@ -75,6 +84,12 @@ class Opened(msgspec.Struct):
     acknowledge: Acknowledge
     #: For who accepts HTTP tokens: these are not good any more, by id, with their expiry.
     revoked_tokens: Mapping[str, int]
+    #: The partitions that were on the disk when this was last written down.
+    presence: Presence | None
+    #: The creation of root, in the state but not yet in the log; see `store_new_root`.
+    new_root: Entry | None
+    #: The streams come from their folders; they are not in the log either.
+    recreated: bool
 
 
 def clock() -> int:
@@ -97,22 +112,32 @@ def open_data(
     state_log, recovered = open_state_log(
         medium, directory, StateSettings(enforce_fsync=system.state.enforce_fsync), cipher=cipher
     )
+    presence = read_presence(medium, directory)
     effects: list[Effect] = []
-    state = recovered_state(recovered, effects)
+    unsettled: list[Effect] = []
+    state = recovered_state(
+        recovered,
+        effects,
+        settled_index=-1 if presence is None else presence.index,
+        unsettled=unsettled,
+    )
     # Root alone counts as nothing: a start that was to name streams anew was killed behind it.
     unused = recovered.snapshot is None and len(recovered.entries) <= 1
     recreated = unused and recreate(state, directory, system, topic_defaults(settings), at=clock())
+    if not recreated:
+        _refuse_lost_partitions(settings, directory, medium, presence, state, unsettled)
+    new_root: Entry | None = None
     if ROOT_USER_ID in state.users:
         root = Root(state.users[ROOT_USER_ID].username, STORED_ROOT)
     else:
-        root = _create_root(
-            state,
-            state_log,
-            root_credentials(environment, default_credentials=default_credentials),
-        )
+        credentials = root_credentials(environment, default_credentials=default_credentials)
+        command = root_creation(credentials.username, hash_password(credentials.password))
+        new_root = Entry(clock(), ROOT_USER_ID, command)
+        apply(state, new_root)
+        shown = credentials.password if credentials.show else None
+        root = Root(credentials.username, credentials.source, shown)
     if recreated:
         log.warning("the metadata log was missing; %d streams are named anew", len(state.streams))
-        state_log.take_snapshot(snapshot.encode(state), timestamp=clock())
     revoked_tokens = read_revoked_tokens(medium, directory, now=clock() // SECOND_US)
     pooling = system.memory_pool
     if pooling.enabled:
@@ -129,7 +154,41 @@ def open_data(
         root=root,
         acknowledge=acknowledge_of(settings),
         revoked_tokens=revoked_tokens,
+        presence=presence,
+        new_root=new_root,
+        recreated=recreated,
     )
+
+
+def store_new_root(opened: Opened) -> None:
+    """Log the creation of root, if this start created it.
+
+    Only once a random password was printed: root would be locked out if the start failed between
+    the two.
+    """
+    if opened.new_root is not None:
+        code, encoded = encode_command(opened.new_root.command)
+        opened.state_log.append(
+            timestamp=opened.new_root.at, user_id=ROOT_USER_ID, code=code, command=encoded
+        )
+    if opened.recreated:
+        opened.state_log.take_snapshot(snapshot.encode(opened.state), timestamp=clock())
+
+
+def _refuse_lost_partitions(
+    settings: Settings,
+    directory: Path,
+    medium: Medium,
+    presence: Presence | None,
+    state: Metadata,
+    unsettled: Sequence[Effect],
+) -> None:
+    """Raise when partitions that were on the disk have no directory any more."""
+    expected = partitions_of(state)
+    folders = folders_of(settings, directory)
+    there = {one for one in expected if medium.exists(folders(one))}
+    missing = lost(presence, expected, set(touched(unsettled)), there)
+    refuse_lost(missing, [folders(one) for one in missing], directory)
 
 
 def topic_defaults(settings: Settings) -> TopicDefaults:
@@ -144,16 +203,6 @@ def topic_defaults(settings: Settings) -> TopicDefaults:
 def acknowledge_of(settings: Settings) -> Acknowledge:
     partition = settings.system.partition
     return Acknowledge.SYNCED if partition.enforce_fsync else Acknowledge(partition.acknowledge)
-
-
-def _create_root(state: Metadata, state_log: StateLog, credentials: RootCredentials) -> Root:
-    command = root_creation(credentials.username, hash_password(credentials.password))
-    entry = Entry(clock(), ROOT_USER_ID, command)
-    code, encoded = encode_command(command)
-    state_log.append(timestamp=entry.at, user_id=ROOT_USER_ID, code=code, command=encoded)
-    apply(state, entry)
-    shown = credentials.password if credentials.show else None
-    return Root(credentials.username, credentials.source, shown)
 
 
 def services_of(
@@ -180,8 +229,10 @@ def services_of(
         sync_each=system.state.enforce_fsync,
     )
     sessions = Sessions()
+    consumer_quota = ConsumerQuota()
 
     async def carry_out(effect: Effect) -> Sequence[VolatileCommand]:
+        consumer_quota.carry_out(effect)
         match effect:
             case DroppedUser(user_id):
                 dropped = sessions.of_user(user_id)
@@ -202,6 +253,7 @@ def services_of(
         # Not the clock of the wall: who set it back an hour would make the mistaken wait that long.
         authentication=Authentication(Throttle(), lambda: time.monotonic_ns() // 1000),
         host=Host(directory),
+        consumer_quota=consumer_quota,
         cluster=cluster_nodes(settings, follower=follower),
         snapshots=Snapshots(
             directory,

@@ -9,7 +9,9 @@ import click
 
 from borzoi.model.errors import BorzoiError
 from borzoi.server.config import KEYS, Configuration, load, parts_not_there
+from borzoi.server.data_directory import directory_fault
 from borzoi.server.declaring import shown_section
+from borzoi.server.logs import log_fault
 from borzoi.server.schema import json_schema, markdown_table
 from borzoi.server.toml import written
 
@@ -31,12 +33,26 @@ def _loaded() -> Configuration:
 def check() -> None:
     """Say whether a server would start with the settings of this folder and environment."""
     loaded = _loaded()
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
     for line in parts_not_there(loaded):
         click.echo(f"note: {line}")
-    click.echo(f"{loaded.origin}: all settings are valid")
-    sys.exit(1 if loaded.warnings else 0)
+    system = loaded.settings.system
+    data = Path(system.path)
+    faults = [fault for fault in (directory_fault(data), log_fault(system.logging, data)) if fault]
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}; it has no effect", err=True)
+    for fault in faults:
+        click.echo(fault, err=True)
+    if faults:
+        click.echo(f"{loaded.origin}: a server would not start")
+    elif loaded.warnings:
+        count = len(loaded.warnings)
+        click.echo(
+            f"{loaded.origin}: a server would start, without {count}"
+            f" setting{'s' if count > 1 else ''} that it does not know"
+        )
+    else:
+        click.echo(f"{loaded.origin}: all settings are valid")
+    sys.exit(1 if faults or loaded.warnings else 0)
 
 
 @config.command()

@@ -1,15 +1,63 @@
 """The data directory as a whole: made, emptied on request, locked by one server at a time."""
 
+import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import stat
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.server.revoked_tokens import REVOKED_TOKENS
+from borzoi.shard.presence import PRESENCE_NAME
+from borzoi.storage.info import FOREIGN_STATE_LOG, INFO_NAME
+from borzoi.storage.layout import DRAFT_SUFFIX
+from borzoi.storage.state_log import STATE_LOG_NAME
+from borzoi.storage.state_snapshot import SNAPSHOT_NAME
 
 LOCK_NAME = "borzoi.lock"
+#: What tells the data directory of a borzoi or of another 0.8 server from any other.
+MARKS = (Path(INFO_NAME), Path(STATE_LOG_NAME), Path(SNAPSHOT_NAME), FOREIGN_STATE_LOG)
+#: Files and directories that a server puts there, whatever its settings.
+OWN_FILES = (
+    INFO_NAME,
+    STATE_LOG_NAME,
+    SNAPSHOT_NAME,
+    PRESENCE_NAME,
+    REVOKED_TOKENS,
+    *FOREIGN_STATE_LOG.parts[:1],
+)
+FOREIGN_TOLD_MAX = 5
+#: The rights of the group and of everybody.
+OTHERS = 0o077
+#: Room for the number of the process that holds the lock.
+HOLDER_BYTES = 32
+
+
+def keep_private() -> None:
+    """Make what this process creates from now on 0700 and 0600, whatever umask it was started with:
+    messages, password hashes and logs are nobody else's business."""
+    os.umask(OTHERS)
+
+
+def why_not_writable(directory: Path) -> str | None:
+    """Why files could not be made in a directory, which may still have to be made itself."""
+    place = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not place.is_dir():
+        return os.strerror(errno.ENOTDIR)
+    return None if os.access(place, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+
+
+def directory_fault(directory: Path) -> str | None:
+    """What would keep a server from using the data directory, found without making anything."""
+    why = why_not_writable(directory)
+    if why is None:
+        return None
+    return f"system.path: {directory}: {why}; it takes a directory that we may write"
 
 
 class DirectoryInUse(InvalidConfiguration):
@@ -22,22 +70,52 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as fault:
-            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+            holder = os.pread(self._descriptor, HOLDER_BYTES, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise DirectoryInUse(
                 f"the data directory {path} is in use by another server"
                 + (f" (process {holder})" if holder else "")
                 + "; stop it, or set system.path to another directory"
             ) from fault
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        # In place: a full disk has no space for new bytes, and the lock is what counts.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._descriptor, f"{os.getpid()}".ljust(HOLDER_BYTES).encode(), 0)
 
-    def empty(self) -> None:
-        """Delete everything but the lock."""
+    @property
+    def open_to_others(self) -> str | None:
+        """A sentence when the directory, made by someone else, lets other users in."""
+        mode = stat.S_IMODE(self.path.stat().st_mode)
+        if not mode & OTHERS:
+            return None
+        return (
+            f"{self.path} is open to other users (mode {mode:04o}), and holds messages and hashes"
+            f" of passwords; `chmod 0700 {self.path}` closes it"
+        )
+
+    def empty(self, own_names: Collection[str]) -> None:
+        """Delete everything but the lock; refuses where something else lies here than our data.
+
+        `own_names` are the directories that the settings put here.
+        """
+        names = {entry.name for entry in self.path.iterdir()} - {LOCK_NAME}
+        if names and not any((self.path / mark).exists() for mark in MARKS):
+            raise InvalidConfiguration(
+                f"--fresh: {self.path} is not the data directory of a server (it has none of"
+                f" {', '.join(map(str, MARKS))}), so nothing in it is deleted; empty it by hand or"
+                " set system.path to another directory"
+            )
+        known = {*OWN_FILES, *own_names}
+        foreign = sorted(name for name in names if name.removesuffix(DRAFT_SUFFIX) not in known)
+        if foreign:
+            shown = ", ".join(foreign[:FOREIGN_TOLD_MAX])
+            raise InvalidConfiguration(
+                f"--fresh: {self.path} holds {len(foreign)} things that no server puts there"
+                f" ({shown}), so nothing in it is deleted; take them away first"
+            )
         for entry in self.path.iterdir():
             if entry.name == LOCK_NAME:
                 continue

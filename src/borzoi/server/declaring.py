@@ -112,6 +112,8 @@ class Tables(msgspec.Struct, frozen=True):
 
     kind: type[Section]
     meaning: str
+    #: The tables there are when none are given, as people would write them.
+    default: tuple[Mapping[str, Any], ...] = ()
 
 
 Entry: TypeAlias = Declaration | Inner | Tables
@@ -129,9 +131,11 @@ def section(kind: type[S]) -> S:
     return cast(S, Inner(kind))
 
 
-def tables(kind: type[S], meaning: str) -> tuple[S, ...]:
-    """An array of tables, empty by default."""
-    return cast(tuple[S, ...], Tables(kind, meaning))
+def tables(
+    kind: type[S], meaning: str, *, default: tuple[Mapping[str, Any], ...] = ()
+) -> tuple[S, ...]:
+    """An array of tables."""
+    return cast(tuple[S, ...], Tables(kind, meaning, default))
 
 
 def _default_of(entry: Entry) -> Any:
@@ -141,7 +145,7 @@ def _default_of(entry: Entry) -> Any:
         case Inner():
             return entry.kind()
         case Tables():
-            return ()
+            return tuple(parsed_section(entry.kind, table) for table in entry.default)
 
 
 def keys_of(kind: type[Section], prefix: str = "") -> Iterator[Key]:

@@ -7,10 +7,24 @@ enough connections, logged in or not, makes appends of everybody fail.
 import logging
 import resource
 
+from borzoi.model.errors import InvalidConfiguration
+
 log = logging.getLogger(__name__)
 
+#: With fewer a server could not open its own files and serve a handful of clients.
+DESCRIPTORS_MIN = 64
 #: For the files of partitions, as far as half of all descriptors allows.
 FOR_FILES = 1024
+
+
+def refuse_too_few() -> None:
+    """Raise when the process may not even open what a start needs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS_MIN:
+        raise InvalidConfiguration(
+            f"the process may open {hard} files and connections (ulimit -n); it takes at least"
+            f" {DESCRIPTORS_MIN}"
+        )
 
 
 def raise_to_hard_limit() -> None:

@@ -18,6 +18,7 @@ from borzoi.metadata.groups import ClientGone, ExpireRevocations
 from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Topic
 from borzoi.metadata.tokens import ExpireTokens
+from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.topics import Compression
 from borzoi.partitions.futures import arrived
@@ -56,6 +57,8 @@ async def _run(chore: Chore) -> None:
             waiting = chore.act()
             if inspect.isawaitable(waiting):
                 await waiting
+        except BorzoiError as fault:
+            log.warning("%s failed: %s; it is tried again in its next turn", chore.name, fault)
         except Exception:
             log.exception("%s failed; it is tried again in its next turn", chore.name)
 
@@ -160,8 +163,7 @@ async def drop_silent(services: Services, *, interval: int) -> None:
 
 class Strangers:
     """Since when nobody is logged in on a session: since it was first seen so, after a logout as
-    well as after a connect. One that was given up for its silence can do nothing but connect
-    again, so it is a stranger, too."""
+    well as after a connect."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -172,7 +174,7 @@ class Strangers:
         self._since = {
             session: self._since.get(session, now)
             for session in sessions
-            if session.stale or (session.user_id is None and not session.login_pending)
+            if session.user_id is None and not session.login_pending
         }
         return [one for one, since in self._since.items() if now - since >= self._patience]
 
@@ -189,10 +191,12 @@ async def print_sysinfo(services: Services) -> None:
     usage = services.host.sample()
     totals = await arrived(services.partitions.totals())
     log.debug(
-        "cpu %.1f %%, memory %d MiB, clients %d, messages %d, up %d s",
+        "cpu %.1f %%, memory %d MiB, clients %d, messages %d, partitions that retention waits for"
+        " a consumer in %d, up %d s",
         usage.cpu_percent,
         usage.memory_bytes >> 20,
         len(services.sessions),
         totals.messages_count,
+        len(services.partitions.upkeep.pinned),
         int(time.time() - services.host.started_at),
     )

@@ -32,8 +32,6 @@ def _flag(value: Any) -> bool:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
     raise ValueError(value)
 
 
@@ -45,8 +43,10 @@ def _path(value: Any) -> str:
 
 
 def _word(value: Any) -> str:
-    """Text, or a flag written without quotes (``cache_indexes = true``)."""
-    return str(value).lower() if isinstance(value, bool) else _text(value)
+    """Text, or a flag or number written without quotes (``cache_indexes = true``)."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else _text(value)
 
 
 def _unit(parse: Callable[[Any], int]) -> Callable[[Any], int]:

@@ -1,12 +1,18 @@
 """Log lines: to the console, and to files that are rotated by size and forgotten by age."""
 
+import contextlib
+import errno
 import logging
 import logging.handlers
+import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.server.data_directory import why_not_writable
 from borzoi.server.settings import LoggingSection
+from borzoi.storage.local import NO_SPACE
 
 FILE_NAME = "borzoi.log"
 LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -21,13 +27,44 @@ LEVELS = {
 FILES_MAX = 100_000
 
 
+class Console(logging.StreamHandler[TextIO]):
+    """Standard error; a line that it does not take is lost, because nothing is left to tell."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
+class LogFile(logging.handlers.RotatingFileHandler):
+    """A file that may be full: what it does not take is lost there, which the console says once."""
+
+    _losing = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._failed = False
+        super().emit(record)
+        if not self._failed:
+            self._losing = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        fault = sys.exc_info()[1]
+        if not isinstance(fault, OSError):
+            super().handleError(record)
+            return
+        self._failed = True
+        if not self._losing:
+            self._losing = True
+            with contextlib.suppress(OSError):
+                print(f"{self.baseFilename} loses lines: {fault.strerror}", file=sys.stderr)
+
+
 def start_logging(settings: LoggingSection, data_directory: Path) -> None:
     """Send what borzoi logs where the settings say; called once, before anything is opened."""
     root = logging.getLogger("borzoi")
     root.setLevel(LEVELS[settings.level])
     root.propagate = False
     formatter = logging.Formatter(LINE)
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handlers: list[logging.Handler] = [Console(sys.stderr)]
     if settings.file_enabled:
         handlers.append(_file_handler(settings, data_directory / settings.path))
     for old in list(root.handlers):
@@ -42,17 +79,38 @@ def _file_handler(settings: LoggingSection, folder: Path) -> logging.Handler:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Opened now, not with the first line: what cannot be written is told while we can refuse.
-        return logging.handlers.RotatingFileHandler(
+        return LogFile(
             folder / FILE_NAME,
             maxBytes=settings.max_file_size,
             backupCount=files_kept(settings.max_file_size, settings.max_total_size),
             encoding="utf-8",
         )
     except OSError as fault:
-        raise InvalidConfiguration(
-            f"system.logging.path: {FILE_NAME} cannot be written in {folder}: {fault.strerror};"
-            " it takes a directory that we may write, or set system.logging.file_enabled to false"
-        ) from fault
+        if fault.errno in NO_SPACE:
+            print(f"warning: {folder / FILE_NAME}: {fault.strerror}", file=sys.stderr)
+            return logging.NullHandler()
+        raise InvalidConfiguration(_fault(folder, fault.strerror)) from fault
+
+
+def log_fault(settings: LoggingSection, data_directory: Path) -> str | None:
+    """What would keep a server from writing its log, found without making anything."""
+    if not settings.file_enabled:
+        return None
+    folder = data_directory / settings.path
+    file = folder / FILE_NAME
+    why = why_not_writable(folder)
+    if why is None and file.is_dir():
+        why = os.strerror(errno.EISDIR)
+    elif why is None and file.exists() and not os.access(file, os.W_OK):
+        why = os.strerror(errno.EACCES)
+    return None if why is None else _fault(folder, why)
+
+
+def _fault(folder: Path, why: str | None) -> str:
+    return (
+        f"system.logging.path: {FILE_NAME} cannot be written in {folder}: {why};"
+        " it takes a directory that we may write, or set system.logging.file_enabled to false"
+    )
 
 
 def files_kept(max_file_size: int, max_total_size: int) -> int:

@@ -10,7 +10,6 @@ import asyncio
 import ctypes
 import gc
 import logging
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,15 +26,23 @@ from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
-from borzoi.model.errors import BorzoiError
+from borzoi.model.errors import BorzoiError, InvalidConfiguration, StorageFailure
 from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.namespace import Namespace
 from borzoi.objectstore.metering import Meters
 from borzoi.records.accelerator import ACCELERATOR
 from borzoi.server.archiving import StateCopies, archiver_of
-from borzoi.server.assembly import POOL_KEEP_BYTES, Opened, clock, open_data, services_of
+from borzoi.server.assembly import (
+    POOL_KEEP_BYTES,
+    Opened,
+    clock,
+    open_data,
+    services_of,
+    store_new_root,
+)
 from borzoi.server.banner import Readiness, banner
 from borzoi.server.config import Configuration, parts_not_there
-from borzoi.server.data_directory import DataDirectory
+from borzoi.server.data_directory import DataDirectory, keep_private
 from borzoi.server.declaring import shown_section
 from borzoi.server.descriptor_limit import raise_to_hard_limit
 from borzoi.server.housekeeping import Chore, chores, run_all
@@ -45,7 +52,10 @@ from borzoi.server.logs import remove_forgotten, start_logging
 from borzoi.server.neighbours import refuse_to_share
 from borzoi.server.opening import folders_of
 from borzoi.server.settings import Settings
+from borzoi.server.signals import while_serving
 from borzoi.server.toml import written
+from borzoi.shard.presence import PresenceKeeper
+from borzoi.storage.local import NO_SPACE
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +75,8 @@ STALLED_SECONDS_MAX = 30.0
 #: Status 8: the server goes away; clients reconnect and ask again.
 FAREWELL = failed(8)
 CURRENT_CONFIG = "current_config.toml"
+#: How often the partitions on the disk are written down, when they have changed.
+PRESENCE_INTERVAL = 60_000_000
 
 #: The number of the setting in <malloc.h>.
 M_MMAP_THRESHOLD = -3
@@ -85,13 +97,16 @@ def run(start: Start) -> int:
     """Serve until told to stop; the exit code of the process."""
     settings = start.configuration.settings
     give_back_large_memory()
+    keep_private()
     try:
         if settings.tcp.enabled:
             refuse_to_share("tcp.address", settings.tcp.address)
         with DataDirectory(Path(settings.system.path)) as directory:
             if start.fresh:
-                directory.empty()
+                directory.empty(own_directories(settings))
             start_logging(settings.system.logging, directory.path)
+            if directory.open_to_others is not None:
+                log.warning("%s", directory.open_to_others)
             raise_to_hard_limit()
             return uvloop.run(_serve(start, directory.path))
     except BorzoiError as fault:
@@ -100,6 +115,14 @@ def run(start: Start) -> int:
     except OSError as fault:
         print(f"borzoi cannot start: {fault}", file=sys.stderr)
         return EXIT_CANNOT_START
+
+
+def own_directories(settings: Settings) -> set[str]:
+    """The names in the data directory that the settings choose."""
+    system = settings.system
+    sections = (system.stream, system.runtime, system.logging, system.backup)
+    paths = [*(section.path for section in sections), system.backup.compatibility.path]
+    return {Path(path).parts[0] for path in paths if path and not Path(path).is_absolute()}
 
 
 def give_back_large_memory() -> None:
@@ -148,6 +171,8 @@ class Server:
         self._services = services_of(
             self._settings, directory, opened, follower=start.follower, archiver=self._archiver
         )
+        self._presence = PresenceKeeper(opened.medium, directory, opened.presence)
+        self._note_presence(*self._present())
         self._dispatcher = Dispatcher(self._services)
         self._listeners: list[TcpListener | TlsListener] = []
         self._endpoints: list[Endpoint] = []
@@ -159,9 +184,7 @@ class Server:
         """Bind every listener that is enabled; when this returns all of them accept."""
         self._config_file.unlink(missing_ok=True)
         # Before anyone can know that we are here: a signal must never find us without an answer.
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        while_serving(asyncio.get_running_loop(), self._stop.set)
         self._endpoints = await listen(
             self._settings,
             binary=BinaryProtocol(self._dispatcher),
@@ -184,12 +207,7 @@ class Server:
             task.add_done_callback(self._leaving.discard)
 
     def announce(self) -> None:
-        """Write the settings with the bound ports, rename them into place, and say so."""
-        settings = _with_bound_addresses(self._settings, self._endpoints)
-        self._config_file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._config_file.with_suffix(".tmp")
-        draft.write_text(written(shown_section(settings)))
-        draft.rename(self._config_file)
+        """Print what is needed to connect, then write the settings with the bound ports."""
         configuration = self._start.configuration
         root = self._opened.root
         ready = Readiness(
@@ -203,8 +221,33 @@ class Server:
             accelerator=ACCELERATOR.description,
             notes=list(parts_not_there(configuration)),
         )
-        print(banner(ready), flush=True)
+        try:
+            print(banner(ready), flush=True)
+        except OSError as fault:
+            # Without it nobody may know the password of root.
+            raise InvalidConfiguration(
+                f"the standard output cannot be written to: {fault.strerror}"
+            ) from fault
+        store_new_root(self._opened)
+        self._write_current_config()
         log.info("borzoi %s is ready at %s", __version__, ", ".join(ready.addresses.values()))
+
+    def _write_current_config(self) -> None:
+        """Rename it into place: that is the sign for others that every listener accepts.
+
+        A disk without space for it is no reason not to serve.
+        """
+        settings = _with_bound_addresses(self._settings, self._endpoints)
+        draft = self._config_file.with_suffix(".tmp")
+        try:
+            self._config_file.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(written(shown_section(settings)))
+            draft.rename(self._config_file)
+        except OSError as fault:
+            if fault.errno not in NO_SPACE:
+                raise
+            draft.unlink(missing_ok=True)
+            log.error("%s cannot be written: %s", self._config_file, fault.strerror)  # noqa: TRY400
 
     async def serve(self) -> int:
         """Return when a signal asks for it, after everything was finished and saved."""
@@ -212,6 +255,7 @@ class Server:
             *chores(self._settings, self._services),
             Chore("stalled connections", 5_000_000, self._give_up_stalled),
             Chore("memory", 10_000_000, self._trim),
+            Chore("presence", PRESENCE_INTERVAL, self._keep_presence),
             Chore(
                 "log files",
                 self._settings.system.logging.rotation_check_interval,
@@ -254,6 +298,22 @@ class Server:
     def _trim(self) -> None:
         self._opened.pool.trim(POOL_KEEP_BYTES)
 
+    def _present(self) -> tuple[int, list[tuple[Namespace, Path]]]:
+        """The last metadata entry that was carried out, and the partitions there are."""
+        folder_of = folders_of(self._settings, self._directory)
+        places = [(one, folder_of(one)) for one in self._services.partitions.opened()]
+        return self._services.metadata.settled_index, places
+
+    def _note_presence(self, index: int, places: Sequence[tuple[Namespace, Path]]) -> None:
+        """Write down which partitions are on the disk; otherwise a loss would go unnoticed."""
+        try:
+            self._presence.note(index, places)
+        except StorageFailure as fault:
+            log.warning("the list of partitions was not written: %s", fault)
+
+    async def _keep_presence(self) -> None:
+        await asyncio.to_thread(self._note_presence, *self._present())
+
     def _forget_log_files(self) -> None:
         remove_forgotten(self._settings.system.logging, self._directory, now=time.time())
 
@@ -281,7 +341,9 @@ class Server:
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=1)
         self._services.authentication.close()
+        present = self._present()
         await self._services.partitions.close()
+        self._note_presence(*present)
         self._services.metadata.close()
         if self._archiver is not None:
             await self._archiver.close()

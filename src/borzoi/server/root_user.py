@@ -51,6 +51,9 @@ def root_credentials(
         return RootCredentials(
             DEFAULT_NAME, DEFAULT_PASSWORD, "the default (--with-default-root-credentials)"
         )
+    return RootCredentials(DEFAULT_NAME, random_password(), "random, shown this once", show=True)
+
+
+def random_password() -> str:
     length = LENGTH_MIN + secrets.randbelow(LENGTH_MAX - LENGTH_MIN + 1)
-    drawn = "".join(secrets.choice(ALPHABET) for _ in range(length))
-    return RootCredentials(DEFAULT_NAME, drawn, "random, shown this once", show=True)
+    return "".join(secrets.choice(ALPHABET) for _ in range(length))

@@ -460,14 +460,26 @@ class CurrentNodeSection(Section):
 
 
 class OtherNodeSection(Section):
-    name: str = setting(TEXT, "", "what it is called")
+    name: str = setting(
+        TEXT, "", "what it is called; with no other node given there is the one of 0.8, iggy-node-2"
+    )
     ip: str = setting(TEXT, "", "where it is reached")
     ports: NodePortsSection = section(NodePortsSection)
 
 
+#: What 0.8.0 ships in its file: who switches the cluster on and nothing else sees a second node.
+SAMPLE_NODE = {
+    "name": "iggy-node-2",
+    "ip": "127.0.0.1",
+    "ports": {"tcp": 8091, "quic": 8081, "http": 3001, "websocket": 8093},
+}
+
+
 class NodeSection(Section):
     current: CurrentNodeSection = section(CurrentNodeSection)
-    others: tuple[OtherNodeSection, ...] = tables(OtherNodeSection, "the other nodes")
+    others: tuple[OtherNodeSection, ...] = tables(
+        OtherNodeSection, "the other nodes", default=(SAMPLE_NODE,)
+    )
 
 
 class ClusterSection(Section):

@@ -31,11 +31,18 @@ CarryOut: TypeAlias = Callable[[Effect], Awaitable[Sequence[VolatileCommand]]]
 ClearTarget: TypeAlias = Callable[[Planned], Awaitable[None]]
 
 
-def recovered_state(recovered: Recovered, effects: list[Effect] | None = None) -> Metadata:
+def recovered_state(
+    recovered: Recovered,
+    effects: list[Effect] | None = None,
+    *,
+    settled_index: int = -1,
+    unsettled: list[Effect] | None = None,
+) -> Metadata:
     """The state that the snapshot and the entries after it amount to.
 
     The effects of the entries are added to `effects`: a server that was killed after the last
-    entry may not have carried them out.
+    entry may not have carried them out. Those after entry `settled_index` are added to `unsettled`
+    as well.
     """
     stored = recovered.snapshot
     state = Metadata() if stored is None else snapshot.decode(stored.body)
@@ -50,6 +57,8 @@ def recovered_state(recovered: Recovered, effects: list[Effect] | None = None) -
         else:
             if effects is not None:
                 effects += outcome.effects
+            if unsettled is not None and entry.index > settled_index:
+                unsettled += outcome.effects
     state.check()
     return state
 
@@ -72,6 +81,8 @@ class MetadataPlane:
         #: Counts changes of group membership.
         self.membership_revision = 0
         self.defaults = defaults
+        #: The last log entry whose effects were carried out.
+        self.settled_index = state_log.next_index - 1
         self._log = state_log
         self._clock = clock
         self._sync_each = sync_each
@@ -115,6 +126,7 @@ class MetadataPlane:
         else:
             self.membership_revision += 1
         failure = await self._carry_out_all(outcome.effects, entry.user_id)
+        self.settled_index = self._log.next_index - 1
         self._take_snapshot(entry.at)
         if failure is not None:
             raise failure

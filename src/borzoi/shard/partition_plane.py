@@ -246,6 +246,10 @@ class PartitionPlane:
                 except BorzoiError as fault:
                     log.warning("partition %s keeps an offset: %s", namespace, fault)
 
+    def opened(self) -> list[Namespace]:
+        """The partitions that are open."""
+        return list(self._table.opened)
+
     async def close(self) -> None:
         """Save, sync and close all partitions, and finish removing what was deleted."""
         await self._table.close()

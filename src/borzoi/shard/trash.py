@@ -38,6 +38,11 @@ class Trash:
         self._full: SimpleQueue[Path | None] = SimpleQueue()
         self._remover: threading.Thread | None = None
         self._closing = False
+        try:
+            # Now, not with the first deletion: that may be what a full disk waits for.
+            medium.make_directory(directory)
+        except StorageFailure as fault:
+            log.warning("%s", fault)
         found = medium.list(directory)
         self._numbers = count(1 + max((int(name) for name in found if name.isdecimal()), default=0))
         for name in found:

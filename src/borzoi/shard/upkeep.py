@@ -12,13 +12,20 @@ from typing import TypeAlias
 
 from borzoi.archive.archiver import PartitionView
 from borzoi.metadata.state import Metadata, Stream, Topic
+from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError, FeatureUnavailable
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.model.namespace import Namespace
 from borzoi.model.topics import Compression
 from borzoi.shard.partition_store import PartitionStore
 from borzoi.shard.partition_table import PartitionTable, logged_failure
-from borzoi.storage.retention import PartitionFacts, expired, oversized
+from borzoi.storage.retention import (
+    PartitionFacts,
+    deletable,
+    expired,
+    oversized,
+    shrunk_below,
+)
 from borzoi.storage.segment import SegmentFacts
 
 log = logging.getLogger(__name__)
@@ -38,6 +45,8 @@ class Upkeep:
         #: Where only archived segments may go: how many of the oldest are.
         self._deletable = deletable
         self._cannot_compress: set[Compression] = set()
+        #: Where retention waits for a stored offset, and whose: kind, number, offset.
+        self.pinned: dict[Namespace, tuple[ConsumerKind, int, int]] = {}
 
     async def clean(self, state: Metadata, *, now: int) -> None:
         """Delete what is older than its topic keeps, then what is more than its topic holds."""
@@ -52,6 +61,7 @@ class Upkeep:
                     await partition.delete_oldest(old)
             if topic.max_topic_size != UNLIMITED:
                 await self._shrink(stream.id, topic)
+            self._note_pinned(stream.id, topic, now)
             await asyncio.sleep(0)
 
     async def compress(self, state: Metadata, algorithm_of: Callable[[Topic], Compression]) -> None:
@@ -71,6 +81,36 @@ class Upkeep:
                     break
                 except BorzoiError as fault:
                     log.warning("partition %s was not compressed: %s", namespace, fault)
+
+    def _note_pinned(self, stream_id: int, topic: Topic, now: int) -> None:
+        """Say, once for each consumer, whose stored offset keeps segments that retention wants."""
+        found = list(self._table.of_topic(stream_id, topic))
+        too_large = topic.max_topic_size != UNLIMITED and sum(
+            partition.statistics.size for _, partition in found
+        ) >= shrunk_below(topic.max_topic_size)
+        for namespace, partition in found:
+            barrier = partition.barrier()
+            slowest = partition.offsets.slowest()
+            segments = partition.log.segments()
+            wanted = expired(segments, now=now, expiry=topic.message_expiry)
+            if too_large:
+                wanted = deletable(segments, barrier=None)
+            pinned = wanted - deletable(segments, barrier=barrier)
+            if barrier is None or slowest is None or pinned <= 0:
+                self.pinned.pop(namespace, None)
+                continue
+            kind, consumer_id, offset = slowest
+            if self.pinned.get(namespace) != slowest:
+                log.warning(
+                    "%s %d keeps %d segments of partition %s that retention would delete: it stored"
+                    " offset %d last; delete its offset if it does not come back",
+                    kind.name.lower(),
+                    consumer_id,
+                    pinned,
+                    namespace,
+                    offset,
+                )
+            self.pinned[namespace] = slowest
 
     async def _shrink(self, stream_id: int, topic: Topic) -> None:
         found = list(self._table.of_topic(stream_id, topic))

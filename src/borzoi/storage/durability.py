@@ -1,15 +1,20 @@
 """What of a log is on the disk, and what a sync has to do so that all of it is."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from borzoi.model.errors import DiskFull
 from borzoi.storage import recovery_point
 from borzoi.storage.media import File, Medium
 from borzoi.storage.recovery_point import PointKeeper, RecoveryPoint
 from borzoi.storage.segment import Segment
 from borzoi.storage.syncing import Once
+
+logger = logging.getLogger(__name__)
 
 #: A partition lies this deep below the data directory, both counted.
 DIRECTORIES_ON_THE_WAY: Final = 7
@@ -47,6 +52,16 @@ class SyncJob(NamedTuple):
             self.keeper.advance(self.point, self.version)
 
 
+@contextmanager
+def _later_when_full(directory: Path) -> Iterator[None]:
+    """Go on without a new recovery point where the disk has no space for it: messages can be read,
+    and `before_second_segment` tries again."""
+    try:
+        yield
+    except DiskFull as failure:
+        logger.warning("the recovery point of %s lags: %s", directory, failure)
+
+
 class Durability:
     """The unsynced part of a log: sealed files, names in directories, the recovery point.
 
@@ -57,6 +72,7 @@ class Durability:
     __slots__ = (
         "_directories",
         "_keeper",
+        "_loaded",
         "_marks",
         "_point",
         "_shared",
@@ -80,6 +96,8 @@ class Durability:
     def reset(self) -> None:
         """Nothing is known to be on the disk."""
         self.synced_offset = 0
+        #: Where the log ended when it was loaded, if all of it was on the disk.
+        self._loaded: tuple[int, int] | None = None
         self._unsynced: list[File] = []
         self._point: RecoveryPoint | None = None
         self._marks = 0
@@ -147,14 +165,25 @@ class Durability:
                 del self._directories[directory]
         self.synced_offset = max(self.synced_offset, job.offset)
 
+    def is_untouched(self, tail: Segment) -> bool:
+        """Whether the log is as it was loaded, and was all on the disk then: nothing to save."""
+        return self._loaded == (tail.start_offset, tail.size) and not tail.index.unsaved
+
     def begin(self, point: RecoveryPoint | None, tail: Segment) -> None:
         """Make the recovery point of a loaded log say what is true from now on."""
+        end = tail.start_offset, tail.size
+        # A point is stored behind a sync of everything before it, names on the way included; only
+        # that of a new and empty log is not.
+        if point is not None and end == (point.segment_start, point.position) and tail.next_offset:
+            self._loaded = end
+            self.synced_offset = tail.next_offset
         proven = self.proven_by_index
         if point is None:
             # Not synced: if a power cut takes it, the one segment there is will be read.
             settled = self._point_at(tail.start_offset, tail.size if proven else 0, proven=proven)
-            self._keeper.note(settled)
             self._point = settled
+            with _later_when_full(self.directory):
+                self._keeper.note(settled)
             return
         if proven:
             settled = self._point_at(tail.start_offset, tail.size, proven=True)
@@ -162,9 +191,15 @@ class Durability:
             settled = self._point_at(point.segment_start, 0, proven=False)
         else:
             settled = self._point_at(point.segment_start, point.position, proven=False)
-        if settled != point:
-            self._keeper.settle(settled)
         self._point = settled
+        if settled == point:
+            return
+        if (point.proven_by_index and not proven) or point.generation != settled.generation:
+            self._keeper.settle(settled)  # the old point would be wrong from now on
+            return
+        # What the point says is true in either form; the old one only makes recovery read more.
+        with _later_when_full(self.directory):
+            self._keeper.settle(settled)
 
     def _point_at(self, segment_start: int, position: int, *, proven: bool) -> RecoveryPoint:
         return RecoveryPoint(segment_start, position, proven, self.medium.boot_id, self.generation)

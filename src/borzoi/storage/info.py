@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from borzoi.model.errors import InvalidConfiguration, StateCorrupted
+from borzoi.model.errors import DiskFull, InvalidConfiguration, StateCorrupted
 from borzoi.storage.media import Medium, replace_file
 from borzoi.storage.state_log import STATE_LOG_NAME
 
@@ -50,9 +50,15 @@ def open_info(medium: Medium, directory: Path, *, version: str, now: int) -> Inf
     else:
         logger.info("%s was last used by borzoi %s, now by %s", directory, found.version, version)
         info = Info(version, found.created_at, DATA_FORMAT)
-    medium.make_directory(directory)
-    replace_file(medium, directory / INFO_NAME, msgspec.json.encode(info) + b"\n")
-    medium.fsync_directory(directory)
+    try:
+        medium.make_directory(directory)
+        replace_file(medium, directory / INFO_NAME, msgspec.json.encode(info) + b"\n")
+        medium.fsync_directory(directory)
+    except DiskFull as failure:
+        if found is None:
+            raise
+        # It names a version before this one in the same format; the next start writes it.
+        logger.warning("%s", failure)
     return info
 
 

@@ -2,13 +2,15 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
 
-from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
 from borzoi.storage.media import Readable
 
 #: `fallocate` takes the space and leaves the size of the file as it is.
@@ -29,22 +31,32 @@ def _system_fallocate() -> Callable[[int, int, int, int], int] | None:
 _fallocate: Final = _system_fallocate()
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+#: The disk is full, or the quota of our user is used up.
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: In place of a descriptor after `close`: no process can have it, so every system call refuses it.
+CLOSED: Final = (1 << 31) - 1
 
 
 class LocalFile:
-    """An open descriptor; it is closed when the last reference goes."""
+    """An open descriptor, which nothing else may close.
 
-    __slots__ = ("_descriptor", "_path")
+    Its owner ends it with `close`. A sealed segment has no single owner, because polls still send
+    from it after the cache has dropped it: there the last reference closes it.
+    """
+
+    __slots__ = ("_descriptor", "_identity", "_path")
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._identity = _identity_of(descriptor)
 
     @property
     def path(self) -> Path:
         return self._path
 
     def fileno(self) -> int:
+        """For system calls only: closing this number would leave the file to close another's."""
         return self._descriptor
 
     def size(self) -> int:
@@ -90,9 +102,33 @@ class LocalFile:
         except OSError as error:
             raise CannotSync(f"cannot sync {self._path}: {error.strerror}") from error
 
+    def close(self) -> None:
+        """End the file for everyone who holds it; a second time does nothing."""
+        descriptor, self._descriptor = self._descriptor, CLOSED
+        if descriptor != CLOSED:
+            os.close(descriptor)
+
+    def __enter__(self) -> "LocalFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
-            os.close(self._descriptor)
+        # `__init__` may have failed, and at the end of the process modules go before objects.
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            if self._descriptor == CLOSED:
+                return
+            if _identity_of(self._descriptor) == self._identity:
+                self.close()
+                return
+        # The number belongs to another file or socket by now, and closing it would break that one.
+        warnings.warn(
+            f"the descriptor of {self._path} was closed by something else than its file",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
 
     def __repr__(self) -> str:
         return f"LocalFile({str(self._path)!r})"
@@ -119,7 +155,7 @@ class LocalMedium:
         if create:
             flags |= os.O_CREAT
         with _translated("open", path):
-            return LocalFile(path, os.open(path, flags, 0o644))
+            return LocalFile(path, os.open(path, flags, 0o600))
 
     def list(self, directory: Path) -> list[str]:
         with _translated("list", directory):
@@ -162,6 +198,11 @@ class LocalMedium:
             raise CannotSync(f"cannot sync {directory}: {error.strerror}") from error
 
 
+def _identity_of(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
 @contextlib.contextmanager
 def _translated(action: str, path: Path) -> Iterator[None]:
     try:
@@ -171,4 +212,5 @@ def _translated(action: str, path: Path) -> Iterator[None]:
 
 
 def _failure(action: str, path: Path, error: OSError) -> StorageFailure:
-    return StorageFailure(f"cannot {action} {path}: {error.strerror}")
+    kind = DiskFull if error.errno in NO_SPACE else StorageFailure
+    return kind(f"cannot {action} {path}: {error.strerror}")

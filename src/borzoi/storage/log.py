@@ -65,7 +65,8 @@ def open_log(
     What was stored in an earlier generation than `generation` is removed: it was purged.
 
     Never raises for what it finds there: a log that cannot be repaired comes back fenced, and
-    each call that needs its messages raises `StorageFailure` with the reason.
+    each call that needs its messages raises `StorageFailure` with the reason. `DiskFull` when it
+    has to write something and there is no space: the same call may succeed later.
     """
     files = LogFiles(
         directory,

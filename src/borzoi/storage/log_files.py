@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from borzoi.model.errors import CannotSync, PartitionDeleted, StorageFailure
+from borzoi.model.errors import CannotSync, DiskFull, PartitionDeleted, StorageFailure
 from borzoi.model.limits import SEGMENT_BYTES_MAX
 from borzoi.records.batch import Batch, index_entries
 from borzoi.records.validation import INDEX_ENTRY
@@ -118,6 +118,8 @@ class LogFiles:
         self._replaced = replaced
         try:
             self._load()
+        except DiskFull:
+            raise
         except StorageFailure as damage:
             self._reset()
             self.damage = damage
@@ -132,6 +134,8 @@ class LogFiles:
 
     def save(self) -> None:
         """Everything written is on the disk, and the next start reads none of it."""
+        if self.durability.is_untouched(self.segments.tail):
+            return
         self.sync()
         # With the name of the recovery point on the disk the next start reads no messages.
         self.medium.fsync_directory(self.directory)
@@ -355,7 +359,11 @@ class LogFiles:
                 raise
             self._succeeded(job)
             self.commits.release(job.offset)
-        tail.index.save(keep=self.lag.window)
+        try:
+            tail.index.save(keep=self.lag.window)
+        except DiskFull as failure:
+            # The next start makes the entries from the messages, which are on the disk.
+            logger.warning("the index of %s lags: %s", tail.log_path, failure)
         tail.index.sync()
 
     def _sync_plan(self, with_tail: bool) -> SyncPlan:

@@ -16,10 +16,10 @@ Readable: TypeAlias = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """An open file. It is closed when the last reference to it goes.
+    """An open file. Its owner ends it with `close`; without one the last reference does.
 
-    A poll holds the file while its bytes are being sent, so deleting a segment or forgetting its
-    descriptor never pulls a file away under a sender.
+    A poll holds the file while its bytes are being sent, so forgetting the descriptor of a segment
+    never pulls a file away under a sender.
     """
 
     @property
@@ -54,6 +54,10 @@ class File(Protocol):
 
     def fdatasync(self) -> None:
         """Return when the bytes and the size are on the disk; callable from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back now, whoever else holds the file; a second time is no error."""
         ...
 
 

@@ -288,6 +288,14 @@ class ConsumerOffsets:
         stored = [offset for kind in ConsumerKind for _, offset in self.items(kind)]
         return min(stored, default=None)
 
+    def slowest(self) -> tuple[ConsumerKind, int, int] | None:
+        """The consumer or group that has got least far: its kind, its number, its offset."""
+        stored = [(offset, kind, one) for kind in ConsumerKind for one, offset in self.items(kind)]
+        if not stored:
+            return None
+        offset, kind, consumer_id = min(stored)
+        return kind, consumer_id, offset
+
     def clamp(self, last_offset: int) -> None:
         """Moves offsets behind the end of the log back: a crash may have shortened it."""
         for kind, slots in self._slots.items():

@@ -13,6 +13,8 @@ The rules, for each segment in the order of offsets:
   exception is a power cut while that segment was still on its way to the disk: nothing behind the
   hole was promised then, so the log is cut there, with all segments behind.
 - A compressed segment is inflated only when its index does not fit it, to make that anew.
+- A log that ends before its recovery point lost messages that were on the disk. It is fenced and
+  left as it is: a start that went on from there would give their offsets out again.
 """
 
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from borzoi.model.errors import FeatureUnavailable, StorageFailure
+from borzoi.model.errors import DiskFull, FeatureUnavailable, StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
 from borzoi.storage import layout
@@ -40,7 +42,8 @@ CHECKED_ENTRIES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A segment that holds: its index file has exactly `count` entries, its log `size` bytes."""
+    """A segment that holds: its log has `size` bytes, and its index file exactly `count` entries
+    less those that a full disk did not take."""
 
     start_offset: int
     count: int
@@ -48,6 +51,8 @@ class Found:
     start_timestamp: int
     end_timestamp: int
     body: Body | None
+    #: Entries that belong at the end of the index file.
+    unsaved: bytes = b""
 
     @property
     def next_offset(self) -> int:
@@ -106,8 +111,11 @@ def recover(inspection: Inspection) -> Recovered:
     """Repair what may be repaired; raises `StorageFailure` for damage that must be looked at."""
     medium, directory = inspection.medium, inspection.directory
     recovered = Recovered()
-    logs, twins = _sweep(medium, directory, recovered)
+    names = medium.list(directory)
+    logs, twins = _segments_among(names)
     starts = sorted(logs | twins.keys())
+    _refuse_missing_end(inspection, starts[-1] if starts else 0, None if starts else 0)
+    _sweep(medium, directory, names, logs, recovered)
     for number, start in enumerate(starts):
         is_last = number == len(starts) - 1
         if recovered.segments and start != recovered.segments[-1].next_offset:
@@ -125,17 +133,50 @@ def recover(inspection: Inspection) -> Recovered:
     return recovered
 
 
-def _sweep(
-    medium: Medium, directory: Path, recovered: Recovered
-) -> tuple[set[int], dict[int, str]]:
-    """What segments there are; removes drafts, and indexes and twins that nothing needs."""
-    names = medium.list(directory)
+def _segments_among(names: list[str]) -> tuple[set[int], dict[int, str]]:
+    """Where plain segments begin, and compressed ones without a plain one, with their suffix."""
     logs = {
         start
         for name in names
         if (start := layout.start_offset_of(name, layout.LOG_SUFFIX)) is not None
     }
-    twins: dict[int, str] = {}
+    twins = {
+        start: suffix
+        for name in names
+        for suffix in layout.TWIN_SUFFIXES
+        if (start := layout.start_offset_of(name, layout.LOG_SUFFIX + suffix)) is not None
+        and start not in logs
+    }
+    return logs, twins
+
+
+def _refuse_missing_end(inspection: Inspection, start: int, end: int | None) -> None:
+    """Raise when a log whose last segment begins at `start`, and ends with byte `end` if that is
+    known, does not reach its recovery point."""
+    point = inspection.point
+    if point is None or not ends_before(point, start, end):
+        return
+    raise StorageFailure(
+        f"{inspection.directory} lost messages that were on the disk: segment"
+        f" {point.segment_start} had {point.position} bytes or more, and the log ends "
+        + (f"in segment {start}" if start < point.segment_start else f"with byte {end} of it")
+        + "; bring the files back, or accept the loss with `borzoi log repair`"
+    )
+
+
+def ends_before(point: RecoveryPoint, start: int, end: int | None) -> bool:
+    """Whether a log that ends with byte `end` of segment `start` ends before its recovery point;
+    where `end` is not known, whether it does in any case."""
+    if start != point.segment_start:
+        return start < point.segment_start
+    return end is not None and end < point.position
+
+
+def _sweep(
+    medium: Medium, directory: Path, names: list[str], logs: set[int], recovered: Recovered
+) -> None:
+    """Remove drafts, and indexes and twins that nothing needs."""
+    twins: set[int] = set()
     for name in names:
         if name.endswith(layout.DRAFT_SUFFIX):
             medium.unlink(directory / name)
@@ -147,13 +188,12 @@ def _sweep(
                 medium.unlink(directory / name)
                 recovered.repairs.append(f"removed {name}, its plain segment is still there")
             elif start is not None:
-                twins[start] = suffix
+                twins.add(start)
     for name in names:
         start = layout.start_offset_of(name, layout.INDEX_SUFFIX)
         if start is not None and start not in logs and start not in twins:
             medium.unlink(directory / name)
             recovered.repairs.append(f"removed {name}, it has no segment")
-    return logs, twins
 
 
 def _drop(inspection: Inspection, starts: list[int], recovered: Recovered) -> None:
@@ -251,10 +291,24 @@ def _recover_segment(
         )
     if count < promised:
         raise StorageFailure(f"{log.path} is damaged at byte {end}, message {start + count}")
+    if inspection.point is not None and start == inspection.point.segment_start:
+        _refuse_missing_end(inspection, start, end)
     _repair_log(log, end, size, recovered)
     if added and inspection.sync_before_indexing:
         log.fdatasync()
-    _repair_index(index, kept, b"".join(added), recovered)
+    entries = b"".join(added)
+    try:
+        _repair_index(index, kept, entries, recovered)
+    except DiskFull as failure:
+        if not (is_last and entries):
+            raise
+        # The messages are there, and the index of the open segment may lag.
+        index.truncate(kept * INDEX_ENTRY_BYTES)
+        recovered.repairs.append(f"left {count - kept} entries out of {index.path}: {failure}")
+        first = entries if not kept else read_exactly(index, INDEX_ENTRY_BYTES, 0)
+        _, _, began = INDEX_ENTRY.unpack_from(first)
+        _, _, ended = INDEX_ENTRY.unpack_from(entries, len(entries) - INDEX_ENTRY_BYTES)
+        return Found(start, count, end, began, ended, None, entries)
     return _found(start, index, count, end, None)
 
 

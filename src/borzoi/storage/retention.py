@@ -37,6 +37,11 @@ def expired(segments: Sequence[SegmentFacts], *, now: int, expiry: int) -> int:
     return count
 
 
+def shrunk_below(topic_size_max: int) -> int:
+    """The size that a topic is brought below: some room is left for what comes next."""
+    return topic_size_max * 9 // 10
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
     """What the size of a topic is decided from, for one of its partitions."""
@@ -57,7 +62,7 @@ def oversized(
     counts = [0] * len(partitions)
     if topic_size_max == UNLIMITED:
         return counts
-    threshold = topic_size_max * 9 // 10
+    threshold = shrunk_below(topic_size_max)
     limits = [deletable(facts.segments, barrier=facts.barrier) for facts in partitions]
     while topic_size >= threshold:
         candidates = [

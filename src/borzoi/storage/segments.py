@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from borzoi.model.errors import StorageFailure
+from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import SegmentIndex
@@ -106,7 +107,9 @@ class Segments:
     def adopt(self, found: Found) -> None:
         """Add a segment that recovery found; it is open until another one follows."""
         path = self.directory / layout.index_name(found.start_offset)
-        index = SegmentIndex(path, partial(self._descriptors.file, path), saved=found.count)
+        saved = found.count - len(found.unsaved) // INDEX_ENTRY_BYTES
+        index = SegmentIndex(path, partial(self._descriptors.file, path), saved=saved)
+        index.extend(found.unsaved)
         segment = Segment(
             found.start_offset, self.directory / layout.log_name(found.start_offset), index
         )

@@ -38,6 +38,9 @@ from borzoi.storage.state_snapshot import (
 logger = logging.getLogger(__name__)
 
 STATE_LOG_NAME: Final = "state.messages"
+#: Space that is set aside behind the last entry: on a full disk it takes thousands of deletions,
+#: which are logged before they free anything.
+RESERVED_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class StateLog:
         self._file: File = medium.open(directory / STATE_LOG_NAME, create=True)
         #: Why nothing may be appended any more, once the file and we may disagree.
         self._broken: str | None = None
+        self._reserved = 0
+        self._reserve()
 
     def append(
         self, *, timestamp: int, user_id: int, code: int, command: bytes, term: int = 0
@@ -115,6 +120,8 @@ class StateLog:
             self._cut_back()
             raise
         self.size = end
+        if end > self._reserved - RESERVED_BYTES // 2:
+            self._reserve()
         self.next_index += 1
         self._last_term = term
         self.entries_since_snapshot += 1
@@ -161,7 +168,13 @@ class StateLog:
         self._medium.fsync_directory(self.directory)
         self._file = self._medium.open(path)
         self.size = 0
+        self._reserve()
         self.entries_since_snapshot = 0
+
+    def _reserve(self) -> None:
+        """Have the disk set space aside for the next entries, if it has some."""
+        self._reserved = self.size + RESERVED_BYTES
+        self._file.reserve(self.size, RESERVED_BYTES)
 
     def _cut_back(self) -> None:
         """Removes what a failed append may have left, so that the next entry does not follow it."""

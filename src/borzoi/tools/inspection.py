@@ -6,20 +6,23 @@ entry against its SHA-256. Consumer offsets carry no checksum: only their size i
 they must not be ahead of the log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
 from borzoi.metadata.state import Metadata
+from borzoi.model.errors import StateCorrupted
 from borzoi.model.namespace import Namespace
 from borzoi.security.encryption import Cipher
+from borzoi.shard.presence import PRESENCE_NAME, Presence, partitions_of, read_presence, touched
+from borzoi.shard.presence import lost as lost_of
 from borzoi.storage.info import INFO_NAME
 from borzoi.storage.layout import LOG_SUFFIX, TRASH, TWIN_SUFFIXES, start_offset_of
 from borzoi.storage.media import Medium
 from borzoi.storage.offsets import OFFSETS_DIRECTORY
 from borzoi.storage.state_log import STATE_LOG_NAME
 from borzoi.tools.findings import Finding, Progress, Severity
-from borzoi.tools.metadata_inspection import inspect_metadata
+from borzoi.tools.metadata_inspection import Unsettled, inspect_metadata
 from borzoi.tools.partition_inspection import inspect_partition
 
 #: Archived segments, and what repairs replaced: not part of the data.
@@ -33,13 +36,33 @@ def verify(
 ) -> Iterator[Finding | Progress]:
     """Everything below a data directory, or one partition's directory alone."""
     state: Metadata | None = None
-    if is_data_directory(medium, directory):
-        state = yield from inspect_metadata(medium, directory, cipher)
     places = partition_directories(directory)
+    lost: list[Namespace] = []
+    if is_data_directory(medium, directory):
+        state, lost = yield from inspect_root(medium, directory, places, cipher)
     for place in places:
         yield from inspect_partition(medium, place)
     if state is not None:
-        yield from _compare(directory, places, state)
+        yield from _compare(directory, places, state, lost)
+
+
+def inspect_root(
+    medium: Medium, directory: Path, places: list[Path], cipher: Cipher | None
+) -> Generator[Finding | Progress, None, tuple[Metadata | None, list[Namespace]]]:
+    """Findings about metadata; returns it, and the partitions that were on the disk and are not
+    among `places`."""
+    try:
+        presence = read_presence(medium, directory)
+    except StateCorrupted as error:
+        yield Finding(Severity.DAMAGE, directory / PRESENCE_NAME, str(error))
+        presence = Presence()
+    unsettled = Unsettled(-1 if presence is None else presence.index, [])
+    state = yield from inspect_metadata(medium, directory, cipher, unsettled)
+    if state is None:
+        return None, []
+    there = {namespace for place in places if (namespace := namespace_of(place)) is not None}
+    recently = set(touched(unsettled.effects))
+    return state, lost_of(presence, partitions_of(state), recently, there)
 
 
 def is_data_directory(medium: Medium, directory: Path) -> bool:
@@ -77,16 +100,17 @@ def total_bytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _compare(directory: Path, places: list[Path], state: Metadata) -> Iterator[Finding]:
+def _compare(
+    directory: Path, places: list[Path], state: Metadata, lost: list[Namespace]
+) -> Iterator[Finding]:
     """Partitions that the metadata knows, against the directories that are there."""
-    known = {
-        Namespace(stream.id, topic.id, partition_id)
-        for stream in state.streams.values()
-        for topic in stream.topics.values()
-        for partition_id in topic.partitions
-    }
+    known = partitions_of(state)
     there = {namespace_of(place): place for place in places}
-    for namespace in sorted(known - there.keys()):
+    for namespace in lost:
+        yield Finding(
+            Severity.DAMAGE, directory, f"partition {namespace} was on the disk and is missing"
+        )
+    for namespace in sorted(known - there.keys() - set(lost)):
         yield Finding(
             Severity.WARNING,
             directory,

@@ -2,9 +2,11 @@
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import NamedTuple
 
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import decode_command
+from borzoi.metadata.effects import Effect
 from borzoi.metadata.machine import Entry, apply
 from borzoi.metadata.state import Metadata
 from borzoi.model.errors import BorzoiError, EncryptionFailure, StateCorrupted
@@ -18,8 +20,18 @@ from borzoi.storage.state_snapshot import SNAPSHOT_NAME, StateSnapshot, read_sna
 from borzoi.tools.findings import Finding, Progress, Severity
 
 
+class Unsettled(NamedTuple):
+    """The effects of entries after `settled_index` are added to `effects`."""
+
+    settled_index: int
+    effects: list[Effect]
+
+
 def inspect_metadata(
-    medium: Medium, directory: Path, cipher: Cipher | None = None
+    medium: Medium,
+    directory: Path,
+    cipher: Cipher | None = None,
+    unsettled: Unsettled | None = None,
 ) -> Generator[Finding | Progress, None, Metadata | None]:
     """Findings about the files in the root; returns the metadata when all of it can be read."""
     yield from _inspect_info(medium, directory)
@@ -38,7 +50,9 @@ def inspect_metadata(
         return None
     if taken is not None:
         yield Progress(path, medium.open(path, writable=False).size())
-    return (yield from _inspect_log(medium, directory, taken, state, cipher))
+    if unsettled is None:
+        unsettled = Unsettled(-1, [])
+    return (yield from _inspect_log(medium, directory, taken, state, cipher, unsettled))
 
 
 def _inspect_info(medium: Medium, directory: Path) -> Generator[Finding, None, None]:
@@ -62,6 +76,7 @@ def _inspect_log(
     taken: StateSnapshot | None,
     state: Metadata,
     cipher: Cipher | None,
+    unsettled: Unsettled,
 ) -> Generator[Finding | Progress, None, Metadata | None]:
     path = directory / STATE_LOG_NAME
     if not medium.exists(path):
@@ -93,7 +108,7 @@ def _inspect_log(
                     )
             yield Progress(path, 0, entries=1)
             if entry.index > included:
-                whole = (yield from _replay(path, state, entry)) and whole
+                whole = (yield from _replay(path, state, entry, unsettled)) and whole
     except EncryptionFailure as error:
         yield Finding(Severity.WARNING, path, f"cannot be looked into: {error}")
         return None
@@ -104,7 +119,9 @@ def _inspect_log(
     return state if whole else None
 
 
-def _replay(path: Path, state: Metadata, entry: StateEntry) -> Generator[Finding, None, bool]:
+def _replay(
+    path: Path, state: Metadata, entry: StateEntry, unsettled: Unsettled
+) -> Generator[Finding, None, bool]:
     """Applies the entry; a command that was refused once is refused again, which is no fault."""
     try:
         command = decode_command(entry.code, entry.command)
@@ -112,7 +129,9 @@ def _replay(path: Path, state: Metadata, entry: StateEntry) -> Generator[Finding
         yield Finding(Severity.DAMAGE, path, f"entry {entry.index}: {error}")
         return False
     try:
-        apply(state, Entry(entry.timestamp, entry.user_id, command))
+        outcome = apply(state, Entry(entry.timestamp, entry.user_id, command))
+        if entry.index > unsettled.settled_index:
+            unsettled.effects.extend(outcome.effects)
         state.check()
     except StateCorrupted as error:
         yield Finding(Severity.DAMAGE, path, f"entry {entry.index} leads nowhere: {error}")

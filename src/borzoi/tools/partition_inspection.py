@@ -15,6 +15,7 @@ from borzoi.storage import layout, recovery_point
 from borzoi.storage.compressed import open_twin
 from borzoi.storage.media import Medium
 from borzoi.storage.offsets import KIND_DIRECTORIES, OFFSET_BYTES, OFFSETS_DIRECTORY, number_of
+from borzoi.storage.recovery import ends_before
 from borzoi.storage.scanning import ReadBytes
 from borzoi.tools.findings import Finding, Progress, Severity
 from borzoi.tools.soundness import Lost, Sound, look_through
@@ -89,7 +90,8 @@ def inspect_partition(medium: Medium, directory: Path) -> Iterator[Finding | Pro
     """All findings about a partition's directory, oldest segment first."""
     yield from _inspect_names(medium, directory)
     expected: int | None = None
-    for segment in segment_files(medium, directory):
+    segments = segment_files(medium, directory)
+    for segment in segments:
         if expected is not None and segment.start_offset != expected:
             between = f"messages {expected} to {segment.start_offset - 1} are missing before it"
             overlap = f"begins before message {expected}, where the segment before it ends"
@@ -100,7 +102,31 @@ def inspect_partition(medium: Medium, directory: Path) -> Iterator[Finding | Pro
                 offset=segment.start_offset,
             )
         expected = yield from inspect_segment(medium, segment)
+    yield from _inspect_end(medium, directory, segments)
     yield from _inspect_offsets(medium, directory, 0 if expected is None else expected)
+
+
+def _inspect_end(
+    medium: Medium, directory: Path, segments: list[SegmentFiles]
+) -> Iterator[Finding]:
+    """Whether the log reaches as far as it once was on the disk."""
+    point = recovery_point.load(medium, directory)
+    if point is None:
+        return
+    start = end = 0
+    if segments:
+        start = segments[-1].start_offset
+        try:
+            end = reader_of(medium, segments[-1])[1]
+        except StorageFailure:
+            return  # told already
+    if ends_before(point, start, end):
+        yield Finding(
+            Severity.DAMAGE,
+            directory,
+            f"messages are missing at the end: segment {point.segment_start} had"
+            f" {point.position} bytes or more, the log ends with byte {end} of segment {start}",
+        )
 
 
 def _inspect_names(medium: Medium, directory: Path) -> Iterator[Finding]:

@@ -8,6 +8,8 @@ function is called. What is replaced or cut off is kept under `backup/`. The rul
 - Behind the last sound message of the open segment there is nothing to keep: it is cut off, as
   the server itself would do.
 - An index is rebuilt from its log, always.
+- A log that ends before its recovery point lost messages for which no place is left. With the point
+  gone the next start accepts that, and gives their offsets to new messages.
 - Metadata is never guessed: only an entry that was never completed is cut off. For anything else
   the plan says that a backup is needed.
 """
@@ -20,18 +22,26 @@ from typing import Final
 
 from borzoi.model.errors import BorzoiError, EncryptionFailure, StorageFailure
 from borzoi.model.limits import HEADER_BYTES, SEGMENT_BYTES_MAX
+from borzoi.model.namespace import Namespace
 from borzoi.records.batch import Batch, stamp, walk
 from borzoi.records.header import HEADER
 from borzoi.security.encryption import Cipher
+from borzoi.shard.presence import (
+    NAMED_MAX,
+    PRESENCE_NAME,
+    Presence,
+    read_presence,
+    write_presence,
+)
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.index import entries_of
 from borzoi.storage.media import Medium, read_exactly, write_all
+from borzoi.storage.recovery import ends_before
 from borzoi.storage.scanning import ReadBytes
 from borzoi.storage.state_entry import TornTail, read_entries
 from borzoi.storage.state_log import STATE_LOG_NAME
 from borzoi.tools.findings import Finding, Progress, Severity
-from borzoi.tools.inspection import is_data_directory, partition_directories
-from borzoi.tools.metadata_inspection import inspect_metadata
+from borzoi.tools.inspection import inspect_root, is_data_directory, partition_directories
 from borzoi.tools.partition_inspection import (
     SegmentFiles,
     inspect_segment,
@@ -66,6 +76,8 @@ class _SegmentPlan:
     blanks: list[Lost] = field(default_factory=list)
     #: Empty messages to add at the end, up to the next segment.
     fill: int = 0
+    #: Bytes there are now.
+    size: int = 0
     next_offset: int = 0
 
     @property
@@ -88,12 +100,31 @@ def _plan_metadata(
     medium: Medium, directory: Path, backup: Path, cipher: Cipher | None
 ) -> Iterator[Repair | Finding | Progress]:
     path = directory / STATE_LOG_NAME
-    for found in inspect_metadata(medium, directory, cipher):
+    looking = inspect_root(medium, directory, partition_directories(directory), cipher)
+    lost: list[Namespace] = []
+    while True:
+        try:
+            found = next(looking)
+        except StopIteration as end:
+            _, lost = end.value
+            break
         if isinstance(found, Progress):
             yield found
+        elif found.path == directory / PRESENCE_NAME:
+            what = "remove it: it is unreadable, and the next start writes it anew"
+            yield Repair(found.path, what, partial(_move_away, medium, [found.path], backup))
         elif found.severity is Severity.DAMAGE:
             what = found.what + ". Metadata is never guessed: bring this file back from a backup"
             yield Finding(found.severity, found.path, what, found.position)
+    if lost:
+        named = ", ".join(map(str, lost[:NAMED_MAX]))
+        more = f" and {len(lost) - NAMED_MAX} more" if len(lost) > NAMED_MAX else ""
+        yield Repair(
+            directory / PRESENCE_NAME,
+            f"accept that the messages of {len(lost)} partitions without a directory are lost:"
+            f" {named}{more}. The next start makes them empty",
+            partial(_accept_lost, medium, directory, lost, backup),
+        )
     if not medium.exists(path):
         return
     try:
@@ -113,11 +144,13 @@ def _plan_metadata(
 def _plan_partition(
     medium: Medium, place: Path, backup: Path
 ) -> Iterator[Repair | Finding | Progress]:
-    if medium.exists(place / layout.RECOVERY_POINT) and recovery_point.load(medium, place) is None:
-        path = place / layout.RECOVERY_POINT
+    point = recovery_point.load(medium, place)
+    forget_point = partial(_move_away, medium, [place / layout.RECOVERY_POINT], backup)
+    if medium.exists(place / layout.RECOVERY_POINT) and point is None:
         what = "remove it: it is unreadable, and the next start reads the last segment instead"
-        yield Repair(path, what, partial(_move_away, medium, [path], backup))
+        yield Repair(place / layout.RECOVERY_POINT, what, forget_point)
     segments = segment_files(medium, place)
+    end = 0
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         next_start = None if following is None else following.start_offset
         try:
@@ -126,12 +159,24 @@ def _plan_partition(
             what = f"{failure}. Nothing here can repair that: bring the file back from a backup"
             yield Finding(Severity.DAMAGE, segment.messages, what)
             continue
+        if not plan.lost:  # a rewritten segment has another size, and no recovery point
+            end = plan.size if plan.cut_at is None else plan.cut_at
+        elif following is None:
+            point = None
         yield from _repairs_of(medium, segment, plan, next_start, backup)
+    if point is not None and ends_before(point, segments[-1].start_offset if segments else 0, end):
+        yield Repair(
+            place / layout.RECOVERY_POINT,
+            f"accept that messages are lost: it says that segment {point.segment_start} had"
+            f" {point.position} bytes or more, and the log ends before that. Their offsets are"
+            " given to new messages; consumers that have seen them go on from the end of the log",
+            forget_point,
+        )
 
 
 def _plan_segment(medium: Medium, segment: SegmentFiles, next_start: int | None) -> _SegmentPlan:
     read, size = salvaging_reader(medium, segment)
-    plan = _SegmentPlan(segment, next_offset=segment.start_offset)
+    plan = _SegmentPlan(segment, size=size, next_offset=segment.start_offset)
     tail: list[Lost] = []
     for run in look_through(read, size, segment.start_offset, read_index(medium, segment) or b""):
         if isinstance(run, Sound):
@@ -218,6 +263,16 @@ def _index_is_wrong(medium: Medium, segment: SegmentFiles) -> bool:
 # Carrying out. -----------------------------------------------------------------------------------
 
 
+def _accept_lost(medium: Medium, directory: Path, lost: list[Namespace], backup: Path) -> None:
+    presence = read_presence(medium, directory)
+    if presence is None:
+        presence = Presence()
+    _move_away(medium, [directory / PRESENCE_NAME], backup)
+    kept = tuple(one for one in presence.partitions if one not in lost)
+    write_presence(medium, directory, Presence(presence.index, kept))
+    medium.fsync_directory(directory)
+
+
 def _cut_file(medium: Medium, path: Path, position: int, backup: Path) -> None:
     """Keeps the tail as a file of its own, then cuts it off."""
     file = medium.open(path)
@@ -286,6 +341,8 @@ def _rewrite(medium: Medium, plan: _SegmentPlan, backup: Path) -> None:
     )
     # The old index goes first: without one the next start rebuilds it, a wrong one would mislead.
     _move_away(medium, [segment.index, segment.messages], backup)
+    # What it says about bytes is about the old ones.
+    _move_away(medium, [segment.index.with_name(layout.RECOVERY_POINT)], backup)
     medium.rename(drafts[0], log_path)
     medium.rename(drafts[1], segment.index)
     medium.fsync_directory(log_path.parent)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as ProgressBar
 
 from borzoi.model.errors import BorzoiError
+from borzoi.server.data_directory import keep_private
 
 #: Exit statuses: something was found or left undone; the tool could not work.
 FOUND: Final = 1
@@ -26,6 +27,7 @@ def report_errors(command: Callable[Parameters, None]) -> Callable[Parameters, N
 
     @wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        keep_private()
         try:
             command(*args, **kwargs)
         except BorzoiError as fault:
