@@ -1,6 +1,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from tests.objectstore.test_decorating import Noting
 from tests.support.archives import CREATED_AT, ZERO, archiver_to, fill, open_partition, view_of
 from tests.support.object_log_schedules import Dice
@@ -115,11 +116,8 @@ async def test_a_store_that_fails_holds_up_nothing_and_is_caught_up_with(tmp_pat
     faulty = FaultyStore(truth, seed=2, chance=0.3)
     archiver = archiver_to(RetryingStore(faulty, sleep=Dice(0).sleep))
     for _ in range(30):
-        try:
-            await archiver.run([view_of(log)], None)
-        except Unavailable:
-            continue  # even listing failed; the chore logs it and comes back
-        if not archiver.counters.lag_segments:
+        await archiver.run([view_of(log)], None)
+        if archiver.counters.last_success:
             break
     assert archiver.counters.lag_segments == 0
     assert sum(faulty.played.values()) > 5
@@ -239,3 +237,19 @@ async def test_partitions_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     await archiver.run([view_of(log)], None)
     await archiver.run([], None)
     assert archiver._lives == {}
+
+
+async def test_an_archive_that_cannot_be_read_is_one_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Down(MemoryStore):
+        async def list_page(self, prefix, *, start_after=""):
+            raise Unavailable("down")
+
+    log = open_partition(tmp_path)
+    fill(log, 20)
+    archiver = archiver_to(Down())
+    await archiver.run([view_of(log)], State())
+    assert archiver.counters.turns_failed == 1
+    assert caplog.messages == ["the archive could not be read: down"]
+    assert archiver.counters.last_success == 0

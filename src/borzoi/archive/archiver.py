@@ -77,6 +77,8 @@ class Counters(msgspec.Struct):
 
     segments_archived: int = 0
     segments_failed: int = 0
+    #: Turns that ended early because the archive could not be read.
+    turns_failed: int = 0
     bytes_archived: int = 0
     #: Sealed segments that are not archived yet.
     lag_segments: int = 0
@@ -108,6 +110,23 @@ class Archiver:
 
     async def run(self, partitions: Sequence[PartitionView], state: StateFiles | None) -> None:
         """One turn: archive what is sealed and not archived yet."""
+        try:
+            work = await self._pending(partitions)
+        except (BorzoiError, OSError) as fault:
+            self.counters.turns_failed += 1
+            log.warning("the archive could not be read: %s", fault)
+            return
+        self.counters.lag_segments = len(work)
+        await self._upload_all(work)
+        if state is not None and self._settings.include_state:
+            await self._try_archive_state(state)
+        if not self.counters.lag_segments:
+            self.counters.last_success = self._clock()
+
+    async def _pending(
+        self, partitions: Sequence[PartitionView]
+    ) -> list[tuple[PartitionView, Life, SegmentFacts]]:
+        """What is to be copied, partition by partition, oldest first."""
         listed = await self._list()
         self._forget_others(partitions)
         work = []
@@ -115,12 +134,7 @@ class Archiver:
             life = await self._life_of(view, listed)
             missing = policy.pending(view.segments, self._markers[life])
             work += [(view, life, facts) for facts in missing]
-        self.counters.lag_segments = len(work)
-        await self._upload_all(work)
-        if state is not None and self._settings.include_state:
-            await self._try_archive_state(state)
-        if not self.counters.lag_segments:
-            self.counters.last_success = self._clock()
+        return work
 
     def deletable(self, namespace: Namespace, segments: Sequence[SegmentFacts], count: int) -> int:
         """How many of the `count` oldest segments are archived, so that they may be deleted."""

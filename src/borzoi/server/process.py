@@ -166,7 +166,9 @@ class Server:
         self._settings: Settings = start.configuration.settings
         self._directory = directory
         self._opened = opened
-        self._archiver = archiver_of(self._settings, directory, Meters(), clock=clock)
+        #: What object stores are asked, to be published.
+        self._meters = Meters()
+        self._archiver = archiver_of(self._settings, directory, self._meters, clock=clock)
         self._state_copies = StateCopies(directory, opened.state_log)
         self._services = services_of(
             self._settings, directory, opened, follower=start.follower, archiver=self._archiver
