@@ -136,16 +136,24 @@ class Records:
     def __init__(self, faults: list[str]) -> None:
         self.records: list[int] = []
         self._faults = faults
+        #: What looked wrong since the last restore: it counts when the log opens on it.
+        self._doubts: list[str] = []
+
+    def opened(self) -> None:
+        """The log was opened with what was replayed."""
+        self._faults += self._doubts
 
     def restore(self, body: bytes | None) -> None:
+        # A newer checkpoint voids what was replayed: slots may have been trimmed meanwhile.
+        self._doubts.clear()
         self.records = msgspec.msgpack.decode(body) if body else []
 
     def replay(self, slot: Slot) -> None:
         offset, record = msgspec.msgpack.decode(slot.body)
         if offset != len(self.records):
-            self._faults.append(f"offset {offset} was replayed in the place of {len(self.records)}")
+            self._doubts.append(f"offset {offset} was replayed in the place of {len(self.records)}")
         if record in self.records:
-            self._faults.append(f"record {record} was replayed twice")
+            self._doubts.append(f"record {record} was replayed twice")
         self.records.append(record)
 
     def snapshot(self) -> bytes:
@@ -187,6 +195,7 @@ class Writer:
     async def open(self) -> None:
         opener = Opener(self.place, self.epoch, Dice(self.epoch), self.state, prefetched=2)
         self.log = await opener.open(inflight_max=WINDOW)
+        self.state.opened()
         self.next_offset = len(self.state.records)
         self.next_sequence = self.log.committed
 
@@ -329,6 +338,7 @@ class World:
         state = Records(self.faults)
         place = Place(self.store, "l", 7, window=WINDOW)
         await Opener(place, self.epochs, Dice(-self.epochs), state).open(inflight_max=1)
+        state.opened()
         for offset, record in self.promised.items():
             if offset >= len(state.records) or state.records[offset] != record:
                 self.faults.append(f"record {record} was acknowledged at {offset} and is not there")
