@@ -13,6 +13,7 @@ BENCHMARKS = (
     "stages",
     "calls",
     "spark",
+    "client",
 )
 
 

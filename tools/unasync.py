@@ -22,7 +22,8 @@ RULES = (
     (r"\bAsync([A-Z])", r"\1"),
     (r"\basync_(\w)", r"\1"),
     (r"\b_async\b", r"_sync"),
-    (r"\b__a(enter|exit)__\b", r"__\1__"),
+    (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
+    (r"\bStopAsyncIteration\b", r"StopIteration"),
 )
 
 HEADER = "# Made by tools/unasync.py from {source}: edit that one.\n"

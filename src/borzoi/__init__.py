@@ -4,4 +4,26 @@ The packages below are listed in the order a byte travels, from the socket to th
 ``docs/architecture.md`` for the tour.
 """
 
+from importlib import import_module
+
 __version__ = "0.1.0"
+
+#: What is found here as well as where it lives, loaded when it is asked for: a server that starts
+#: must not wait for the client.
+_FOUND_HERE = {
+    "AsyncClient": "borzoi.client",
+    "Client": "borzoi.client",
+    "Message": "borzoi.client",
+    "NewMessage": "borzoi.client",
+    "read": "borzoi.client",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FOUND_HERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_FOUND_HERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FOUND_HERE])

@@ -31,7 +31,8 @@ def test_every_name_has_a_twin() -> None:
     own = {
         name
         for name, value in public(_colours).items()
-        if getattr(value, "__module__", "") == _colours.__name__
+        if inspect.isclass(value) or inspect.isfunction(value)
+        if value.__module__ == _colours.__name__
     }
     asynchronous = {name for name in own if name.lower().startswith("async")}
     twins = {name.removeprefix("Async").removeprefix("async_") for name in asynchronous}
@@ -44,14 +45,20 @@ def test_both_clients_have_the_same_methods_and_arguments() -> None:
             ours = inspect.signature(getattr(client.AsyncClient, name))
             theirs = inspect.signature(getattr(client.Client, name))
             assert list(ours.parameters) == list(theirs.parameters), name
-            assert inspect.iscoroutinefunction(
-                getattr(client.AsyncClient, name)
-            ) != inspect.iscoroutinefunction(getattr(client.Client, name)), name
+            assert not inspect.iscoroutinefunction(getattr(client.Client, name)), name
+
+
+PUBLIC = """
+    AsyncClient AsyncConsumer AsyncOutcome AsyncProducer Client Consumer Outcome Producer
+    Address Options Password Reconnection Tls Token
+    HeaderKind HeaderValue Message NewMessage Polled ValueMessage
+    BYTES Codec JSON TEXT UndecodableMessage codec_of read
+"""
 
 
 def test_the_public_names_are_these() -> None:
-    assert {name: getattr(client, name) for name in client.__all__}
-    assert client.__all__ == sorted(client.__all__)
+    assert set(client.__all__) == set(PUBLIC.split())
+    assert all(hasattr(client, name) for name in client.__all__)
 
 
 async def test_a_lock_is_not_waited_for_for_ever() -> None:

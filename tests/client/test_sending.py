@@ -1,5 +1,7 @@
 """The parts of a send are, joined, what the plain encoder writes and the server accepts."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,17 +71,21 @@ def test_buffers_of_any_kind_are_payloads() -> None:
     assert (bodies[64:65], bodies[129:130], bodies[-8:]) == (b"x", b"y", b"abcdefgh")
 
 
-def test_ids_are_given_to_those_without_one() -> None:
-    given_ids = iter(range(1, 10))
+@pytest.mark.parametrize("count", [3, 30])
+def test_ids_are_given_to_those_without_one(count: int) -> None:
+    def new_ids(wanted: int) -> bytes:
+        return b"".join((100 + number).to_bytes(16, "little") for number in range(wanted))
 
-    def new_ids(count: int) -> bytes:
-        assert count == 1
-        return next(given_ids).to_bytes(16, "little")
-
-    encoded = encode([b"a", NewMessage(b"b", id=99), b"c"], now=0, new_ids=new_ids)
-    bodies = bytes(encoded.parts[-1])
-    ids = [int.from_bytes(bodies[at + 8 : at + 24], "little") for at in (0, 65, 130)]
-    assert ids == [1, 99, 2]
+    messages: list[Any] = [b"a", NewMessage(b"b", id=99), *[b"c"] * (count - 2)]
+    for batch, expected in (
+        (messages, [100, 99, *range(102, 100 + count)]),
+        ([b"a"] * count, list(range(100, 100 + count))),
+    ):
+        bodies = bytes(encode(batch, now=0, new_ids=new_ids).parts[-1])
+        ids = [
+            int.from_bytes(bodies[at + 8 : at + 24], "little") for at in range(0, 65 * count, 65)
+        ]
+        assert ids == expected
 
 
 @pytest.mark.parametrize(

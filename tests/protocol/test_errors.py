@@ -109,13 +109,24 @@ def test_no_source_file_raises_a_family_that_has_no_number() -> None:
     raised = [
         f"{path.relative_to(SOURCE)}:{node.lineno} raises {node.exc.func.id}"
         for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for tree in [ast.parse(path.read_text())]
+        for node in ast.walk(tree)
         if isinstance(node, ast.Raise)
         and isinstance(node.exc, ast.Call)
         and isinstance(node.exc.func, ast.Name)
-        and node.exc.func.id in families
+        and node.exc.func.id in families & names_from_the_model(tree)
     ]
     assert raised == []
+
+
+def names_from_the_model(tree: ast.AST) -> set[str]:
+    """Object stores have errors of their own, some with the names of families here."""
+    return {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "borzoi.model.errors"
+        for alias in node.names
+    }
 
 
 @pytest.mark.parametrize(

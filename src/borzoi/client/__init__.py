@@ -6,20 +6,44 @@ the server may be imported here. The names below are its public face; modules ma
 """
 
 from borzoi.client._async.client import AsyncClient
+from borzoi.client._async.consumer import AsyncConsumer
+from borzoi.client._async.producer import AsyncProducer
+from borzoi.client._colours import AsyncOutcome, Outcome
 from borzoi.client._sync.client import Client
-from borzoi.client.messages import Message, NewMessage, Polled
+from borzoi.client._sync.consumer import Consumer
+from borzoi.client._sync.producer import Producer
+from borzoi.client.codecs import BYTES, JSON, TEXT, Codec, UndecodableMessage, codec_of
+from borzoi.client.messages import Message, NewMessage, Polled, ValueMessage
 from borzoi.client.options import Address, Options, Password, Reconnection, Tls, Token
+from borzoi.client.reading import read
+from borzoi.records.user_headers import HeaderKind, HeaderValue
 
 __all__ = [
+    "BYTES",
+    "JSON",
+    "TEXT",
     "Address",
     "AsyncClient",
+    "AsyncConsumer",
+    "AsyncOutcome",
+    "AsyncProducer",
     "Client",
+    "Codec",
+    "Consumer",
+    "HeaderKind",
+    "HeaderValue",
     "Message",
     "NewMessage",
     "Options",
+    "Outcome",
     "Password",
     "Polled",
+    "Producer",
     "Reconnection",
     "Tls",
     "Token",
+    "UndecodableMessage",
+    "ValueMessage",
+    "codec_of",
+    "read",
 ]

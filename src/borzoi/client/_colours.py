@@ -5,10 +5,22 @@ both halves of this file have to offer the same.
 """
 
 import asyncio
+import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class AsyncLock:
@@ -91,3 +103,189 @@ class Repeater:
         self._stopped.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+
+class AsyncSignal:
+    """Wakes the one worker that waits for it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Returns when it was set, and takes it back, or after so many seconds."""
+        if not self._event.is_set():
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._event.wait()
+            except TimeoutError:
+                return
+        self._event.clear()
+
+
+class Signal:
+    """Wakes the one worker that waits for it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def wait(self, seconds: float | None) -> None:
+        """Returns when it was set, and takes it back, or after so many seconds."""
+        self._event.wait(seconds)
+        self._event.clear()
+
+
+class AsyncGate:
+    """Lets everyone through who waited when it was opened.
+
+    A `turn` taken while the reason to wait still holds is passed by every opening after that, so
+    that none is missed between looking and waiting.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Event()
+
+    def turn(self) -> asyncio.Event:
+        return self._turn
+
+    def open(self) -> None:
+        turn, self._turn = self._turn, asyncio.Event()
+        turn.set()
+
+    async def passed(self, turn: asyncio.Event, seconds: float) -> bool:
+        """Whether it was opened within so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await turn.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class Gate:
+    """Lets everyone through who waited when it was opened.
+
+    A `turn` taken while the reason to wait still holds is passed by every opening after that, so
+    that none is missed between looking and waiting.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Event()
+
+    def turn(self) -> threading.Event:
+        return self._turn
+
+    def open(self) -> None:
+        turn, self._turn = self._turn, threading.Event()
+        turn.set()
+
+    def passed(self, turn: threading.Event, seconds: float) -> bool:
+        """Whether it was opened within so many seconds."""
+        return turn.wait(seconds)
+
+
+class AsyncOutcome:
+    """What became of messages: awaited, it returns when they are stored or raises why not."""
+
+    __slots__ = ("_done", "fault")
+
+    def __init__(self) -> None:
+        self._done = asyncio.Event()
+        self.fault: BaseException | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self._done.is_set()
+
+    def settle(self, fault: BaseException | None = None) -> None:
+        self.fault = fault
+        self._done.set()
+
+    async def wait(self) -> None:
+        """Returns when the messages are stored, raises when they could not be."""
+        await self._done.wait()
+        if self.fault is not None:
+            raise self.fault
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
+
+
+class Outcome:
+    """What became of messages."""
+
+    __slots__ = ("_done", "fault")
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self.fault: BaseException | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self._done.is_set()
+
+    def settle(self, fault: BaseException | None = None) -> None:
+        self.fault = fault
+        self._done.set()
+
+    def wait(self) -> None:
+        """Returns when the messages are stored, raises when they could not be."""
+        self._done.wait()
+        if self.fault is not None:
+            raise self.fault
+
+
+class AsyncWorker:
+    """Runs a function on the side: a task."""
+
+    def __init__(self, act: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._task = asyncio.create_task(act(), name=name)
+
+    async def join(self) -> None:
+        """Returns when the function has returned."""
+        await asyncio.wait([self._task])
+
+
+class Worker:
+    """Runs a function on the side: a thread."""
+
+    def __init__(self, act: Callable[[], None], name: str) -> None:
+        self._thread = threading.Thread(target=act, name=name, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Returns when the function has returned."""
+        self._thread.join()
+
+
+async def async_each(act: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:
+    """Call the function with every item, with all at the same time; it must not raise."""
+    if len(items) == 1:
+        await act(items[0])
+    elif items:
+        await asyncio.gather(*map(act, items))
+
+
+def each(act: Callable[[T], None], items: Sequence[T]) -> None:
+    """Call the function with every item, one after another; it must not raise."""
+    for item in items:
+        act(item)
+
+
+async def async_tell(callback: Callable[[T], Any] | None, value: T) -> None:
+    """Call a callback, if there is one; what it returns may be awaitable."""
+    if callback is not None:
+        returned = callback(value)
+        if inspect.isawaitable(returned):
+            await returned
+
+
+def tell(callback: Callable[[T], Any] | None, value: T) -> None:
+    """Call a callback, if there is one."""
+    if callback is not None:
+        callback(value)

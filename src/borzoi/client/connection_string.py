@@ -9,9 +9,9 @@
     address        host, host:port, [IPv6 address]:port; the port is that of the transport unless
                    it is given
 
-Characters with a meaning of their own (``@ : / ? & %``) are written as ``%40`` and so on inside
-credentials and values. The options are those of the published clients, all of them, and two of
-our own:
+Characters with a meaning of their own (``@ : ? %`` in credentials, ``& %`` in values) are written
+as ``%40`` and so on; a token can be put in as it is. The options are those of the published
+clients, all of them, and two of our own:
 
 =================================  ================  ==============================================
 option                             unless given      meaning
@@ -93,13 +93,13 @@ def parse(text: str) -> Options:
             f" and looks like {_SHAPE}"
         )
     rest, _, query = rest.partition("?")
-    authority, _, path = rest.partition("/")
+    # A token is Base64 and may have slashes: what is in front of the last @ is not looked at.
+    credentials, _, location = rest.rpartition("@")
+    addresses, _, path = location.partition("/")
     if path:
         raise InvalidConnectionString(
-            f"a connection string has no path, but this one has {path!r}; a / inside a password or"
-            " token is written %2F"
+            f"a connection string has no path, but this one has {path!r}; topics are named in calls"
         )
-    credentials, _, addresses = authority.rpartition("@")
     options = Options(
         addresses=tuple(_address(each, transport) for each in addresses.split(",")),
         transport=transport,

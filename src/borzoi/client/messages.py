@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ Headers: TypeAlias = Mapping[str, PlainValue | HeaderValue]
 #: What can be sent as the payload of a message.
 Payload: TypeAlias = bytes | bytearray | memoryview | str
 
+T = TypeVar("T")
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: In how many characters a payload is shown.
@@ -48,7 +50,8 @@ class NewMessage(msgspec.Struct, frozen=True):
 
 # A poll makes a thousand of these. The order of the fields behind the first one is that of the
 # bytes, so that those of a whole batch are read by one loop in C.
-class Message(msgspec.Struct, frozen=True):
+# The collector need not look at them: they hold numbers and bytes.
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message that was received."""
 
     partition: int
@@ -60,7 +63,7 @@ class Message(msgspec.Struct, frozen=True):
     origin_timestamp: int
     payload: bytes
     #: As they were sent; `headers` reads them.
-    encoded_headers: bytes = b""
+    encoded_headers: bytes
 
     @property
     def id(self) -> int:
@@ -103,6 +106,16 @@ class Message(msgspec.Struct, frozen=True):
         return (
             f"Message(partition={self.partition}, offset={self.offset}, payload={shown}{headers})"
         )
+
+
+class ValueMessage(Message, Generic[T], frozen=True, gc=True):
+    """A message that was received, with the value that its payload stands for."""
+
+    value: T
+
+    @classmethod
+    def of(cls, message: Message, value: T) -> "ValueMessage[T]":
+        return cls(*msgspec.structs.astuple(message), value)  # type: ignore[call-arg]
 
 
 class Polled(msgspec.Struct, frozen=True):

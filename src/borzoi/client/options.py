@@ -18,6 +18,9 @@ DEFAULT_PORTS: Final = {
     Transport.WEBSOCKET: 8092,
 }
 
+#: A server on this machine with the credentials that it has for trying things out.
+DEFAULT_SERVER: Final = "borzoi://iggy:iggy@127.0.0.1:8090"
+
 
 @dataclass(frozen=True, slots=True)
 class Password:

@@ -13,8 +13,7 @@ headers that came once are kept for the next batch like it.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -39,19 +38,20 @@ from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.buffers import Buffer, Writer
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.framing import CODE_BYTES, REQUEST_PREFIX
+from borzoi.records.columnar import HEADER_BLOCK, header_block, request_indexes
 from borzoi.records.header import HEADER
-from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
+from borzoi.records.validation import INDEX_ENTRY
 
 #: What can be sent: a payload, or a message with headers or an id.
 Sendable: TypeAlias = Payload | NewMessage
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
 NO_ID: Final = bytes(16)
 _EMPTY: Final = memoryview(b"")
 
 #: Index entries of batches up to this many messages are kept, 64 kinds of them.
 _KEPT_MESSAGES_MAX: Final = 4096
-
-_pack_header = HEADER.pack
 
 
 class Encoded(NamedTuple):
@@ -70,57 +70,109 @@ def encode(
     new_ids: Callable[[int], bytes] | None = None,
 ) -> Encoded:
     """Indexes and messages; `new_ids(n)` gives n × 16 bytes for those that come without an id."""
-    count = len(messages)
-    if not count:
+    if not messages:
         raise InvalidMessagesCount("a send needs at least one message")
-    if new_ids is None and set(map(type, messages)) == _BYTES:
-        sizes = set(map(len, messages))  # type: ignore[arg-type]
-        if len(sizes) == 1:
-            return _encode_alike(messages, sizes.pop(), now)  # type: ignore[arg-type]
-    return _encode_each(messages, now, new_ids)
+    if set(map(type, messages)) == _BYTES:
+        bodies = _Bodies(cast("Sequence[bytes]", messages), None, None)
+    else:
+        bodies = _taken_apart(messages)
+    if new_ids is not None:
+        bodies = bodies._replace(ids=_with_new_ids(bodies, new_ids))
+    lengths = list(map(len, bodies.payloads))
+    if bodies.headers is None and bodies.ids is None and len(set(lengths)) == 1:
+        return _encode_alike(bodies.payloads, lengths[0], now)
+    return (_encode_few if len(lengths) < _FEW else _encode_many)(bodies, lengths, now)
 
 
 _BYTES: Final = {bytes}
 
+#: Below so many messages `struct` is faster than numpy.
+_FEW: Final = 8
 
-def _encode_alike(payloads: Sequence[bytes], size: int, now: int) -> Encoded:
+
+class _Bodies(NamedTuple):
+    """What the messages of a batch consist of; None where no message has any."""
+
+    payloads: Sequence[Bytes]
+    headers: list[bytes] | None
+    #: 16 bytes each, NO_ID for none.
+    ids: list[bytes] | None
+
+
+def _taken_apart(messages: Iterable[Sendable]) -> _Bodies:
+    payloads: list[Bytes] = []
+    headers: list[bytes] = []
+    ids: list[bytes] = []
+    for message in messages:
+        if isinstance(message, NewMessage):
+            payloads.append(payload_of(message.payload))
+            headers.append(encoded_headers(message.headers))
+            ids.append(checked_id(message.id).to_bytes(16, "little") if message.id else NO_ID)
+        else:
+            payloads.append(payload_of(message))
+            headers.append(b"")
+            ids.append(NO_ID)
+    return _Bodies(
+        payloads,
+        headers if any(headers) else None,
+        ids if any(each is not NO_ID for each in ids) else None,
+    )
+
+
+def _with_new_ids(bodies: _Bodies, new_ids: Callable[[int], bytes]) -> list[bytes]:
+    count = len(bodies.payloads)
+    fresh = new_ids(count)
+    made = [fresh[at : at + 16] for at in range(0, 16 * count, 16)]
+    if bodies.ids is None:
+        return made
+    return [new if given is NO_ID else given for given, new in zip(bodies.ids, made, strict=True)]
+
+
+def _encode_alike(payloads: Sequence[Bytes], size: int, now: int) -> Encoded:
     count = len(payloads)
-    _check(size, 0)
-    header = _pack_header(0, NO_ID, 0, 0, now, 0, size, 0)
+    check_sizes(size, 0)
     whole = count * (HEADER_BYTES + size)
     _check_batch(whole)
+    header = HEADER.pack(0, NO_ID, 0, 0, now, 0, size, 0)
     indexes = _kept_indexes(HEADER_BYTES + size, count)
     return Encoded(count, whole, (indexes, header, header.join(payloads)))
 
 
-def _encode_each(
-    messages: Iterable[Sendable], now: int, new_ids: Callable[[int], bytes] | None
-) -> Encoded:
-    parts: list[Buffer] = []
-    ends: list[int] = []
+def _encode_few(bodies: _Bodies, lengths: list[int], now: int) -> Encoded:
+    parts: list[Bytes] = []
+    indexes = b""
     end = 0
-    for message in messages:
-        headers, message_id = b"", NO_ID
-        if isinstance(message, NewMessage):
-            payload = _payload(message.payload)
-            headers = encoded_headers(message.headers)
-            if message.id:
-                message_id = _id_bytes(message.id)
-        else:
-            payload = _payload(message)
-        if new_ids is not None and message_id is NO_ID:
-            message_id = new_ids(1)
-        size = len(payload)
-        _check(size, len(headers))
-        parts.append(_pack_header(0, message_id, 0, 0, now, len(headers), size, 0))
-        parts.append(payload)
-        end += HEADER_BYTES + size
-        if headers:
-            parts.append(headers)
-            end += len(headers)
-        ends.append(end)
+    for number, (payload, length) in enumerate(zip(bodies.payloads, lengths, strict=True)):
+        headers = bodies.headers[number] if bodies.headers else b""
+        message_id = bodies.ids[number] if bodies.ids else NO_ID
+        check_sizes(length, len(headers))
+        end += HEADER_BYTES + length + len(headers)
+        header = HEADER.pack(0, message_id, 0, 0, now, len(headers), length, 0)
+        parts += (header, payload, headers)
+        indexes += INDEX_ENTRY.pack(0, end, 0)
     _check_batch(end)
-    return Encoded(len(ends), end, (_indexes(ends), b"".join(parts)))
+    return Encoded(len(lengths), end, (indexes, b"".join(parts)))
+
+
+def _encode_many(bodies: _Bodies, lengths: list[int], now: int) -> Encoded:
+    count = len(lengths)
+    payload_lengths = np.array(lengths, np.int64)
+    header_lengths = np.zeros(count, np.int64)
+    if bodies.headers is not None:
+        header_lengths[:] = list(map(len, bodies.headers))
+    ids = None if bodies.ids is None else np.frombuffer(b"".join(bodies.ids), "V16")
+    block = header_block(payload_lengths, header_lengths, ids=ids)
+    block["origin_timestamp"] = now
+    ends = np.cumsum(payload_lengths + header_lengths + HEADER_BYTES)
+    whole = int(ends[-1])
+    _check_batch(whole)
+    step = 2 if bodies.headers is None else 3
+    parts: list[Bytes] = [b""] * (step * count)
+    parts[::step] = block.view(HEADER_BLOCK).tolist()
+    parts[1::step] = bodies.payloads
+    if bodies.headers is not None:
+        parts[2::step] = bodies.headers
+    return Encoded(count, whole, (request_indexes(ends), b"".join(parts)))
 
 
 def send_parts(
@@ -137,7 +189,8 @@ def send_parts(
     return [prefix + metadata, *encoded.parts]
 
 
-def _payload(value: object) -> bytes | bytearray | memoryview:
+def payload_of(value: object) -> Bytes:
+    """The bytes of a payload."""
     if isinstance(value, bytes | bytearray):
         return value
     if isinstance(value, str):
@@ -150,13 +203,15 @@ def _payload(value: object) -> bytes | bytearray | memoryview:
     )
 
 
-def _id_bytes(message_id: int) -> bytes:
+def checked_id(message_id: int) -> int:
+    """The id itself, or `InvalidNumber`."""
     if not 0 <= message_id <= U128_MAX:
         raise InvalidNumber(f"the id {message_id} does not fit 128 bits")
-    return message_id.to_bytes(16, "little")
+    return message_id
 
 
-def _check(payload: int, headers: int) -> None:
+def check_sizes(payload: int, headers: int) -> None:
+    """Refuse what no server takes."""
     if payload > PAYLOAD_BYTES_MAX:
         raise PayloadTooBig(
             f"a payload of {payload} bytes; {PAYLOAD_BYTES_MAX} are allowed: send it in pieces"
@@ -174,16 +229,8 @@ def _check_batch(size: int) -> None:
         )
 
 
-def _indexes(ends: list[int]) -> bytes:
-    if len(ends) < 8:
-        return b"".join([INDEX_ENTRY.pack(0, end, 0) for end in ends])
-    entries = np.zeros(len(ends), INDEX_DTYPE)
-    entries["position"] = ends
-    return entries.tobytes()
-
-
 def _equal_indexes(size: int, count: int) -> bytes:
-    return _indexes(list(accumulate([size] * count)))
+    return request_indexes(np.arange(size, size * count + 1, size, dtype=np.int64))
 
 
 _keep_indexes = lru_cache(maxsize=64)(_equal_indexes)

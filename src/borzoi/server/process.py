@@ -148,6 +148,8 @@ async def _serve(start: Start, directory: Path) -> int:
     )
     server = Server(start, directory, opened)
     try:
+        # Before anyone can know that we are here: a signal must never find us without an answer.
+        server.stop_on_signals()
         await server.listen()
         server.announce()
         # What was made until now lives as long as the process: no collection has to look at it.
@@ -182,11 +184,22 @@ class Server:
         self._leaving: set[asyncio.Task[object]] = set()
         self._config_file = directory / self._settings.system.runtime.path / CURRENT_CONFIG
 
+    def stop_on_signals(self) -> None:
+        """For a process of its own."""
+        while_serving(asyncio.get_running_loop(), self._stop.set)
+
+    def stop(self) -> None:
+        """Let `serve` return."""
+        self._stop.set()
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Where each listener accepts, by the section of its settings."""
+        return {one.section: one.listener.address[:2] for one in self._endpoints}
+
     async def listen(self) -> None:
         """Bind every listener that is enabled; when this returns all of them accept."""
         self._config_file.unlink(missing_ok=True)
-        # Before anyone can know that we are here: a signal must never find us without an answer.
-        while_serving(asyncio.get_running_loop(), self._stop.set)
         self._endpoints = await listen(
             self._settings,
             binary=BinaryProtocol(self._dispatcher),

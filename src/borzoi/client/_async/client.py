@@ -1,16 +1,27 @@
 """The client: one connection to a server, and a method for everything that a server can do."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar, overload
 
-from borzoi.client._async.administration import AsyncAdministration
-from borzoi.client._async.messaging import AsyncMessaging
+from borzoi.client._async.consumer import AsyncBoth, AsyncConsumer, Begin, Consuming
+from borzoi.client._async.producer import AsyncProducer, WhenFull
+from borzoi.client.batching import Batching
+from borzoi.client.codecs import BYTES, Codec, codec_of
 from borzoi.client.connection_string import parse
-from borzoi.client.options import Options
+from borzoi.client.consuming import Commit
+from borzoi.client.messages import Message, Payload, ValueMessage
+from borzoi.client.naming import TopicName, topic_of
+from borzoi.client.options import DEFAULT_SERVER, Options
+from borzoi.model.errors import StreamNameTaken, TopicNameTaken
+from borzoi.model.identifiers import Identifier
+from borzoi.protocol.commands.topics import TopicDetails
+
+T = TypeVar("T")
 
 
-class AsyncClient(AsyncAdministration, AsyncMessaging):
+class AsyncClient(AsyncBoth):
     """A connection to a server.
 
     >>> async with AsyncClient("borzoi://iggy:iggy@localhost:8090") as client:  # doctest: +SKIP
@@ -26,7 +37,7 @@ class AsyncClient(AsyncAdministration, AsyncMessaging):
 
     def __init__(
         self,
-        server: str | Options = "borzoi://127.0.0.1",
+        server: str | Options = DEFAULT_SERVER,
         *,
         timeout: float | None = None,
         connect_timeout: float | None = None,
@@ -55,6 +66,168 @@ class AsyncClient(AsyncAdministration, AsyncMessaging):
     async def close(self) -> None:
         """End the connection; calls that still wait for an answer get `ClientClosed`."""
         await self._session.close()
+
+    async def ensure_topic(
+        self, topic: TopicName, *, partitions: int = 1, timeout: float | None = None
+    ) -> TopicDetails:
+        """The topic; it and its stream are created if they are not there."""
+        found = await self.get_topic(topic, timeout=timeout)
+        if found is not None:
+            return found
+        stream, _ = topic_of(topic)
+        try:
+            if await self.get_stream(stream, timeout=timeout) is None:
+                await self.create_stream(str(stream), timeout=timeout)
+        except StreamNameTaken:
+            pass
+        try:
+            return await self.create_topic(topic, partitions=partitions, timeout=timeout)
+        except TopicNameTaken:
+            found = await self.get_topic(topic, timeout=timeout)
+            assert found is not None
+            return found
+
+    @overload
+    def producer(
+        self,
+        topic: TopicName,
+        *,
+        background: bool = False,
+        linger: float = ...,
+        batch_messages: int = ...,
+        batch_bytes: int = ...,
+        buffer_bytes: int = ...,
+        when_full: WhenFull = "block",
+        timeout: float | None = None,
+    ) -> AsyncProducer[Payload]: ...
+
+    @overload
+    def producer(
+        self,
+        topic: TopicName,
+        *,
+        codec: type[T] | Codec[T],
+        background: bool = False,
+        linger: float = ...,
+        batch_messages: int = ...,
+        batch_bytes: int = ...,
+        buffer_bytes: int = ...,
+        when_full: WhenFull = "block",
+        timeout: float | None = None,
+    ) -> AsyncProducer[T]: ...
+
+    def producer(
+        self,
+        topic: TopicName,
+        *,
+        codec: Any = BYTES,
+        background: bool = False,
+        linger: float = 0.005,
+        batch_messages: int = 1000,
+        batch_bytes: int = 1 << 20,
+        buffer_bytes: int = 32 << 20,
+        when_full: WhenFull = "block",
+        timeout: float | None = None,
+    ) -> AsyncProducer[Any]:
+        """Sends messages to a topic, each at once or, in the `background`, gathered into batches.
+
+        A batch waits `linger` seconds for more messages unless it has `batch_messages` or
+        `batch_bytes` before. At most `buffer_bytes` wait in all; a message for which there is no
+        room waits itself ("block"), raises `BufferFull` ("fail") or is forgotten ("drop").
+        `codec` is a class or a codec whose values are sent.
+        """
+        return AsyncProducer(
+            self,
+            topic,
+            codec_of(codec),
+            background=background,
+            batching=Batching(linger, batch_messages, batch_bytes, buffer_bytes),
+            when_full=when_full,
+            timeout=timeout,
+        )
+
+    @overload
+    def consumer(
+        self,
+        topic: TopicName,
+        *,
+        group: Identifier | None = None,
+        name: Identifier | None = None,
+        partitions: Sequence[int] | None = None,
+        begin: Begin = "earliest",
+        commit: Commit = "batch",
+        commit_interval: float = ...,
+        batch_messages: int = ...,
+        poll_interval: float = ...,
+        follow: bool = True,
+        on_assigned: Callable[[tuple[int, ...]], Any] | None = None,
+        on_revoked: Callable[[tuple[int, ...]], Any] | None = None,
+    ) -> AsyncConsumer[Message]: ...
+
+    @overload
+    def consumer(
+        self,
+        topic: TopicName,
+        *,
+        codec: type[T] | Codec[T],
+        group: Identifier | None = None,
+        name: Identifier | None = None,
+        partitions: Sequence[int] | None = None,
+        begin: Begin = "earliest",
+        commit: Commit = "batch",
+        commit_interval: float = ...,
+        batch_messages: int = ...,
+        poll_interval: float = ...,
+        follow: bool = True,
+        on_assigned: Callable[[tuple[int, ...]], Any] | None = None,
+        on_revoked: Callable[[tuple[int, ...]], Any] | None = None,
+    ) -> AsyncConsumer[ValueMessage[T]]: ...
+
+    def consumer(
+        self,
+        topic: TopicName,
+        *,
+        codec: Any = None,
+        group: Identifier | None = None,
+        name: Identifier | None = None,
+        partitions: Sequence[int] | None = None,
+        begin: Begin = "earliest",
+        commit: Commit = "batch",
+        commit_interval: float = 1.0,
+        batch_messages: int = 1000,
+        poll_interval: float = 0.1,
+        follow: bool = True,
+        on_assigned: Callable[[tuple[int, ...]], Any] | None = None,
+        on_revoked: Callable[[tuple[int, ...]], Any] | None = None,
+    ) -> AsyncConsumer[Any]:
+        """Reads the messages of a topic: all of it or some `partitions`, or a share as a member of
+        a `group`.
+
+        The server keeps the offsets of a group, and of a consumer with a `name`; any other begins
+        anew each time. `begin` says where, in a partition for which no offset is kept: "earliest",
+        "latest" (what is sent from now on), an offset or a `datetime`. With `codec` messages have
+        a `value`. `follow=False` ends at the last message instead of waiting for more.
+        `on_assigned` and `on_revoked` are called with the partitions that the group gives and
+        takes; what was dealt with is stored between `on_revoked` and their loss.
+        """
+        return AsyncConsumer(
+            self,
+            topic,
+            None if codec is None else codec_of(codec),
+            Consuming(
+                group,
+                name,
+                None if partitions is None else tuple(partitions),
+                begin,
+                commit,
+                commit_interval,
+                batch_messages,
+                poll_interval,
+                follow,
+            ),
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
 
     async def __aenter__(self) -> Self:
         try:

@@ -10,7 +10,7 @@ from borzoi.client.naming import Start, TopicName, partitioning_of, strategy_of,
 from borzoi.client.reconnection import is_repeatable
 from borzoi.client.sending import Sendable, encode, send_parts
 from borzoi.model.consuming import Consumer, ConsumerKind
-from borzoi.model.errors import InvalidCommand, InvalidVersion
+from borzoi.model.errors import InvalidCommand, InvalidVersion, TopicNotFound
 from borzoi.model.identifiers import Identifier
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PolledMessages, PollMessages
@@ -20,6 +20,7 @@ from borzoi.protocol.commands.offsets import (
     GetConsumerOffset,
     StoreConsumerOffset,
 )
+from borzoi.protocol.commands.topics import GetTopic, TopicDetails
 from borzoi.protocol.framing import encode_request
 
 #: Messages that one poll asks for unless told otherwise.
@@ -120,6 +121,13 @@ class Messaging(Asking):
             return PolledMessages.decode(Reader(payload))
         except InvalidCommand as fault:
             raise InvalidVersion(f"cannot read the answer to PollMessages: {fault}") from fault
+
+    def _partitions_count(self, topic: TopicName) -> int:
+        """How many partitions the topic has; `TopicNotFound` when there is no such topic."""
+        details = self._look_up(GetTopic(*topic_of(topic)), TopicDetails, None)
+        if details is None:
+            raise TopicNotFound(f"there is no topic {topic!r}; create it with ensure_topic")
+        return details.partitions_count
 
     def flush_unsaved_buffer(
         self,

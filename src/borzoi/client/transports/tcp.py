@@ -64,6 +64,13 @@ def lost(address: Address, fault: BaseException | None = None) -> Disconnected:
     return Disconnected(f"the connection to {address} ended{reason}")
 
 
+def readable(descriptor: int) -> "select.poll":
+    """Asked, it says whether something can be read, or the connection has ended."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return poller
+
+
 def anew(fault: BorzoiError) -> BorzoiError:
     """The same reason for one more caller: an exception raised twice mixes up its tracebacks."""
     return type(fault)(*fault.args)
@@ -95,6 +102,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         #: For writes past the transport; -1 when it has to encrypt them.
         self._descriptor = -1
+        self._poller: select.poll | None = None
         self._fault: BorzoiError | None = None
         self._drained: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -119,6 +127,10 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
+        # The loop may not have come to it yet: a program that was busy elsewhere asks at once.
+        poller = self._poller
+        if self._fault is None and poller is not None and not self._waiting and poller.poll(0):
+            self._end(lost(self._address))
         return self._fault is None
 
     async def exchange(self, parts: Sequence[Buffer], timeout: float) -> ResponseFrame:
@@ -186,6 +198,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if transport.get_extra_info("ssl_object") is None:
             self._descriptor = sock.fileno()
+            self._poller = readable(self._descriptor)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.space()
@@ -193,6 +206,14 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             answers = self._receiver.received(nbytes)
+            # What is there already need not wait for another turn of the loop each.
+            while self._receiver.missing and self._descriptor >= 0:
+                nbytes = os.readv(self._descriptor, [self._receiver.space()])
+                if not nbytes:
+                    break  # the loop will find the end as well
+                answers += self._receiver.received(nbytes)
+        except OSError:
+            pass  # nothing more now; what is wrong the loop will find as well
         except InvalidVersion as fault:
             self._end(fault)
             return
@@ -216,7 +237,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
     def connection_lost(self, fault: Exception | None) -> None:
         if self._fault is None:
             self._fault = lost(self._address, fault)
-        self._descriptor = -1
+        self._descriptor, self._poller = -1, None
         self.resume_writing()
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -253,6 +274,7 @@ class TcpTransport:
         self._sent: deque[_Ticket] = deque()
         self._fault: BorzoiError | None = None
         self._is_plain = not isinstance(sock, ssl.SSLSocket)
+        self._poller = readable(sock.fileno())
         self._sending = threading.Lock()
         # A TLS connection has one state for both directions.
         self._receiving = threading.Lock() if self._is_plain else self._sending
@@ -278,7 +300,7 @@ class TcpTransport:
 
     @property
     def is_open(self) -> bool:
-        if self._fault is None and self._is_plain and not self._sent and self._has_ended():
+        if self._fault is None and self._is_plain and self._has_ended():
             self._end(lost(self._address))
         return self._fault is None
 
@@ -316,10 +338,13 @@ class TcpTransport:
 
     def _has_ended(self) -> bool:
         """Whether the server closed an idle connection, or said that it will: nothing else can be
-        there to be read."""
-        poller = select.poll()
-        poller.register(self._sock, select.POLLIN)
-        return bool(poller.poll(0))
+        there to be read. While another thread sends, the connection is not idle."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            return not self._sent and bool(self._poller.poll(0))
+        finally:
+            self._sending.release()
 
     @contextmanager
     def _held(self, lock: threading.Lock, until: float) -> Iterator[None]:

@@ -1,0 +1,123 @@
+"""Which messages are sent together, and when; pure, and time is an argument.
+
+Messages gather in *lanes*, one per partition that they were meant for. A lane sends one batch at a
+time, so the messages of a partition are stored in the order they were given also when a batch has
+to be sent again. A batch is due when it is full, when its first message is old enough, or when
+everything is asked for.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from borzoi.client.sending import Sendable
+from borzoi.model.errors import InvalidFormat
+from borzoi.model.limits import HEADER_BYTES
+
+OutcomeT = TypeVar("OutcomeT")
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How messages gather; a batch has at most this many messages and, beyond its first message,
+    this many bytes, and waits at most `linger` seconds for more."""
+
+    linger: float = 0.005
+    batch_messages: int = 1000
+    batch_bytes: int = 1024 * 1024
+    #: What may wait in all, sent or not, until the server has it.
+    buffer_bytes: int = 32 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("batch_messages", "batch_bytes", "buffer_bytes"):
+            if getattr(self, name) < 1:
+                raise InvalidFormat(f"{name} is {getattr(self, name)}; at least 1 is allowed")
+        if self.linger < 0:
+            raise InvalidFormat(f"linger is {self.linger} seconds; 0 or more is allowed")
+
+
+@dataclass(slots=True, eq=False)
+class Batch(Generic[OutcomeT]):
+    """Messages that are sent together, and what becomes of them."""
+
+    lane: Hashable
+    outcome: OutcomeT
+    due_at: float
+    messages: list[Sendable] = field(default_factory=list)
+    size: int = 0
+    is_closed: bool = False
+
+
+class Gathering(Generic[OutcomeT]):
+    """The messages that wait."""
+
+    def __init__(self, batching: Batching, new_outcome: Callable[[], OutcomeT]) -> None:
+        self._batching = batching
+        self._new_outcome = new_outcome
+        #: Batches of each lane in the order they are sent; the first may be on its way.
+        self._lanes: dict[Hashable, deque[Batch[OutcomeT]]] = {}
+        self._on_their_way: set[Hashable] = set()
+        #: All of it, on its way or not.
+        self.size = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size may be added; one always may when nothing waits."""
+        return self.size + size + HEADER_BYTES <= self._batching.buffer_bytes or not self.size
+
+    def add(self, lane: Hashable, message: Sendable, size: int, now: float) -> Batch[OutcomeT]:
+        """Put a message into a batch of its lane; that batch."""
+        size += HEADER_BYTES
+        batching = self._batching
+        batches = self._lanes.get(lane)
+        if batches is None:
+            batches = self._lanes[lane] = deque()
+        batch = batches[-1] if batches else None
+        if batch is None or batch.is_closed or batch.size + size > batching.batch_bytes:
+            if batch is not None:
+                batch.is_closed = True
+            batch = Batch(lane, self._new_outcome(), now + batching.linger)
+            batches.append(batch)
+        batch.messages.append(message)
+        batch.size += size
+        self.size += size
+        if len(batch.messages) >= batching.batch_messages or batch.size >= batching.batch_bytes:
+            batch.is_closed = True
+        return batch
+
+    def due(self, now: float, *, everything: bool = False) -> list[Batch[OutcomeT]]:
+        """Batches to send now, at most one of each lane; they are on their way from here on."""
+        found = []
+        for lane, batches in self._lanes.items():
+            batch = batches[0]
+            if lane in self._on_their_way:
+                continue
+            if batch.is_closed or everything or batch.due_at <= now:
+                batch.is_closed = True
+                self._on_their_way.add(lane)
+                found.append(batch)
+        return found
+
+    def next_due_at(self) -> float | None:
+        """When the next batch is due, among those whose lane is free."""
+        return min(
+            (
+                0.0 if batches[0].is_closed else batches[0].due_at
+                for lane, batches in self._lanes.items()
+                if lane not in self._on_their_way
+            ),
+            default=None,
+        )
+
+    def arrived(self, batch: Batch[OutcomeT]) -> None:
+        """A batch is not on its way any more, for better or worse."""
+        self._on_their_way.discard(batch.lane)
+        batches = self._lanes[batch.lane]
+        assert batches.popleft() is batch
+        if not batches:
+            del self._lanes[batch.lane]
+        self.size -= batch.size
+
+    def waiting(self) -> list[Batch[OutcomeT]]:
+        """All batches that have not arrived."""
+        return [batch for batches in self._lanes.values() for batch in batches]

@@ -1,0 +1,135 @@
+"""How far a consumer has come in each of its partitions, and which one is next; pure.
+
+For each partition three offsets, each of them of the last message that …
+
+==========  ======================================================================================
+given       was handed to the program
+done        the program has dealt with: it asked for the next one, or said so
+stored      the server keeps as the place to go on from
+==========  ======================================================================================
+
+and `position`, the offset to poll from next.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from borzoi.client.messages import Message
+from borzoi.model.errors import InvalidFormat
+
+#: When the offset of messages that were dealt with is stored.
+Commit = Literal["each", "batch", "interval", "manual"]
+COMMITS: Final = ("each", "batch", "interval", "manual")
+
+#: The pause after polls that found nothing begins here and doubles.
+PAUSE_SECONDS_MIN: Final = 0.002
+
+
+@dataclass(slots=True)
+class Place:
+    """One partition."""
+
+    partition: int
+    position: int
+    given: int | None = None
+    done: int | None = None
+    stored: int | None = None
+    is_paused: bool = False
+    #: Whether the last poll reached the end of the partition.
+    is_at_end: bool = False
+
+    @property
+    def is_to_store(self) -> bool:
+        return self.done is not None and self.done != self.stored
+
+
+@dataclass(slots=True)
+class Progress:
+    """All partitions of a consumer, and the messages that were polled and not yet given."""
+
+    places: dict[int, Place] = field(default_factory=dict)
+    #: Of one partition, last message first.
+    polled: list[Message] = field(default_factory=list)
+    #: The message that the program is dealing with.
+    last_given: Message | None = None
+    _turn: int = -1
+
+    def owned(self) -> tuple[int, ...]:
+        return tuple(sorted(self.places))
+
+    def own(self, partition: int, position: int, stored: int | None) -> None:
+        self.places[partition] = Place(partition, position, stored=stored)
+
+    def disown(self, partitions: Iterable[int]) -> None:
+        """Forget partitions, with what was polled of them and not yet given."""
+        for partition in partitions:
+            self.places.pop(partition, None)
+            self.drop_polled(partition)
+
+    def drop_polled(self, partition: int) -> None:
+        """Let messages that were not given yet be polled again later."""
+        if self.polled and self.polled[-1].partition == partition:
+            place = self.places.get(partition)
+            if place is not None:
+                place.position = self.polled[-1].offset
+            self.polled = []
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Go on at another offset."""
+        place = self.places.get(partition)
+        if place is None:
+            raise InvalidFormat(f"partition {partition} is not one of {list(self.owned())}")
+        self.polled = [message for message in self.polled if message.partition != partition]
+        place.position = offset
+        place.is_at_end = False
+
+    def take(self, partition: int, messages: list[Message]) -> None:
+        """Messages that were polled from the partition's position on."""
+        place = self.places[partition]
+        place.is_at_end = not messages
+        if messages:
+            place.position = messages[-1].offset + 1
+            self.polled = messages[::-1]
+
+    def give(self) -> Message | None:
+        """The next message for the program; the one before it is done."""
+        self.finish_last()
+        if not self.polled:
+            return None
+        message = self.polled.pop()
+        self.last_given = message
+        place = self.places.get(message.partition)
+        if place is not None:
+            place.given = message.offset
+        return message
+
+    def finish_last(self) -> None:
+        """The program is done with the message that it was given last."""
+        if self.last_given is not None:
+            place = self.places.get(self.last_given.partition)
+            if place is not None:
+                place.done = self.last_given.offset
+            self.last_given = None
+
+    def next_place(self) -> Place | None:
+        """The partition to poll next: each in its turn, none that is paused."""
+        partitions = [place.partition for place in self.places.values() if not place.is_paused]
+        if not partitions:
+            return None
+        partitions.sort()
+        self._turn = next((p for p in partitions if p > self._turn), partitions[0])
+        return self.places[self._turn]
+
+    def are_all_at_end(self) -> bool:
+        """Whether the last poll of every partition found nothing; paused ones do not count."""
+        return all(place.is_at_end for place in self.places.values() if not place.is_paused)
+
+    def to_store(self) -> Iterator[Place]:
+        """Places whose progress the server does not know."""
+        return (place for place in self.places.values() if place.is_to_store)
+
+
+def checked_commit(commit: str) -> None:
+    if commit not in COMMITS:
+        raise InvalidFormat(f"commit is {commit!r}; {', '.join(COMMITS)} are allowed")

@@ -1,0 +1,150 @@
+"""A topic as a table: Arrow, Polars, pandas or DuckDB, whichever is installed.
+
+Messages go from the poll answer into columns without an object per message. Columns and their types
+are those of `borzoi.records.arrow`, which is loaded when a table is asked for: pyarrow is an extra.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from importlib import import_module
+from typing import Any, Final
+
+from borzoi.client._sync.client import Client
+from borzoi.client.naming import TopicName, microseconds_of, topic_of
+from borzoi.client.options import DEFAULT_SERVER, Options
+from borzoi.model.errors import FeatureUnavailable, InvalidFormat, TopicNotFound
+from borzoi.model.limits import U64_MAX
+from borzoi.records.columnar import Run, run_of
+
+#: Messages that one poll asks for.
+COUNT: Final = 10_000
+
+
+def read(
+    topic: TopicName,
+    *,
+    start: datetime | int | None = None,
+    end: datetime | int | None = None,
+    partitions: Sequence[int] | None = None,
+    columns: Sequence[str] | None = None,
+    server: str | Options = DEFAULT_SERVER,
+) -> "TopicTable":
+    """The messages of a topic that are there now, as a table.
+
+    >>> borzoi.read("orders/events", start=datetime(2026, 1, 1)).to_polars()  # doctest: +SKIP
+
+    `start` and `end` are times (when the server stored the message) or offsets; `end` itself is
+    not included. Nothing is read before one of the methods of the table asks for it.
+    """
+    for name, bound in (("start", start), ("end", end)):
+        if isinstance(bound, int) and not 0 <= bound <= U64_MAX:
+            raise InvalidFormat(f"{name} is {bound}; an offset within 0..{U64_MAX} is allowed")
+    return TopicTable(topic, start, end, partitions, columns, server)
+
+
+class TopicTable:
+    """A part of a topic, read when it is asked for and each time anew."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        start: datetime | int | None,
+        end: datetime | int | None,
+        partitions: Sequence[int] | None,
+        columns: Sequence[str] | None,
+        server: str | Options,
+    ) -> None:
+        self._topic = topic
+        self._start = start
+        self._end = end
+        self._partitions = partitions
+        self._columns = columns
+        self._server = server
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`."""
+        pyarrow = _installed("pyarrow", "borzoi[arrow]")
+        schema, batches = self._batches()
+        return pyarrow.Table.from_batches(batches, schema)
+
+    def to_polars(self) -> Any:
+        """A `polars.DataFrame`."""
+        return _installed("polars", "polars").from_arrow(self.to_arrow())
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`."""
+        _installed("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """A relation of DuckDB, on this connection or on the default one."""
+        duckdb = _installed("duckdb", "duckdb")
+        return duckdb.from_arrow(self.to_arrow(), connection=connection)
+
+    def _batches(self) -> tuple[Any, list[Any]]:
+        arrow = import_module("borzoi.records.arrow")
+        columns = arrow.DEFAULT_COLUMNS if self._columns is None else tuple(self._columns)
+        unknown = [name for name in columns if name not in arrow.COLUMN_TYPES]
+        if unknown:
+            raise InvalidFormat(
+                f"there is no column {unknown[0]!r}; there are {', '.join(arrow.COLUMN_TYPES)}"
+            )
+        stream, name = map(str, topic_of(self._topic))
+        batches = []
+        with Client(self._server) as client:
+            for partition, last in self._bounds(client):
+                constants = {"stream": stream, "topic": name, "partition": partition}
+                batches += [
+                    arrow.record_batch(run, columns, constants=constants)
+                    for run in self._runs(client, partition, last)
+                ]
+        return arrow.schema_of(columns), batches
+
+    def _bounds(self, client: Client) -> Iterator[tuple[int, int]]:
+        """Partitions with messages, each with its last offset now."""
+        details = client.get_topic(self._topic)
+        if details is None:
+            raise TopicNotFound(f"there is no topic {self._topic!r}")
+        for partition in details.partitions:
+            wanted = self._partitions is None or partition.id in self._partitions
+            if wanted and partition.messages_count:
+                yield partition.id, partition.current_offset
+
+    def _runs(self, client: Client, partition: int, last: int) -> Iterator[Run]:
+        start: Any = 0 if self._start is None else self._start
+        while isinstance(start, datetime) or start <= last:
+            polled = client.poll_raw(self._topic, partition=partition, start=start, count=COUNT)
+            run = run_of(polled.messages)
+            if not run.count:
+                return
+            start = int(run.headers["offset"][-1]) + 1
+            kept = self._until_end(run, last)
+            if kept.count:
+                yield kept
+            client._session.reuse(polled.messages)
+            if kept.count < run.count:
+                return
+
+    def _until_end(self, run: Run, last: int) -> Run:
+        """The messages before the end, which are the first ones: both columns ascend."""
+        offsets = run.headers["offset"]
+        count = int(offsets.searchsorted(last, "right"))
+        if isinstance(self._end, datetime):
+            moment = microseconds_of(self._end)
+            count = min(count, int(run.headers["timestamp"].searchsorted(moment, "left")))
+        elif self._end is not None:
+            count = min(count, int(offsets.searchsorted(self._end, "left")))
+        return run if count == run.count else run.part(0, count)
+
+    def __repr__(self) -> str:
+        stream, name = topic_of(self._topic)
+        return f"<{stream}/{name} from {self._start or 'the first'} to {self._end or 'the last'}>"
+
+
+def _installed(module: str, package: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as fault:
+        raise FeatureUnavailable(
+            f"this needs {module}, which is not installed: pip install {package!r}"
+        ) from fault

@@ -1,0 +1,135 @@
+"""A way to a server on which things go wrong: connections that are dropped, delayed, silent."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+RECEIVED_BYTES: Final = 256 * 1024
+
+
+class Proxy:
+    """Forwards connections to a server, as a test says.
+
+    >>> with server.proxy() as proxy:                                       # doctest: +SKIP
+    ...     with Client(proxy.url) as client:
+    ...         proxy.drop()            # the client connects again by itself
+    """
+
+    def __init__(self, target: tuple[str, int], *, credentials: str = "iggy:iggy") -> None:
+        self._target = target
+        self._credentials = credentials
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._guard = threading.Lock()
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._threads: list[threading.Thread] = []
+        self._delay = 0.0
+        self._may_pass = threading.Event()
+        self._may_pass.set()
+        self._refuses = False
+        self._is_closed = False
+        self._start(self._accept)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self._listener.getsockname()
+        return host, port
+
+    @property
+    def url(self) -> str:
+        """A connection string that leads through the proxy."""
+        host, port = self.address
+        return f"borzoi://{self._credentials}@{host}:{port}"
+
+    @property
+    def connections(self) -> int:
+        """How many were made so far."""
+        return len(self._pairs)
+
+    def drop(self) -> None:
+        """Cut every connection that there is now; new ones are made as before."""
+        with self._guard:
+            for pair in self._pairs:
+                _cut(*pair)
+
+    def refuse(self, refuses: bool = True) -> None:
+        """Cut new connections at once, as if nothing listened, until told otherwise."""
+        self._refuses = refuses
+
+    def delay(self, seconds: float) -> None:
+        """Hold back everything that is forwarded, each piece for so long; 0 for no delay."""
+        self._delay = seconds
+
+    def silence(self) -> None:
+        """Forward nothing until `speak`: connections stay, and nothing arrives."""
+        self._may_pass.clear()
+
+    def speak(self) -> None:
+        """Forward again, what was held back first."""
+        self._may_pass.set()
+
+    def close(self) -> None:
+        """Cut everything and stop listening."""
+        self._is_closed = True
+        self.speak()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._threads[0].join()
+        self.drop()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while not self._is_closed:
+                near, _ = self._listener.accept()
+                if self._refuses:
+                    near.close()
+                    continue
+                try:
+                    far = socket.create_connection(self._target)
+                except OSError:
+                    near.close()
+                    continue
+                for sock in (near, far):
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with self._guard:
+                    self._pairs.append((near, far))
+                self._start(self._forward, near, far)
+                self._start(self._forward, far, near)
+
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(RECEIVED_BYTES):
+                if self._delay:
+                    time.sleep(self._delay)
+                self._may_pass.wait()
+                target.sendall(data)
+        _cut(source, target)
+
+
+def _cut(*socks: socket.socket) -> None:
+    for sock in socks:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+        sock.close()

@@ -1,0 +1,64 @@
+"""After `close` nothing is left: no task, no thread, no socket."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from borzoi.client import AsyncClient
+from borzoi.client._colours import async_sleep
+from borzoi.model.errors import CannotConnect, InvalidCredentials
+
+
+def sockets() -> int:
+    """Descriptors of this process that are sockets or event queues."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            found += os.readlink(each).startswith(("socket:", "anon_inode:"))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def tasks() -> int:
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
+
+
+async def left() -> tuple[int, int, int]:
+    await async_sleep(0)
+    return tasks(), threading.active_count(), sockets()
+
+
+async def use_everything(url: str, topic: str) -> None:
+    async with AsyncClient(f"{url}?heartbeat_interval=1ms") as client:
+        async with client.producer(topic, background=True, linger=0) as producer:
+            for number in range(100):
+                await producer.send(str(number).encode(), key=str(number))
+        async with client.consumer(topic, group="leftovers", follow=False) as consumer:
+            async for _ in consumer:
+                pass
+        await client.get_streams()
+    await client.close()
+
+
+async def test_nothing_is_left_after_a_client_was_closed(client, topic: str, url: str) -> None:
+    await client.ping()
+    before = await left()
+    for _ in range(3):
+        await use_everything(url, topic)
+    assert await left() == before
+
+
+async def test_nothing_is_left_after_a_client_failed_to_connect(url: str) -> None:
+    before = await left()
+    with pytest.raises(InvalidCredentials):
+        await AsyncClient(url.replace("iggy:iggy", "iggy:wrong")).__aenter__()
+    with pytest.raises(CannotConnect):
+        await AsyncClient("borzoi://127.0.0.1:1").__aenter__()
+    assert await left() == before

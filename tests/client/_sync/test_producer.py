@@ -1,0 +1,209 @@
+# Made by tools/unasync.py from tests/client/_async/test_producer.py: edit that one.
+"""Producers, direct and in the background, against a real server."""
+
+import threading
+
+import msgspec
+import pytest
+from tests.support.scripted_server import HANG_UP, SILENCE, Asked, ok, scripted
+
+from borzoi.client import Client
+from borzoi.client.codecs import JSON, TEXT
+from borzoi.model.errors import (
+    BufferFull,
+    InvalidFormat,
+    InvalidHeaderValue,
+    PartitionNotFound,
+    PayloadTooBig,
+    ProducerClosed,
+    RequestTimeout,
+    TopicNotFound,
+)
+from borzoi.model.partitioning import partition_for_key
+from borzoi.protocol.codes import Code
+
+
+class Order(msgspec.Struct):
+    id: int
+    item: str = "tea"
+
+
+def texts(client, topic: str, partition: int) -> list[str]:
+    polled = client.poll_messages(topic, partition=partition, start=0, count=100_000)
+    return [message.text() for message in polled]
+
+
+def test_direct_sends_are_stored_when_they_return(client, topic: str) -> None:
+    with client.producer(topic) as producer:
+        outcome = producer.send(b"a", partition=0, headers={"k": 1}, id=7)
+        assert outcome.is_known
+        outcome.wait()
+        (message,) = client.poll_messages(topic, partition=0, start=0)
+        assert (message.payload, message.headers, message.id) == (b"a", {"k": 1}, 7)
+        producer.send("text is taken too", partition=0)
+        producer.send_batch([b"b", b"c"], partition=0)
+    assert texts(client, topic, 0) == ["a", "text is taken too", "b", "c"]
+
+
+def test_in_the_background_messages_go_together_and_in_order(client, topic: str) -> None:
+    expected: list[list[str]] = [[], []]
+    with client.producer(topic, background=True, batch_messages=100) as producer:
+        for number in range(2500):
+            key = f"key {number % 7}"
+            producer.send(str(number).encode(), key=key)
+            expected[partition_for_key(key.encode(), 2)].append(str(number))
+    assert [texts(client, topic, partition) for partition in (0, 1)] == expected
+
+
+def test_what_send_returns_can_be_waited_for(client, topic: str) -> None:
+    with client.producer(topic, background=True, linger=0) as producer:
+        outcomes = [producer.send(b"x", partition=0) for _ in range(10)]
+        for outcome in outcomes:
+            outcome.wait()
+        assert len(texts(client, topic, 0)) == 10
+
+
+def test_a_flush_waits_for_everything_and_not_for_the_linger(client, topic: str) -> None:
+    with client.producer(topic, background=True, linger=3600) as producer:
+        for number in range(10):
+            producer.send(str(number).encode(), partition=number % 2)
+            producer.send(b"anywhere")
+        producer.flush()
+        stored = [len(texts(client, topic, partition)) for partition in (0, 1)]
+        assert sum(stored) == 20
+        producer.send_batch([b"after"], partition=0)
+        assert (texts(client, topic, 0))[-1] == "after"
+
+
+def test_values_are_encoded(client, topic: str) -> None:
+    with client.producer(topic, codec=Order) as producer:
+        producer.send(Order(1), partition=0)
+    with client.producer(topic, codec=JSON) as producer:
+        producer.send({"id": 2}, partition=0)
+    with client.producer(topic, codec=TEXT) as producer:
+        producer.send("three", partition=0)
+    assert texts(client, topic, 0) == ['{"id":1,"item":"tea"}', '{"id":2}', "three"]
+
+
+def test_a_fault_of_one_message_is_told_before_it_is_among_others(client, topic: str) -> None:
+    with client.producer(topic, background=True) as producer:
+        producer.send(b"good", partition=0)
+        with pytest.raises(PayloadTooBig):
+            producer.send(bytes(64_000_001), partition=0)
+        with pytest.raises(InvalidHeaderValue):
+            producer.send(b"bad", partition=0, headers={"k": ""})
+        with pytest.raises(InvalidFormat):
+            producer.send(b"bad", partition=-1)
+        changing = bytearray(b"as it was")
+        producer.send(changing, partition=0)
+        changing[:] = b"different"
+    assert texts(client, topic, 0) == ["good", "as it was"]
+
+
+def test_faults_in_the_background_are_told_by_the_outcome_and_the_flush(client, topic: str) -> None:
+    with client.producer(topic, background=True, linger=0) as producer:
+        outcome = producer.send(b"x", partition=9)
+        with pytest.raises(PartitionNotFound):
+            outcome.wait()
+        with pytest.raises(PartitionNotFound):
+            producer.flush()
+        producer.flush()
+    with pytest.raises(TopicNotFound):
+        with client.producer(f"{topic}-not", background=True) as producer:
+            producer.send(b"x")
+    with pytest.raises(TopicNotFound):
+        with client.producer(f"{topic}-not", background=True) as producer:
+            producer.send(b"x", key="k")
+
+
+def test_a_closed_producer_says_so(client, topic: str) -> None:
+    producer = client.producer(topic)
+    producer.close()
+    producer.close()
+    with pytest.raises(ProducerClosed) as caught:
+        producer.send(b"x")
+    assert caught.value.code == 4057
+    with pytest.raises(ProducerClosed):
+        producer.send_batch([b"x"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"when_full": "panic"}, {"linger": -1}, {"batch_messages": 0}, {"codec": object()}],
+    ids=str,
+)
+def test_wrong_options_are_refused(client, wrong: dict) -> None:
+    with pytest.raises(InvalidFormat):
+        client.producer("s/t", **wrong)
+
+
+# ---- a server that does not take them -----------------------------------------------------------
+
+QUIET = "?heartbeat_interval=0"
+
+
+def deaf(asked: Asked) -> bytes | None:
+    return SILENCE if asked.code == Code.SEND_MESSAGES else ok(asked)
+
+
+def test_without_room_a_message_is_refused_when_told_so() -> None:
+    with scripted(deaf) as server:
+        with Client(server.url + QUIET, timeout=0.1) as client:
+            producer = client.producer(
+                "s/t", background=True, buffer_bytes=1000, when_full="fail", linger=0
+            )
+            producer.send(bytes(800))
+            with pytest.raises(BufferFull) as caught:
+                producer.send(bytes(800))
+            assert caught.value.code == 4053
+            with pytest.raises(RequestTimeout):
+                producer.close()
+
+
+def test_without_room_a_message_waits_for_it() -> None:
+    release = threading.Event()
+
+    def slow(asked: Asked) -> bytes:
+        if asked.code == Code.SEND_MESSAGES:
+            release.wait(60)
+        return ok(asked)
+
+    with scripted(slow) as server:
+        with Client(server.url + QUIET) as client:
+            with client.producer("s/t", background=True, buffer_bytes=1000, linger=0) as producer:
+                producer.send(bytes(800))
+                timer = threading.Timer(0.05, release.set)
+                timer.start()
+                producer.send(bytes(800))
+                assert release.is_set()
+                timer.join()
+        assert server.codes.count(Code.SEND_MESSAGES) == 2
+
+
+def test_without_room_a_message_is_dropped_when_told_so() -> None:
+    with scripted(deaf) as server:
+        with Client(server.url + QUIET, timeout=0.05) as client:
+            producer = client.producer("s/t", background=True, buffer_bytes=1000, when_full="drop")
+            producer.send(bytes(800))
+            dropped = producer.send(bytes(800))
+            assert producer.dropped == 1
+            with pytest.raises(BufferFull):
+                dropped.wait()
+            with pytest.raises(RequestTimeout):
+                producer.close()
+
+
+def test_a_batch_is_sent_again_with_the_same_ids() -> None:
+    def hang_up_once(asked: Asked) -> bytes | None:
+        if asked.code == Code.SEND_MESSAGES and asked.connection == 0:
+            return HANG_UP
+        return ok(asked)
+
+    with scripted(hang_up_once) as server:
+        with Client(server.url + QUIET) as client:
+            with client.producer("s/t", background=True) as producer:
+                for _ in range(100):
+                    producer.send(b"x", partition=0)
+        sends = [asked.payload for asked in server.asked if asked.code == Code.SEND_MESSAGES]
+        assert len(sends) == 2
+        assert sends[0] == sends[1]

@@ -1,0 +1,94 @@
+"""Our own client plays the scenarios of the published one: the same program, in both colours."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
+
+from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
+
+pytestmark = pytest.mark.interop
+
+CLIENTS = Path(__file__).parent / "clients"
+PROGRAM = CLIENTS / "python" / "scenarios.py"
+SCENARIO_SECONDS_MAX = 300.0
+
+
+@pytest.fixture(params=["async", "sync"])
+def colour(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Our client instead of the published one, for every program that is started."""
+    monkeypatch.setenv("BORZOI_COLOUR", request.param)
+    monkeypatch.setenv("PYTHONPATH", str(CLIENTS / "python_borzoi"))
+    return str(request.param)
+
+
+@pytest.fixture
+def server(colour: str) -> Iterator[RunningServer]:
+    """One for each scenario: both colours use the same names."""
+    with running_server() as running:
+        yield running
+        assert running.stop() == 0, running.output
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "login",
+        "streams",
+        "topics",
+        "sending",
+        "polling",
+        "committed_offsets",
+        "consuming",
+        "groups",
+    ],
+)
+def test_our_client_gets_what_the_published_one_expects(
+    play: Callable[..., None], scenario: str
+) -> None:
+    play([sys.executable, PROGRAM], scenario)
+
+
+def test_our_client_logs_in_with_a_token(play: Callable[..., None], server: RunningServer) -> None:
+    with WireClient(server.tcp_address) as client:
+        client.login()
+        made = client.call(CreatePersonalAccessToken("interop", 0))
+    assert isinstance(made, RawToken)
+    play([sys.executable, PROGRAM], "token_login", made.token)
+
+
+@pytest.mark.usefixtures("colour")
+def test_our_client_speaks_tls(play_over_tls: Callable[..., None]) -> None:
+    play_over_tls([sys.executable, PROGRAM], "tls")
+
+
+@pytest.mark.usefixtures("colour")
+@pytest.mark.parametrize("stop", ["asked", "killed"])
+def test_our_client_finds_the_server_again(stop: str) -> None:
+    with running_server() as server:
+        host, port = server.tcp_address
+        client = subprocess.Popen(
+            [sys.executable, PROGRAM, "reconnecting", f"{host}:{port}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            assert client.stdout is not None
+            ready = client.stdout.readline()
+            assert ready == "ready\n", ready + client.communicate(timeout=SCENARIO_SECONDS_MAX)[0]
+            if stop == "asked":
+                assert server.stop() == 0
+            else:
+                server.kill()
+            server.start()
+            said, _ = client.communicate("go on\n", timeout=SCENARIO_SECONDS_MAX)
+            assert client.returncode == 0, f"{said}\n-- the server:\n{server.output}"
+        finally:
+            client.kill()
+            client.wait()
