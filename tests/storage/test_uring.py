@@ -6,6 +6,7 @@ errors and a ring that takes no more, comes from a stand-in for the ring.
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import threading
@@ -171,6 +172,27 @@ async def test_a_descriptor_that_is_none_is_a_sync_that_failed(
     gone.close()
     syncer.submit(job_of(gone), told, [gone])
     assert str(await told.next()) == f"cannot sync {tmp_path / 'gone'}: Bad file descriptor"
+
+
+async def test_a_file_is_closed_when_its_sync_is_over(syncer: Syncer, tmp_path: Path) -> None:
+    """Also while nothing else is synced, and before the garbage collector runs."""
+    file = file_at(tmp_path / "deleted")
+    held = Path(f"/proc/self/fd/{file.fileno()}")
+    plans = [SyncPlan(job_of(file), 1, lambda: None, [file])]
+    commits = GroupCommit(syncer, lambda _: plans.pop(), lambda _: None)
+    waiter = Waiter()
+    commits.wait(1, waiter)
+    gc.disable()
+    try:
+        commits.request()
+        await waiter
+        del file, waiter
+        (tmp_path / "deleted").unlink()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while held.exists() or held.is_symlink():  # until the thread has come back to wait
+                await asyncio.sleep(0.001)
+    finally:
+        gc.enable()
 
 
 async def test_who_cannot_wait_for_the_loop_finishes_the_sync(

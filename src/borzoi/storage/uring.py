@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
-from borzoi.model.errors import CannotSync
+from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage.kernel_ring import ENTRIES, KernelRing
 from borzoi.storage.local import LocalFile
 from borzoi.storage.media import File
@@ -60,6 +60,11 @@ class _Flight:
         self.done = done
         self.left = left
         self.failure: CannotSync | None = None
+
+
+def _told(_: StorageFailure | None) -> None:
+    """In the place of a `done` that was called."""
+    raise AssertionError("a sync ends once")
 
 
 class UringSyncer:
@@ -164,8 +169,11 @@ class UringSyncer:
     def _tell(self, flight: _Flight) -> None:
         """Call back later, not now: `_finish` may be waiting on another thread."""
         assert self._loop is not None
+        # The caller's `done` leads back to the flight, by what `submit` returned. The circle would
+        # hold the files of a deleted partition, with their memory, until the collector runs.
+        done, flight.done = flight.done, _told
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon(flight.done, flight.failure)
+            self._loop.call_soon(done, flight.failure)
 
 
 def best_syncer() -> ThreadSyncer | UringSyncer:
