@@ -284,13 +284,16 @@ def test_nothing_is_kept() -> None:
     request = sent([Message(b"x" * 500)] * 50)
     faulty = Sent(request.indexes[:-16] + bytes(15) + b"1", request.messages, 50)
     refused = (faulty.messages, faulty.indexes, 50)
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(200):
-        batch = stored(request)
-        walk(batch.messages)
-        batch.messages.release()
-        said_of(refused)
-        receive(memoryview(request.messages), memoryview(request.indexes), 50)
-    gc.collect()
-    assert sys.getallocatedblocks() - before < 200
+
+    def use(times: int) -> int:
+        for _ in range(times):
+            batch = stored(request)
+            walk(batch.messages)
+            batch.messages.release()
+            said_of(refused)
+            receive(memoryview(request.messages), memoryview(request.indexes), 50)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = use(20)  # what is imported or cached at the first use is there then
+    assert use(200) - before < 200
