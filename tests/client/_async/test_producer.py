@@ -131,7 +131,7 @@ async def test_a_closed_producer_says_so(client, topic: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"when_full": "panic"}, {"linger": -1}, {"batch_messages": 0}, {"codec": object()}],
-    ids=str,
+    ids=lambda wrong: next(iter(wrong)),
 )
 async def test_wrong_options_are_refused(client, wrong: dict) -> None:
     with pytest.raises(InvalidFormat):
