@@ -56,6 +56,7 @@ from borzoi.spark.reconcile import (
     doubt,
     marker_of,
 )
+from borzoi.spark.workers import settle
 
 PAYLOAD_TYPES: Final = ("binary", "string")
 SCAN_COUNT: Final = 10_000
@@ -123,6 +124,7 @@ class _TopicWriter:
         self._way = way_of_ids(schema, options)
 
     def _write(self, batches: Iterator[pa.RecordBatch], attempt: Attempt | None) -> Written:
+        settle()
         broker = broker_of_worker(self._options.connection)
         sender = Sender(broker, self._options, self._way, attempt)
         for batch in batches:

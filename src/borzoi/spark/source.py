@@ -57,6 +57,7 @@ from borzoi.spark.plan import Limits, Split, Window
 from borzoi.spark.reading import read_batches
 from borzoi.spark.rows import RANGE_SCHEMA, shape_of, spark_schema
 from borzoi.spark.sink import BatchTopicWriter, StreamTopicWriter
+from borzoi.spark.workers import settle
 
 
 class PlainBorzoiDataSource(DataSource):
@@ -96,6 +97,7 @@ def read_partition(
     partition: InputPartition, schema: StructType, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
     """What a task reads: the messages of a split, or on the bulk plane the split itself."""
+    settle()
     split: Split = partition.value
     if options.plane == "bulk":
         return iter([range_row(split)])

@@ -49,6 +49,7 @@ from borzoi.spark.plan import Split
 from borzoi.spark.reading import read_batches
 from borzoi.spark.rows import RANGE_SCHEMA, Shape
 from borzoi.spark.sink import current_attempt
+from borzoi.spark.workers import settle
 
 
 def _kind(value: str) -> str:
@@ -188,6 +189,7 @@ class _LakeTasks:
             self._schema = to_arrow_schema(schema, timezone="UTC")
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
+        settle()
         writer = FileWriter(self._options.layout)
         try:
             for batch in batches:

@@ -1,0 +1,25 @@
+"""Workers of Spark."""
+
+import gc
+from types import SimpleNamespace
+
+import pytest
+
+from borzoi.spark import workers
+
+
+def test_only_workers_are_settled_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_settled_process", None)
+    frozen = gc.get_freeze_count()
+    workers.settle()
+    assert gc.get_freeze_count() == frozen, "this is no worker"
+    context = SimpleNamespace(get=lambda: object())
+    monkeypatch.setattr(workers, "TaskContext", context)
+    try:
+        workers.settle()
+        assert gc.get_freeze_count() > frozen
+        gc.unfreeze()
+        workers.settle()
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.unfreeze()
