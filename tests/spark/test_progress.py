@@ -32,6 +32,8 @@ def progress(end: int, latest: int, start: int | None = 10) -> dict[str, Any]:
         "stateOperators": [{"numRowsTotal": 7}],
         "sources": [
             {
+                "numInputRows": end - (start or 0),
+                "processedRowsPerSecond": 100.0,
                 "startOffset": None
                 if start is None
                 else json.dumps(to_json({KEY: Position(start, 1)})),
