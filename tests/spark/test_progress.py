@@ -42,7 +42,7 @@ def progress(end: int, latest: int, start: int | None = 10) -> dict[str, Any]:
             },
             {"startOffset": "not json", "endOffset": "5", "latestOffset": None},
         ],
-        "observedMetrics": {"borzoi_bytes": {"bytes": 4096}},
+        "observedMetrics": {"borzoi_bytes_orders": {"bytes": 4096}},
     }
 
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from borzoi.model.units import format_bytes_roughly
 from borzoi.spark.offsets import Key, from_json
 
-#: What `observe` calls the bytes of payloads.
+#: What `observe` calls the bytes of payloads, before the name of a source.
 BYTES_METRIC = "borzoi_bytes"
 
 
@@ -119,11 +119,8 @@ def _document(value: Any) -> dict[str, Any] | None:
 
 
 def _bytes(observed: Mapping[str, Any]) -> int:
-    row = observed.get(BYTES_METRIC)
-    if row is None:
-        return 0
-    values = row.values() if isinstance(row, Mapping) else list(row)
-    return int(next(iter(values), 0) or 0)
+    rows = [row for name, row in observed.items() if name.startswith(BYTES_METRIC)]
+    return sum(int(row.get("bytes") or 0) for row in rows if isinstance(row, Mapping))
 
 
 # ---- showing ------------------------------------------------------------------------------------

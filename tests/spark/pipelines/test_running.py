@@ -121,6 +121,8 @@ def test_totals_are_those_of_a_plain_program_and_bad_records_are_dead_letters(
     assert sorted(each.payload for each in letters) == sorted(payload(n) for n in bad)
     check_letters(letters, orders)
 
+    size = sum(len(payload(n)) for n in range(MESSAGES))
+    assert sum(each.bytes for each in display.reports if each.query == "lake") == size
     assert {each.query for each in display.reports} == {"lake", "totals", "dead-letters"}
     assert [each.lag for each in status_of(pipeline)] == [0, 0]
     for partition in range(2):

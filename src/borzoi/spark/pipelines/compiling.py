@@ -18,6 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from borzoi.model.units import parse_duration
 from borzoi.spark.pipelines.model import Lake, Pipeline, Sink, Source
+from borzoi.spark.progress import BYTES_METRIC
 
 META: Final = "_meta"
 CORRUPT: Final = "_corrupt"
@@ -81,7 +82,7 @@ def source_frames(
     """Rows of the source, and those that go to the dead-letter topic."""
     options = reader_options(pipeline, source)
     options["consumerName"] = source.options.get("consumerName", f"spark-{pipeline.name}")
-    raw = spark.readStream.format("borzoi").options(**options).load()
+    raw = counted(spark.readStream.format("borzoi").options(**options).load(), source.name)
     if source.json is None:
         return _watermarked(raw, source), None
     parsed = parsed_frame(raw, source.json)
@@ -101,6 +102,14 @@ def source_frames(
         return clean, None
     bad = rows.filter(F.col("_problem").isNotNull())
     return clean, dead_letters(bad, source)
+
+
+def counted(frame: DataFrame, name: str) -> DataFrame:
+    """The frame, which also reports the bytes of its payloads after each batch."""
+    if "payload" not in frame.columns:
+        return frame
+    size = F.sum(F.length("payload")).alias("bytes")
+    return frame.observe(f"{BYTES_METRIC}_{name}", size)
 
 
 def parsed_frame(raw: DataFrame, ddl: str) -> DataFrame:
