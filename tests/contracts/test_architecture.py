@@ -28,7 +28,8 @@ OUTSIDE = {
 #: Files that may import inside a function, and why.
 LATE = {
     "src/borzoi/objectstore/locations.py": "obstore weighs 16 MB, and only remote stores need it",
-    "src/borzoi/server/listening.py": "certificates weigh 5 MB, and only TLS needs them",
+    "src/borzoi/server/listening.py": "TLS, HTTP and QUIC weigh megabytes and slow the start",
+    "src/borzoi/server/web.py": "only RSA and other issuers need the keys of RSA",
     "src/borzoi/server/arguments.py": "a wrong setting is told before the whole server is loaded",
 }
 

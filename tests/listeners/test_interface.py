@@ -15,7 +15,14 @@ from tests.support.listener_conformance import (
     checked,
     limits,
 )
-from tests.support.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, tls_listener
+from tests.support.listening import (
+    PATIENCE_SECONDS,
+    FrameClient,
+    tcp_listener,
+    tls_listener,
+    websocket_listener,
+)
+from tests.support.websocket_client import WebSocketFrameClient
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
@@ -72,8 +79,22 @@ async def secure(server: EmbeddedServer) -> AsyncIterator[Subject]:
             yield subject
 
 
+@asynccontextmanager
+async def websocket(server: EmbeddedServer) -> AsyncIterator[Subject]:
+    ended: list[Session] = []
+    lent_bytes = server.opened.pool.counters().in_use_bytes
+    async with websocket_listener(server, admission=limits(), ended=ended) as listener:
+
+        async def connect() -> FrameClient:
+            return await WebSocketFrameClient.open(listener.address)
+
+        subject = Subject(server, listener, connect, ended, PATIENCE_SECONDS, lent_bytes)
+        async with checked(subject):
+            yield subject
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("transport", [plain, secure])
+@pytest.mark.parametrize("transport", [plain, secure, websocket])
 async def test_a_transport_conforms(
     server: EmbeddedServer, transport: Transporting, check: Check
 ) -> None:
@@ -87,8 +108,11 @@ async def test_connections_of_a_transport_can_move(server: EmbeddedServer, check
         await check(subject)
 
 
-async def test_a_tls_connection_stays_where_it_is(server: EmbeddedServer) -> None:
-    async with secure(server) as subject:
+@pytest.mark.parametrize("transport", [secure, websocket])
+async def test_a_connection_with_state_stays_where_it_is(
+    server: EmbeddedServer, transport: Transporting
+) -> None:
+    async with transport(server) as subject:
         client = await subject.client()
         (connection,) = subject.listener.connections
         assert connection.detach() is None

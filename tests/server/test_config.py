@@ -43,6 +43,12 @@ BESIDE = {
     "tcp.ipv6": {"BORZOI_TCP_ADDRESS": "[::1]:8090"},
     "cluster.enabled": {"BORZOI_CLUSTER_NAME": "c"},
     "system.segment.archive_expired": {"BORZOI_SYSTEM_BACKUP_ARCHIVER_ENABLED": "true"},
+    # Each alone would not make sense; what is switched off is not judged.
+    **{
+        key.path: {"BORZOI_HTTP_ENABLED": "false"}
+        for key in KEYS
+        if key.path.startswith("http.") and key.path != "http.enabled"
+    },
 }
 
 
@@ -305,7 +311,7 @@ def test_parts_that_are_not_there_are_told_once_when_they_are_asked_for(tmp_path
         "BORZOI_WEBSOCKET_ENABLED": "false",
     }
     assert list(parts_not_there(load(quiet, tmp_path))) == []
-    assert len(list(parts_not_there(load({}, tmp_path)))) == 3
+    assert list(parts_not_there(load({}, tmp_path))) == []
     asked = {
         **quiet,
         "BORZOI_TELEMETRY_ENABLED": "true",
@@ -356,3 +362,12 @@ def test_the_secrets_of_an_archive_are_masked(tmp_path: Path) -> None:
     assert settings.system.backup.archiver.object.secret_access_key == "hidden-value"
     assert "hidden-value" not in repr(settings)
     assert "hidden-value" not in str(shown_section(settings))
+
+
+def test_a_missing_extra_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borzoi.server.config.has_quic", lambda: False)
+    (line,) = parts_not_there(load({}, tmp_path))
+    assert "pip install 'borzoi[quic]'" in line
+    assert list(parts_not_there(load({"BORZOI_QUIC_ENABLED": "false"}, tmp_path))) == []

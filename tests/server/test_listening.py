@@ -18,11 +18,13 @@ from borzoi.server.config import load
 from borzoi.server.listening import (
     PROBED_AFTER_SECONDS,
     Endpoint,
+    Surroundings,
     listen,
     socket_options,
     tls_context,
 )
 from borzoi.server.settings import Settings, TlsSection
+from borzoi.telemetry.durations import Durations
 
 
 @pytest.fixture
@@ -32,7 +34,12 @@ async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
 
 
 def settings_of(folder: Path, **variables: str) -> Settings:
-    environment = {"BORZOI_TCP_ADDRESS": "127.0.0.1:0"}
+    environment = {
+        "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
+        "BORZOI_HTTP_ENABLED": "false",
+        "BORZOI_WEBSOCKET_ENABLED": "false",
+        "BORZOI_QUIC_ENABLED": "false",
+    }
     environment |= {f"BORZOI_{name}": value for name, value in variables.items()}
     return load(environment, folder).settings
 
@@ -40,10 +47,14 @@ def settings_of(folder: Path, **variables: str) -> Settings:
 async def listening(server: EmbeddedServer, settings: Settings) -> list[Endpoint]:
     return await listen(
         settings,
-        binary=server.binary,
-        pool=server.opened.pool,
-        on_connect=server.services.sessions.add,
-        on_disconnect=lambda session: None,
+        Surroundings(
+            binary=server.binary,
+            pool=server.opened.pool,
+            revoked_tokens=server.opened.revoked_tokens,
+            on_connect=server.services.sessions.add,
+            on_disconnect=lambda session: None,
+            loop_lag=Durations(),
+        ),
     )
 
 

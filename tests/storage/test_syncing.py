@@ -2,7 +2,8 @@ import asyncio
 import threading
 
 from borzoi.model.errors import CannotSync, StorageFailure
-from borzoi.storage.syncing import InlineSyncer, ThreadSyncer, outcome
+from borzoi.storage.syncing import InlineSyncer, ThreadSyncer, TimedSyncer, outcome
+from borzoi.telemetry.durations import Durations
 
 
 def test_a_job_runs_at_once_without_a_loop() -> None:
@@ -65,3 +66,13 @@ def test_a_job_whose_loop_is_gone_is_finished_quietly() -> None:
     asyncio.run(submit())
     may_end.set()
     syncer.close()
+
+
+def test_a_timed_syncer_notes_each_job() -> None:
+    durations = Durations()
+    ended: list[StorageFailure | None] = []
+    syncer = TimedSyncer(InlineSyncer(), durations)
+    wait = syncer.submit(lambda: None, ended.append)
+    wait()
+    assert ended == [None]
+    assert durations.count == 1

@@ -16,6 +16,9 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
+from borzoi.listeners.websocket.frames import Limits
+from borzoi.listeners.websocket.plain import WebSocketListener
+from borzoi.listeners.websocket.secure import SecureWebSocketListener
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
@@ -69,6 +72,37 @@ async def tls_listener(
         on_disconnect=lambda session: _left(server, session, ended),
     )
     await listener.start(listening_socket(LOOPBACK), context)
+    try:
+        yield listener
+    finally:
+        listener.close()
+        await turns(5)
+
+
+@asynccontextmanager
+async def websocket_listener(
+    server: EmbeddedServer,
+    *,
+    admission: Admission | None = None,
+    limits: Limits | None = None,
+    ended: list[Session] | None = None,
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[WebSocketListener | SecureWebSocketListener]:
+    """A listener for WebSockets, over TLS when there is a context."""
+    shared: dict[str, Any] = {
+        "binary": server.binary,
+        "pool": server.opened.pool,
+        "admission": admission or Admission(PLENTY, PLENTY),
+        "limits": limits or Limits(),
+        "on_connect": server.services.sessions.add,
+        "on_disconnect": lambda session: _left(server, session, ended),
+    }
+    listener: WebSocketListener | SecureWebSocketListener
+    if context is None:
+        listener = WebSocketListener(listening_socket(LOOPBACK), **shared)
+    else:
+        listener = SecureWebSocketListener(**shared)
+        await listener.start(listening_socket(LOOPBACK), context)
     try:
         yield listener
     finally:

@@ -42,6 +42,8 @@ class RunningServer:
     arguments: Sequence[str]
     process: subprocess.Popen[bytes] = field(init=False)
     tcp_address: tuple[str, int] = field(init=False)
+    #: Where each transport that is enabled listens, by the name of its section.
+    addresses: dict[str, tuple[str, int]] = field(default_factory=dict, init=False)
     _reserved: socket.socket | None = field(default=None, init=False)
 
     @property
@@ -72,10 +74,14 @@ class RunningServer:
             time.sleep(LOOK_AGAIN_SECONDS)
         if says:
             return
-        host, _, port = tomllib.loads(ready.read_text())["tcp"]["address"].rpartition(":")
-        self.tcp_address = (host.strip("[]"), int(port))
-        # The next start listens where this one did, as a server does that people reconnect to.
-        self.environment["BORZOI_TCP_ADDRESS"] = f"{host}:{port}"
+        settings = tomllib.loads(ready.read_text())
+        for transport in ("tcp", "http", "websocket", "quic"):
+            if settings[transport]["enabled"]:
+                host, _, port = settings[transport]["address"].rpartition(":")
+                self.addresses[transport] = (host.strip("[]"), int(port))
+                # The next start listens where this one did, as servers do that are reconnected to.
+                self.environment[f"BORZOI_{transport.upper()}_ADDRESS"] = f"{host}:{port}"
+        self.tcp_address = self.addresses["tcp"]
         if self._reserved is None:
             self._reserved = reserved(self.tcp_address)
 

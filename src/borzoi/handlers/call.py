@@ -9,15 +9,17 @@ from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.consumer_quota import ConsumerQuota
 from borzoi.handlers.sessions import Session, Sessions
+from borzoi.handlers.waiting import Waits
 from borzoi.metadata.commands import Command
 from borzoi.metadata.effects import Created, Outcome
-from borzoi.metadata.guards import Allowed, CallerIs, Guard
+from borzoi.metadata.guards import Allowed, CallerIs, Guard, check
 from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Metadata, User
 from borzoi.model.errors import StateCorrupted, Unauthenticated
 from borzoi.shard.cluster_nodes import ClusterNodes
 from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.partition_plane import PartitionPlane
+from borzoi.telemetry.durations import Durations
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -35,6 +37,10 @@ class Services(msgspec.Struct, frozen=True):
     tokens_max: int
     #: Microseconds since the epoch.
     clock: Callable[[], int]
+    #: Polls that wait for messages.
+    waits: Waits = msgspec.field(default_factory=Waits)
+    #: How long syncs took.
+    syncs: Durations = msgspec.field(default_factory=Durations)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -66,6 +72,15 @@ class Call(msgspec.Struct, frozen=True):
         if self.session.user_id is None:
             raise Unauthenticated("log in first")
         return self.session.user_id
+
+    def check_permitted(self) -> None:
+        """Raises unless the caller may still do what it was permitted to do on arrival."""
+        caller = self.caller
+        if caller is None or self.session.user_id != caller.id:
+            raise Unauthenticated("the user of this session is gone")
+        check(self.state, CallerIs(caller.birth), caller_id=caller.id)
+        if self.allowed is not None:
+            check(self.state, self.allowed, caller_id=caller.id)
 
     async def submit(self, command: Command, *guards: Guard) -> Outcome:
         """Propose a change in the caller's name.

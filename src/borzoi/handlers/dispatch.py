@@ -41,6 +41,7 @@ from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
 from borzoi.protocol.commands.users import LoginUser, LogoutUser
 from borzoi.protocol.contract import Request
 from borzoi.records.batch import Batch
+from borzoi.telemetry.requests import RequestTimes
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,8 @@ class Dispatcher:
         self._by_type: Mapping[type, Row] = {row.request: row for row in COMMANDS}
         #: Requests that are running, and the command of each.
         self._pending: dict[Future[Answer], Row] = {}
+        #: How long requests took; the transports measure it.
+        self.times = RequestTimes()
 
     def is_public(self, code: int) -> bool:
         """Whether the command needs no login. True for unknown codes, which are refused later."""
@@ -236,10 +239,11 @@ class Dispatcher:
         """The client of a running request is gone.
 
         Password hashing stops: otherwise a client could start any number of hashes by hanging up
-        after each, and every other login would queue behind them. Anything else is finished.
+        after each, and every other login would queue behind them. So does waiting for
+        messages. Anything else is finished.
         """
         row = self._pending.get(answer)
-        if row is not None and row.hashes:
+        if row is not None and (row.hashes or row.waits):
             answer.cancel()
 
     async def drain(self) -> None:

@@ -1,8 +1,9 @@
 """Messages: sent, polled, flushed. This is the hot path: only the disk makes a request wait."""
 
+import asyncio
 from asyncio import Future
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final
 
 import msgspec
 
@@ -14,15 +15,19 @@ from borzoi.metadata.state import Group, Topic
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import InvalidKeyLength, NoPartitions, PartitionNotFound, TopicNotFound
 from borzoi.model.identifiers import Identifier, consumer_key
+from borzoi.model.limits import POLL_WAIT_MS_MAX
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning, PartitioningKind, partition_for_key
 from borzoi.partitions import operations
 from borzoi.partitions.futures import arrived
-from borzoi.partitions.operations import Flush, IsSettled, Poll
+from borzoi.partitions.operations import AwaitMessages, Flush, IsSettled, Poll
 from borzoi.partitions.polling import Polled
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
 from borzoi.records.batch import Batch, receive
 from borzoi.shard.partition_plane import PartitionPlane
+
+#: How often a waiting poll of a group looks what its partitions are.
+LOOK_AGAIN_SECONDS: Final = 1.0
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -71,6 +76,61 @@ def chosen_partition(
 
 
 def poll(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, Any, Delivery]:
+    if request.wait_ms:
+        return _poll_patiently(request, call)
+    return _poll_now(request, call)
+
+
+async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
+    """Poll until there are messages or the time is over."""
+    patience = min(request.wait_ms, POLL_WAIT_MS_MAX) / 1000
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    # By number from now on: a name may come to stand for another topic, which nobody permitted.
+    request = msgspec.structs.replace(request, stream_id=stream.id, topic_id=topic.id, wait_ms=0)
+    loop, session, waits = asyncio.get_running_loop(), call.session, call.services.waits
+    until = loop.time() + patience
+    session.waiting = True
+    try:
+        while True:
+            places = _polled_places(request, call)
+            for _ in range(max(len(places), 1)):
+                answer = _poll_now(request, call)
+                at_once = isinstance(answer, Delivery)
+                delivery = answer if isinstance(answer, Delivery) else await answer
+                if delivery.reading.count:
+                    return delivery
+            rest = until - loop.time()
+            if rest <= 0 or waits.ended or session.closing:
+                return delivery
+            # Members look again now and then: their partitions may be others by now, and so it is
+            # with an answer that was waited for, behind which something may have come.
+            is_alone = request.consumer.kind is ConsumerKind.CONSUMER
+            seconds = rest if at_once and is_alone else min(rest, LOOK_AGAIN_SECONDS)
+            wait = AwaitMessages(int(seconds * 1_000_000) + 1)
+            answers = [call.partitions.run(place, wait, now=call.now()) for place in places]
+            await waits.for_any([one for one in answers if isinstance(one, Future)])
+            call.check_permitted()
+    finally:
+        session.waiting = False
+        session.pinged_at = loop.time()
+
+
+def _polled_places(request: PollMessages, call: Call) -> list[Namespace]:
+    """The partitions that a poll may read from."""
+    stream = queries.stream(call.state, request.stream_id)
+    topic = queries.topic_of(stream, request.topic_id)
+    if request.consumer.kind is not ConsumerKind.GROUP:
+        numbers: Iterable[int] = [request.partition_id or 0]
+    else:
+        group = queries.group_of(topic, request.consumer.id)
+        numbers = queries.member_partitions(group, call.session.client_id)
+        if request.partition_id is not None:
+            numbers = [number for number in numbers if number == request.partition_id]
+    return [Namespace(stream.id, topic.id, number) for number in numbers]
+
+
+def _poll_now(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, Any, Delivery]:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     if request.consumer.kind is ConsumerKind.GROUP:

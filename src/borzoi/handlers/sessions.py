@@ -46,6 +46,8 @@ class Session(msgspec.Struct, eq=False):
     login_pending: bool = False
     #: It has requested to join a group, so `ClientGone` must be proposed when it ends.
     joined: bool = False
+    #: It polls and waits for messages, so it cannot send a ping.
+    waiting: bool = False
     #: Set by the heartbeat verifier; the client has to reconnect.
     stale: bool = False
     #: Set by a handler: the connection ends once the answer has left.
@@ -131,4 +133,8 @@ class Sessions:
 
     def silent_since(self, moment: float) -> list[Session]:
         """Sessions whose last ping was before the moment."""
-        return [session for session in self if session.pinged_at < moment and not session.stale]
+        return [
+            session
+            for session in self
+            if session.pinged_at < moment and not (session.stale or session.waiting)
+        ]

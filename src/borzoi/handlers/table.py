@@ -105,6 +105,8 @@ class Row(msgspec.Struct, frozen=True):
     missing_is_empty: bool = False
     #: It hashes a password. That takes long, and is cancelled when the client is gone.
     hashes: bool = False
+    #: It may wait for messages, which is for nothing when nobody waits for them.
+    waits: bool = False
 
 
 # fmt: off
@@ -137,7 +139,8 @@ COMMANDS: tuple[Row, ...] = (
     Row(DeletePersonalAccessToken,    Rule.LOGGED_IN,      everywhere, tokens.delete_token),
     Row(LoginWithPersonalAccessToken, Rule.ANYONE,         everywhere, tokens.login_with_token),
 
-    Row(PollMessages,                 Rule.POLL,           topic_of,   messages.poll),
+    Row(PollMessages,                 Rule.POLL,           topic_of,   messages.poll,
+        waits=True),
     Row(SendMessages,                 Rule.APPEND,         topic_of,   messages.send,
         validate=messages.batch_received),
     Row(FlushUnsavedBuffer,           Rule.APPEND,         partition_of, messages.flush),

@@ -64,14 +64,17 @@ class SocketOptions(msgspec.Struct, frozen=True):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0" + value)
 
 
-def listening_socket(address: tuple[str, int], *, dual_stack: bool = False) -> socket.socket:
+def listening_socket(
+    address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
+) -> socket.socket:
     """A socket that listens at the address, which the shards of one server can share."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
         sock.bind((host, port))
@@ -392,6 +395,8 @@ class TcpConnection:
 class TcpListener:
     """Accepts connections and keeps them until they end."""
 
+    transport = Transport.TCP
+
     def __init__(
         self,
         sock: socket.socket,
@@ -439,15 +444,23 @@ class TcpListener:
     def _welcome(self, sock: socket.socket, peer: Peer) -> None:
         address = peer_text(peer)
         session = Session(
-            client_id_of(address), address, Transport.TCP, lambda: None, self.loop.time()
+            client_id_of(address), address, self.transport, lambda: None, self.loop.time()
         )
         self._begin(sock, session)
 
     def _begin(self, sock: socket.socket, session: Session) -> TcpConnection:
-        connection = TcpConnection(self, sock, session)
+        connection = self._connection(sock, session)
         self.connections.add(connection)
-        self._on_connect(session)
         return connection
+
+    def _connection(self, sock: socket.socket, session: Session) -> TcpConnection:
+        connection = TcpConnection(self, sock, session)
+        self.opened(session)
+        return connection
+
+    def opened(self, session: Session) -> None:
+        """From now on it is a client."""
+        self._on_connect(session)
 
     def adopt(self, detached: Detached) -> TcpConnection | None:
         if not self._admission.admit(host_of(detached.record.address)):

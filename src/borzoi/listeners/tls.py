@@ -56,7 +56,7 @@ class TlsConnection(asyncio.Protocol):
         session = Session(
             client_id_of(address),
             address,
-            Transport.TCP,
+            self._listener.transport,
             lambda: None,
             self._listener.loop.time(),
         )
@@ -174,6 +174,8 @@ class TlsConnection(asyncio.Protocol):
 class TlsListener:
     """Accepts TLS connections and keeps them until they end."""
 
+    transport = Transport.TCP
+
     def __init__(
         self,
         *,
@@ -215,7 +217,7 @@ class TlsListener:
 
     async def _shake_hands(self, sock: socket.socket, peer: Peer) -> None:
         """The TLS handshake. It counts as a connection, so that the limits hold for it too."""
-        connection = TlsConnection(self, peer)
+        connection = self._connection(peer)
         try:
             await self.loop.connect_accepted_socket(
                 lambda: connection,
@@ -232,10 +234,18 @@ class TlsListener:
             if connection.session is None:
                 self._admission.leave(peer[0])
 
+    def _connection(self, peer: Peer) -> TlsConnection:
+        return TlsConnection(self, peer)
+
     def welcomed(self, connection: TlsConnection) -> None:
+        """The handshake is done."""
         if connection.session is not None:
             self.connections.add(connection)
-            self._on_connect(connection.session)
+            self.opened(connection.session)
+
+    def opened(self, session: Session) -> None:
+        """From now on it is a client."""
+        self._on_connect(session)
 
     def forget(self, connection: TlsConnection) -> None:
         if connection in self.connections and connection.session is not None:

@@ -61,6 +61,10 @@ UNAUTHENTICATED_BYTES_MAX: Final = 64 * 1024
 #: Positions inside a segment are u32.
 SEGMENT_BYTES_MAX: Final = U32_MAX
 
+#: How long a poll may wait for messages, in milliseconds; proxies take longer silence for a dead
+#: connection.
+POLL_WAIT_MS_MAX: Final = 60_000
+
 #: `writev` takes at most this many buffers in one call (IOV_MAX on Linux).
 VECTORS_MAX: Final = 1024
 

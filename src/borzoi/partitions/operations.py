@@ -63,6 +63,15 @@ class Poll(Operation[Polled], frozen=True):
         )
 
 
+class AwaitMessages(Operation[None], frozen=True):
+    """Wait until a message arrives that was not there before, or until the time is over."""
+
+    microseconds: int
+
+    def perform(self, partition: Partition, now: int) -> "Future[None]":
+        return partition.arrivals.wait(self.microseconds / 1_000_000)
+
+
 class StoreOffset(Operation[None], frozen=True):
     """Commit an offset."""
 

@@ -10,6 +10,7 @@ from borzoi.model.consuming import ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.appending import Appender, Stamped
+from borzoi.partitions.arrivals import Arrivals
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.futures import after, arrived
 from borzoi.partitions.log import Log
@@ -33,6 +34,7 @@ class Partition:
         "_is_abandoned",
         "_keep_unread",
         "_polled",
+        "arrivals",
         "log",
         "namespace",
         "offsets",
@@ -60,6 +62,8 @@ class Partition:
         self._deduplicator = deduplicator
         self._cipher = cipher
         self._appender = Appender(log, new_ids, deduplicator, cipher)
+        #: Consumers that wait for messages.
+        self.arrivals = Arrivals()
         self._fit_offsets()
 
     @property
@@ -81,14 +85,27 @@ class Partition:
         None when it is acknowledged already. Otherwise its bytes must stay until the future is
         resolved. Raises, or resolves with, `StorageFailure` when nothing was stored.
         """
-        return self._appender.append(batch, now=now)
+        waiter = self._appender.append(batch, now=now)
+        if self.arrivals:
+            self._announce(waiter)
+        return waiter
 
     def append_stamped(self, stamped: Stamped) -> "asyncio.Future[None] | None":
         """Store a batch that the owner of another replica has stamped, byte for byte."""
         if self._deduplicator is not None:
             batch, now = stamped.batch, stamped.timestamp
             self._deduplicator.warm(batch.ids(), batch.timestamps(), now)
-        return self.log.append(stamped.batch, timestamp=stamped.timestamp)
+        waiter = self.log.append(stamped.batch, timestamp=stamped.timestamp)
+        if self.arrivals:
+            self._announce(waiter)
+        return waiter
+
+    def _announce(self, waiter: "asyncio.Future[None] | None") -> None:
+        """Wake who waits for messages, once they can be read."""
+        if waiter is None:
+            self.arrivals.wake()
+        else:
+            waiter.add_done_callback(lambda _: self.arrivals.wake())
 
     def poll(
         self,
@@ -202,6 +219,7 @@ class Partition:
 
     def close(self) -> None:
         """Write and sync everything; the partition is not usable afterwards."""
+        self.arrivals.wake()
         try:
             self.offsets.close()
         finally:
@@ -210,6 +228,7 @@ class Partition:
     def abandon(self, *, purged: bool = False) -> None:
         """Discard the partition without writing: it is deleted, or replaced by an empty one."""
         self._is_abandoned = True
+        self.arrivals.wake()
         self.offsets.abandon()
         self.log.abandon(purged=purged)
 

@@ -30,7 +30,7 @@ from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle
 from borzoi.server.opening import folders_of, store_of
 from borzoi.server.recreating import recreate
-from borzoi.server.revoked_tokens import read_revoked_tokens
+from borzoi.server.revoked_tokens import RevokedTokens, read_revoked_tokens
 from borzoi.server.root_user import root_credentials
 from borzoi.server.settings import Settings
 from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
@@ -51,6 +51,7 @@ from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium
 from borzoi.storage.settings import Acknowledge
 from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
+from borzoi.telemetry.durations import Durations
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +83,8 @@ class Opened(msgspec.Struct):
     pool: MemoryPool
     root: Root
     acknowledge: Acknowledge
-    #: For who accepts HTTP tokens: these are not good any more, by id, with their expiry.
-    revoked_tokens: Mapping[str, int]
+    #: HTTP tokens that are not good any more.
+    revoked_tokens: RevokedTokens
     #: The partitions that were on the disk when this was last written down.
     presence: Presence | None
     #: The creation of root, in the state but not yet in the log; see `store_new_root`.
@@ -138,7 +139,9 @@ def open_data(
         root = Root(credentials.username, credentials.source, shown)
     if recreated:
         log.warning("the metadata log was missing; %d streams are named anew", len(state.streams))
-    revoked_tokens = read_revoked_tokens(medium, directory, now=clock() // SECOND_US)
+    revoked_tokens = RevokedTokens(
+        medium, directory, read_revoked_tokens(medium, directory, now=clock() // SECOND_US)
+    )
     pooling = system.memory_pool
     if pooling.enabled:
         pool = MemoryPool(pooling.size, bucket_capacity=pooling.bucket_capacity)
@@ -215,7 +218,8 @@ def services_of(
 ) -> Services:
     """The planes and everything else a handler may touch, wired together."""
     system = settings.system
-    store = store_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge)
+    syncs = Durations()
+    store = store_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge, syncs)
     table = PartitionTable(store)
     gate = archiver.deletable if archiver and system.segment.archive_expired else None
     partitions = PartitionPlane(table, Upkeep(table, store, deletable=gate), store)
@@ -262,6 +266,7 @@ def services_of(
         ),
         tokens_max=settings.personal_access_token.max_tokens_per_user,
         clock=clock,
+        syncs=syncs,
     )
 
 

@@ -1,9 +1,9 @@
 """Settings from defaults, file and environment, validated once, with a sentence for each fault."""
 
 import difflib
-import ipaddress
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,12 @@ from borzoi.server.archive_location import archive_location
 from borzoi.server.declaring import Key, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
 from borzoi.server.settings import (
-    HTTP,
-    QUIC,
-    WEBSOCKET,
     EncryptionSection,
     Settings,
     SystemSection,
-    TcpSection,
     TcpSocketSection,
 )
+from borzoi.server.transport_rules import transport_faults
 
 GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20
@@ -146,15 +143,7 @@ def faults(settings: Settings) -> Iterator[str]:
     yield from _interval_faults(settings)
     yield from _cluster_faults(settings)
     yield from _socket_faults(settings.tcp.socket)
-    yield from _certificate_faults(settings.tcp)
-    host, _ = settings.tcp.address
-    try:
-        version = ipaddress.ip_address(host).version
-    except ValueError:
-        yield f"tcp.address: {host!r} is not an address; it takes a literal IP, not a name"
-        return
-    if settings.tcp.ipv6 and version != 6:
-        yield f"tcp.ipv6 is true and tcp.address is {host!r}; it takes an IPv6 address then"
+    yield from transport_faults(settings)
 
 
 def _storage_faults(settings: Settings) -> Iterator[str]:
@@ -233,26 +222,6 @@ def _archive_faults(system: SystemSection) -> Iterator[str]:
         yield f"{path}: {fault}"
 
 
-def _certificate_faults(tcp: TcpSection) -> Iterator[str]:
-    tls = tcp.tls
-    if not tcp.enabled or not tls.enabled or tls.self_signed:
-        return
-    for name in ("cert_file", "key_file"):
-        path = getattr(tls, name)
-        if not _is_file(path):
-            yield (
-                f"tcp.tls.{name}: {path!r} is not there, and tcp.tls.self_signed is false;"
-                " it takes the path of a PEM file then"
-            )
-
-
-def _is_file(path: str) -> bool:
-    try:
-        return Path(path).is_file()
-    except OSError:
-        return False
-
-
 def _interval_faults(settings: Settings) -> Iterator[str]:
     second = 1_000_000
     rows = (
@@ -329,13 +298,16 @@ def parts_not_there(configuration: Configuration) -> Iterator[str]:
         default = declaration.kind.parse(declaration.default)
         if getattr(section, "enabled", True) and value != default:
             asked.setdefault(declaration.later, []).append(key.path)
-    for part, enabled in (
-        (HTTP, settings.http.enabled),
-        (QUIC, settings.quic.enabled),
-        (WEBSOCKET, settings.websocket.enabled),
-    ):
-        if enabled:
-            asked.setdefault(part, [])
     for part, paths in asked.items():
         about = f" ({', '.join(paths)})" if paths else ""
         yield f"{part} is not there yet in this version{about}"
+    if settings.quic.enabled and not has_quic():
+        yield f"quic.enabled: {QUIC_MISSING}"
+
+
+#: What is said where QUIC is on and its library is not installed.
+QUIC_MISSING = "the extra quic is not installed, so nobody listens; pip install 'borzoi[quic]'"
+
+
+def has_quic() -> bool:
+    return find_spec("qh3") is not None

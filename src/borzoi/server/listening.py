@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,12 +10,30 @@ import msgspec
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol
+from borzoi.listeners.interface import Listener
+from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
 from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
 from borzoi.listeners.tls import TlsListener
+from borzoi.listeners.websocket.frames import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, Limits
+from borzoi.listeners.websocket.plain import WebSocketListener
+from borzoi.listeners.websocket.secure import SecureWebSocketListener
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.server.config import has_quic
 from borzoi.server.descriptor_limit import room_for_connections
-from borzoi.server.settings import Settings, TcpSocketSection, TlsSection
+from borzoi.server.revoked_tokens import RevokedTokens
+from borzoi.server.settings import (
+    HttpSection,
+    HttpTlsSection,
+    QuicCertificateSection,
+    QuicSection,
+    Settings,
+    TcpSection,
+    TcpSocketSection,
+    TlsSection,
+    WebSocketSection,
+)
+from borzoi.telemetry.durations import Durations
 
 SECOND_US = 1_000_000
 
@@ -31,55 +49,192 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     name: str
     section: str
-    listener: TcpListener | TlsListener
+    listener: Listener
 
 
-async def listen(
-    settings: Settings,
-    *,
-    binary: BinaryProtocol,
-    pool: MemoryPool,
-    on_connect: Callable[[Session], None],
-    on_disconnect: Callable[[Session], None],
-) -> list[Endpoint]:
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the listeners of a server share."""
+
+    binary: BinaryProtocol
+    pool: MemoryPool
+    revoked_tokens: RevokedTokens
+    on_connect: Callable[[Session], None]
+    on_disconnect: Callable[[Session], None]
+    #: How late the event loop was, for the metrics.
+    loop_lag: Durations
+
+
+async def listen(settings: Settings, around: Surroundings) -> list[Endpoint]:
     """Every enabled listener, accepting."""
+    # One limit over all transports: each connection costs a descriptor, whatever it speaks.
     tcp = settings.tcp
-    if not tcp.enabled:
-        return []
-    try:
-        sock = listening_socket(tcp.address, dual_stack=tcp.ipv6)
-    except OSError as fault:
-        host, port = tcp.address
-        raise InvalidConfiguration(
-            f"tcp.address: cannot listen at {host}:{port}: {fault.strerror}"
-        ) from fault
-    if not tcp.socket.override_defaults:
-        probe_silent_peers(sock)
     room = room_for_connections(tcp.max_connections)
     # Unless set, half of those there may be: one peer alone cannot keep everybody else out.
     chosen = tcp.max_connections_per_address
     admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)
+    endpoints: list[Endpoint] = []
+    try:
+        if tcp.enabled:
+            endpoints.append(await _tcp(tcp, around, admission))
+        if settings.http.enabled:
+            endpoints.append(_http(settings.http, around, admission, endpoints))
+        if settings.websocket.enabled:
+            endpoints.append(await _websocket(settings.websocket, around, admission))
+        if settings.quic.enabled and has_quic():
+            endpoints.append(_quic(settings.quic, around, admission))
+    except BaseException:
+        for endpoint in endpoints:
+            endpoint.listener.close()
+        raise
+    return endpoints
+
+
+async def _tcp(tcp: TcpSection, around: Surroundings, admission: Admission) -> Endpoint:
+    sock = bound("tcp", tcp.address, dual_stack=tcp.ipv6)
+    if not tcp.socket.override_defaults:
+        probe_silent_peers(sock)
     if tcp.tls.enabled:
         secure = TlsListener(
-            binary=binary,
-            pool=pool,
+            binary=around.binary,
+            pool=around.pool,
             admission=admission,
             options=socket_options(tcp.socket),
-            on_connect=on_connect,
-            on_disconnect=on_disconnect,
+            on_connect=around.on_connect,
+            on_disconnect=around.on_disconnect,
         )
         await secure.start(sock, tls_context(tcp.tls, "tcp.tls"))
-        return [Endpoint("tcp (TLS)", "tcp", secure)]
+        return Endpoint("tcp (TLS)", "tcp", secure)
     plain = TcpListener(
         sock,
-        binary=binary,
-        pool=pool,
+        binary=around.binary,
+        pool=around.pool,
         admission=admission,
         options=socket_options(tcp.socket),
-        on_connect=on_connect,
-        on_disconnect=on_disconnect,
+        on_connect=around.on_connect,
+        on_disconnect=around.on_disconnect,
     )
-    return [Endpoint("tcp", "tcp", plain)]
+    return Endpoint("tcp", "tcp", plain)
+
+
+def _http(
+    http: HttpSection, around: Surroundings, admission: Admission, endpoints: Sequence[Endpoint]
+) -> Endpoint:
+    # Imported here: a server without HTTP starts sooner.
+    from borzoi.listeners.http.listener import HttpListener
+    from borzoi.listeners.http.metrics import Metrics, Sources
+    from borzoi.server.web import http_app
+
+    dispatcher = around.binary.dispatcher
+    sources = Sources(
+        pool=around.pool,
+        admission=admission,
+        syncs=dispatcher.services.syncs,
+        loop_lag=around.loop_lag,
+        connections=lambda: {one.section: len(one.listener.connections) for one in endpoints},
+        partitions_max=http.metrics.max_partitions,
+    )
+    metrics = Metrics(dispatcher, sources)
+    app = http_app(http, dispatcher, around.revoked_tokens, metrics=metrics)
+    context = tls_context(http.tls, "http.tls") if http.tls.enabled else None
+    sock = bound("http", http.address, shared=False)
+    probe_silent_peers(sock)
+    listener = HttpListener(sock, app, admission=admission, context=context, stopping=app.stopping)
+    return Endpoint("http" if context is None else "http (TLS)", "http", listener)
+
+
+async def _websocket(
+    websocket: WebSocketSection, around: Surroundings, admission: Admission
+) -> Endpoint:
+    limits = Limits(
+        websocket.max_message_size or MESSAGE_BYTES_MAX,
+        websocket.max_frame_size or FRAME_BYTES_MAX,
+        websocket.accept_unmasked_frames,
+    )
+    sock = bound("websocket", websocket.address)
+    probe_silent_peers(sock)
+    if websocket.tls.enabled:
+        secure = SecureWebSocketListener(
+            binary=around.binary,
+            pool=around.pool,
+            admission=admission,
+            limits=limits,
+            on_connect=around.on_connect,
+            on_disconnect=around.on_disconnect,
+        )
+        await secure.start(sock, tls_context(websocket.tls, "websocket.tls"))
+        return Endpoint("websocket (TLS)", "websocket", secure)
+    plain = WebSocketListener(
+        sock,
+        binary=around.binary,
+        pool=around.pool,
+        admission=admission,
+        limits=limits,
+        on_connect=around.on_connect,
+        on_disconnect=around.on_disconnect,
+    )
+    return Endpoint("websocket", "websocket", plain)
+
+
+def _quic(quic: QuicSection, around: Surroundings, admission: Admission) -> Endpoint:
+    async def make(sock: socket.socket) -> Listener:
+        # Imported here: the library is an extra and weighs megabytes.
+        from borzoi.listeners.quic import QuicListener, QuicOptions
+
+        listener = QuicListener(
+            binary=around.binary,
+            admission=admission,
+            options=QuicOptions(
+                *certificate_of(quic.certificate),
+                receive_window=quic.receive_window,
+                datagram_bytes_max=min(max(quic.initial_mtu, 1200), 65_000),
+                idle_seconds=quic.max_idle_timeout / SECOND_US or 30.0,
+                keep_alive_seconds=quic.keep_alive_interval / SECOND_US,
+            ),
+            on_connect=around.on_connect,
+            on_disconnect=around.on_disconnect,
+        )
+        await listener.start(sock)
+        return listener
+
+    host, port = quic.address
+    override = quic.socket.override_defaults
+    try:
+        sock = datagram_socket(
+            quic.address,
+            recv_buffer_bytes=quic.socket.recv_buffer_size if override else None,
+            send_buffer_bytes=quic.socket.send_buffer_size if override else None,
+        )
+    except OSError as fault:
+        raise InvalidConfiguration(
+            f"quic.address: cannot listen at {host}:{port}: {fault.strerror}"
+        ) from fault
+    return Endpoint("quic", "quic", OnDemandListener(sock, make))
+
+
+def certificate_of(section: QuicCertificateSection) -> tuple[bytes, bytes]:
+    """Certificate and key in PEM: made up, or from the files."""
+    from borzoi.security.certificates import self_signed
+
+    if section.self_signed:
+        pair = self_signed("localhost")
+        return pair.certificate, pair.key
+    try:
+        return Path(section.cert_file).read_bytes(), Path(section.key_file).read_bytes()
+    except OSError as fault:
+        raise InvalidConfiguration(f"quic.certificate: {fault}") from fault
+
+
+def bound(
+    section: str, address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
+) -> socket.socket:
+    """A socket that listens where the section says."""
+    try:
+        return listening_socket(address, dual_stack=dual_stack, shared=shared)
+    except OSError as fault:
+        host, port = address
+        raise InvalidConfiguration(
+            f"{section}.address: cannot listen at {host}:{port}: {fault.strerror}"
+        ) from fault
 
 
 def probe_silent_peers(sock: socket.socket) -> None:
@@ -104,16 +259,16 @@ def socket_options(section: TcpSocketSection) -> SocketOptions:
     )
 
 
-def tls_context(section: TlsSection, path: str) -> ssl.SSLContext:
+def tls_context(section: TlsSection | HttpTlsSection, path: str) -> ssl.SSLContext:
     """The certificate of the files; without them, one of our own for localhost when allowed."""
     # Imported here: without TLS nobody needs it, and it weighs 5 MB and a fifth of the start.
     from borzoi.security.certificates import self_signed_context, server_context
 
     if Path(section.cert_file).is_file() and Path(section.key_file).is_file():
         return server_context(section.cert_file, section.key_file)
-    if section.self_signed:
+    if isinstance(section, TlsSection) and section.self_signed:
         return self_signed_context("localhost")
+    reason = ", and self_signed is false" if isinstance(section, TlsSection) else ""
     raise InvalidConfiguration(
-        f"{path}: {section.cert_file} and {section.key_file} are not both there,"
-        " and self_signed is false"
+        f"{path}: {section.cert_file} and {section.key_file} are not both there{reason}"
     )

@@ -28,7 +28,9 @@ from borzoi.storage.settings import (
     PartitionSettings,
     SegmentSettings,
 )
+from borzoi.storage.syncing import TimedSyncer
 from borzoi.storage.uring import best_syncer
+from borzoi.telemetry.durations import Durations
 
 CACHES = {
     "all": CacheIndexes.ALL,
@@ -45,8 +47,9 @@ def store_of(
     medium: Medium,
     cipher: Cipher | None,
     acknowledge: Acknowledge,
+    syncs: Durations,
 ) -> LocalPartitionStore:
-    """The store of the partitions below the data directory."""
+    """The store of the partitions below the data directory; `syncs` gets the times of its syncs."""
     system = settings.system
     segment = SegmentSettings(system.segment.size, CACHES[system.segment.cache_indexes])
     partition = PartitionSettings(
@@ -55,7 +58,7 @@ def store_of(
         system.partition.size_of_messages_required_to_save,
         system.partition.validate_checksum,
     )
-    syncer, descriptors = best_syncer(), Descriptors(medium)
+    syncer, descriptors = TimedSyncer(best_syncer(), syncs), Descriptors(medium)
     twins = TwinOpener(descriptors)
     writer = OffsetWriter(medium, acknowledge, loop=asyncio.get_running_loop())
     new_ids = random_ids()

@@ -22,8 +22,7 @@ from borzoi import __version__
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, failed
-from borzoi.listeners.tcp import TcpListener
-from borzoi.listeners.tls import TlsListener
+from borzoi.listeners.interface import Listener
 from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
 from borzoi.model.errors import BorzoiError, InvalidConfiguration, StorageFailure
@@ -47,7 +46,7 @@ from borzoi.server.declaring import shown_section
 from borzoi.server.descriptor_limit import raise_to_hard_limit
 from borzoi.server.housekeeping import Chore, chores, run_all
 from borzoi.server.kinds import shown_address
-from borzoi.server.listening import Endpoint, listen
+from borzoi.server.listening import Endpoint, Surroundings, listen
 from borzoi.server.logs import remove_forgotten, start_logging
 from borzoi.server.neighbours import refuse_to_share
 from borzoi.server.opening import folders_of
@@ -56,6 +55,7 @@ from borzoi.server.signals import while_serving
 from borzoi.server.toml import written
 from borzoi.shard.presence import PresenceKeeper
 from borzoi.storage.local import NO_SPACE
+from borzoi.telemetry.durations import Durations
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,8 @@ CHORES_SECONDS_MAX = 2.0
 STALLED_SECONDS_MAX = 30.0
 #: Status 8: the server goes away; clients reconnect and ask again.
 FAREWELL = failed(8)
+#: How often the loop is asked how late it is.
+LAG_SECONDS = 0.5
 CURRENT_CONFIG = "current_config.toml"
 #: How often the partitions on the disk are written down, when they have changed.
 PRESENCE_INTERVAL = 60_000_000
@@ -178,9 +180,10 @@ class Server:
         self._presence = PresenceKeeper(opened.medium, directory, opened.presence)
         self._note_presence(*self._present())
         self._dispatcher = Dispatcher(self._services)
-        self._listeners: list[TcpListener | TlsListener] = []
+        self._listeners: list[Listener] = []
         self._endpoints: list[Endpoint] = []
         self._stop = asyncio.Event()
+        self._loop_lag = Durations()
         self._leaving: set[asyncio.Task[object]] = set()
         self._config_file = directory / self._settings.system.runtime.path / CURRENT_CONFIG
 
@@ -202,10 +205,14 @@ class Server:
         self._config_file.unlink(missing_ok=True)
         self._endpoints = await listen(
             self._settings,
-            binary=BinaryProtocol(self._dispatcher),
-            pool=self._opened.pool,
-            on_connect=self._services.sessions.add,
-            on_disconnect=self._disconnected,
+            Surroundings(
+                binary=BinaryProtocol(self._dispatcher),
+                pool=self._opened.pool,
+                revoked_tokens=self._opened.revoked_tokens,
+                on_connect=self._services.sessions.add,
+                on_disconnect=self._disconnected,
+                loop_lag=self._loop_lag,
+            ),
         )
         self._listeners = [endpoint.listener for endpoint in self._endpoints]
         self._services.cluster.bound(
@@ -271,6 +278,7 @@ class Server:
             Chore("stalled connections", 5_000_000, self._give_up_stalled),
             Chore("memory", 10_000_000, self._trim),
             Chore("presence", PRESENCE_INTERVAL, self._keep_presence),
+            Chore("revoked tokens", 300_000_000, self._forget_revoked_tokens),
             Chore(
                 "log files",
                 self._settings.system.logging.rotation_check_interval,
@@ -278,6 +286,7 @@ class Server:
             ),
             *self._archiver_chores(),
         ]
+        self._watch_loop(asyncio.get_running_loop().time())
         housekeeping = asyncio.create_task(run_all(rows))
         stopping = asyncio.create_task(self._stop.wait())
         done, _ = await asyncio.wait({housekeeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -305,10 +314,21 @@ class Server:
             )
         ]
 
+    def _watch_loop(self, due: float) -> None:
+        """Note how late the loop is, and look again in a while."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._loop_lag.observe(max(int((now - due) * 1e9), 0))
+        if not self._stop.is_set():
+            loop.call_at(now + LAG_SECONDS, self._watch_loop, now + LAG_SECONDS)
+
     def _give_up_stalled(self) -> None:
         before = asyncio.get_running_loop().time() - STALLED_SECONDS_MAX
         for listener in self._listeners:
             listener.give_up_stalled(before)
+
+    async def _forget_revoked_tokens(self) -> None:
+        await self._opened.revoked_tokens.forget_expired(now=int(time.time()))
 
     def _trim(self) -> None:
         self._opened.pool.trim(POOL_KEEP_BYTES)
@@ -335,6 +355,7 @@ class Server:
     async def _finish(self) -> None:
         """Refuse new, tell the clients, finish running; bounded, because someone waits."""
         log.info("stopping")
+        self._services.waits.end()
         for listener in self._listeners:
             listener.stop_accepting()
             # Before the rest is waited for: clients that go on asking would never let it end.

@@ -1,10 +1,11 @@
-"""HTTP access tokens that were revoked before they expired, as an import brought them along.
+"""HTTP access tokens that were revoked before they expired, here or before an import.
 
 `revoked_tokens.json` in the data directory: the id of each token and when it expires, in seconds
-since the epoch. A token that has expired opens nothing any more, so a start forgets it, and the
-file with the last one.
+since the epoch. A token that has expired opens nothing any more, so it is forgotten, and the file
+with the last one.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +13,16 @@ from typing import Final
 
 import msgspec
 
-from borzoi.model.errors import StateCorrupted
+from borzoi.model.errors import LimitReached, StateCorrupted, StorageFailure
 from borzoi.storage.media import Medium, replace_file
 
 log = logging.getLogger(__name__)
 
 #: As `storage.importing` calls it, which no server has to load.
 REVOKED_TOKENS: Final = "revoked_tokens.json"
+#: Each is kept until it would have expired anyway. Beyond this no more can be given back, because
+#: forgetting one would make it good again.
+REVOKED_MAX: Final = 100_000
 
 
 def read_revoked_tokens(medium: Medium, directory: Path, *, now: int) -> Mapping[str, int]:
@@ -41,3 +45,50 @@ def read_revoked_tokens(medium: Medium, directory: Path, *, now: int) -> Mapping
         replace_file(medium, path, msgspec.json.encode(valid) + b"\n")
     log.info("%d of %d revoked HTTP tokens have not expired yet", len(valid), len(stored))
     return valid
+
+
+class RevokedTokens:
+    """The ids that must not be accepted, in memory and in the file."""
+
+    def __init__(self, medium: Medium, directory: Path, known: Mapping[str, int]) -> None:
+        self._medium = medium
+        self._path = directory / REVOKED_TOKENS
+        self._expiries = dict(known)
+        self._writing = asyncio.Lock()
+        #: How many changes there were, and how many of them the file has.
+        self._changes = self._written = 0
+
+    def __contains__(self, token_id: object) -> bool:
+        return token_id in self._expiries
+
+    def __len__(self) -> int:
+        return len(self._expiries)
+
+    async def add(self, token_id: str, expiry: int) -> None:
+        """Not accepted from now on; done when the file says so. `LimitReached` when it is full."""
+        if len(self._expiries) >= REVOKED_MAX:
+            raise LimitReached(f"{REVOKED_MAX} tokens were given back and have not expired yet")
+        self._expiries[token_id] = expiry
+        await self._change()
+
+    async def forget_expired(self, *, now: int) -> None:
+        """Drop what has expired at `now`, in seconds."""
+        expired = [token_id for token_id, expiry in self._expiries.items() if expiry <= now]
+        if expired:
+            for token_id in expired:
+                del self._expiries[token_id]
+            await self._change()
+
+    async def _change(self) -> None:
+        """Write the file, once for all changes that came while it was written before."""
+        self._changes += 1
+        mine = self._changes
+        async with self._writing:
+            if self._written >= mine:
+                return
+            changes, content = self._changes, msgspec.json.encode(self._expiries) + b"\n"
+            try:
+                await asyncio.to_thread(replace_file, self._medium, self._path, content)
+            except OSError as fault:
+                raise StorageFailure(f"{self._path} cannot be written: {fault}") from fault
+            self._written = changes

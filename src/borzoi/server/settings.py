@@ -22,9 +22,7 @@ from borzoi.server.kinds import (
 )
 
 U32 = 2**32 - 1
-HTTP = "the HTTP listener"
-QUIC = "the QUIC listener"
-WEBSOCKET = "the WebSocket listener"
+CONSOLE = "the console"
 TELEMETRY = "OpenTelemetry export"
 SHARDS = "more than one shard"
 
@@ -53,30 +51,24 @@ class DataMaintenanceSection(Section):
 
 
 class CorsSection(Section):
-    enabled: bool = setting(FLAG, True, "answer cross-origin requests", later=HTTP)
+    enabled: bool = setting(FLAG, True, "answer cross-origin requests")
     allowed_methods: tuple[str, ...] = setting(
-        TEXTS, ["GET", "POST", "PUT", "DELETE"], "methods other origins may use", later=HTTP
+        TEXTS, ["GET", "POST", "PUT", "DELETE"], "methods other origins may use"
     )
-    allowed_origins: tuple[str, ...] = setting(
-        TEXTS, ["*"], "origins that may ask; * is any", later=HTTP
-    )
+    allowed_origins: tuple[str, ...] = setting(TEXTS, ["*"], "origins that may ask; * is any")
     allowed_headers: tuple[str, ...] = setting(
-        TEXTS, ["content-type", "authorization"], "headers other origins may send", later=HTTP
+        TEXTS, ["content-type", "authorization"], "headers other origins may send"
     )
-    exposed_headers: tuple[str, ...] = setting(
-        TEXTS, [""], "headers other origins may read", later=HTTP
-    )
-    allow_credentials: bool = setting(FLAG, False, "let other origins send cookies", later=HTTP)
-    allow_private_network: bool = setting(
-        FLAG, False, "answer private-network preflights", later=HTTP
-    )
+    exposed_headers: tuple[str, ...] = setting(TEXTS, [""], "headers other origins may read")
+    allow_credentials: bool = setting(FLAG, False, "let other origins send cookies")
+    allow_private_network: bool = setting(FLAG, False, "answer private-network preflights")
 
 
 class TrustedIssuerSection(Section):
-    issuer: str = setting(TEXT, "", "the iss claim of its tokens", later=HTTP)
-    audience: str = setting(TEXT, "", "the aud claim of its tokens", later=HTTP)
-    jwks_url: str = setting(TEXT, "", "where its keys are published", later=HTTP)
-    user_id: int = setting(count(0, U32), 0, "the user its tokens act as; never root", later=HTTP)
+    issuer: str = setting(TEXT, "", "the iss claim of its tokens")
+    audience: str = setting(TEXT, "", "the aud claim of its tokens")
+    jwks_url: str = setting(TEXT, "", "where its keys are published")
+    user_id: int = setting(count(0, U32), 0, "the user its tokens act as; never root")
 
 
 class JwtSection(Section):
@@ -84,47 +76,49 @@ class JwtSection(Section):
         choice("HS256", "HS384", "HS512", "RS256", "RS384", "RS512"),
         "HS256",
         "how access tokens are signed",
-        later=HTTP,
     )
-    issuer: str = setting(TEXT, "iggy.apache.org", "the iss claim of issued tokens", later=HTTP)
-    audience: str = setting(TEXT, "iggy.apache.org", "the aud claim of issued tokens", later=HTTP)
+    issuer: str = setting(TEXT, "iggy.apache.org", "the iss claim of issued tokens")
+    audience: str = setting(TEXT, "iggy.apache.org", "the aud claim of issued tokens")
     valid_issuers: tuple[str, ...] = setting(
-        TEXTS, ["iggy.apache.org"], "issuers that are believed", later=HTTP
+        TEXTS, ["iggy.apache.org"], "issuers that are believed"
     )
     valid_audiences: tuple[str, ...] = setting(
-        TEXTS, ["iggy.apache.org"], "audiences that are accepted", later=HTTP
+        TEXTS, ["iggy.apache.org"], "audiences that are accepted"
     )
-    access_token_expiry: int = setting(EXPIRY, "1 h", "how long a token is good for", later=HTTP)
-    clock_skew: int = setting(DURATION, "5 s", "how far clocks may differ", later=HTTP)
-    not_before: int = setting(DURATION, "0 s", "when a token starts to be good", later=HTTP)
+    access_token_expiry: int = setting(EXPIRY, "1 h", "how long a token is good for")
+    clock_skew: int = setting(DURATION, "5 s", "how far clocks may differ")
+    not_before: int = setting(DURATION, "0 s", "when a token starts to be good")
     encoding_secret: str = setting(
-        TEXT, "", "the key tokens are signed with; empty: random", secret=True, later=HTTP
+        TEXT, "", "the key tokens are signed with; empty: random", secret=True
     )
     decoding_secret: str = setting(
-        TEXT, "", "the key tokens are checked with; empty: the other", secret=True, later=HTTP
+        TEXT, "", "the key tokens are checked with; empty: the other", secret=True
     )
-    use_base64_secret: bool = setting(FLAG, False, "the secrets are Base64", later=HTTP)
+    use_base64_secret: bool = setting(FLAG, False, "the secrets are Base64")
     trusted_issuers: tuple[TrustedIssuerSection, ...] = tables(
         TrustedIssuerSection, "issuers whose tokens act as one of our users"
     )
 
 
 class MetricsSection(Section):
-    enabled: bool = setting(FLAG, True, "publish metrics", later=HTTP)
-    endpoint: str = setting(TEXT, "/metrics", "under this path", later=HTTP)
+    enabled: bool = setting(FLAG, True, "publish metrics")
+    endpoint: str = setting(TEXT, "/metrics", "under this path")
+    max_partitions: int = setting(
+        count(0, 1_000_000), 1000, "borzoi: so many partitions have series of their own"
+    )
 
 
 class HttpTlsSection(Section):
-    enabled: bool = setting(FLAG, False, "speak HTTPS", later=HTTP)
-    cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate", later=HTTP)
-    key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key", later=HTTP)
+    enabled: bool = setting(FLAG, False, "speak HTTPS")
+    cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate")
+    key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key")
 
 
 class HttpSection(Section):
-    enabled: bool = setting(FLAG, True, "accept HTTP clients", later=HTTP)
-    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:3000", "where", later=HTTP)
-    max_request_size: int = setting(BYTES, "2 MB", "largest body of a request", later=HTTP)
-    web_ui: bool = setting(FLAG, False, "serve the console", later=HTTP)
+    enabled: bool = setting(FLAG, True, "accept HTTP clients")
+    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:3000", "where")
+    max_request_size: int = setting(BYTES, "2 MB", "largest body of a request")
+    web_ui: bool = setting(FLAG, False, "serve the console", later=CONSOLE)
     cors: CorsSection = section(CorsSection)
     jwt: JwtSection = section(JwtSection)
     metrics: MetricsSection = section(MetricsSection)
@@ -176,47 +170,57 @@ class TcpSection(Section):
 
 
 class QuicSocketSection(Section):
-    override_defaults: bool = setting(FLAG, False, "apply the keys below", later=QUIC)
-    recv_buffer_size: int = setting(BYTES, "64 KB", "the kernel's receive buffer", later=QUIC)
-    send_buffer_size: int = setting(BYTES, "64 KB", "the kernel's send buffer", later=QUIC)
-    keepalive: bool = setting(FLAG, False, "let the kernel probe silent peers", later=QUIC)
+    override_defaults: bool = setting(FLAG, False, "apply the keys below")
+    recv_buffer_size: int = setting(BYTES, "64 KB", "the kernel's receive buffer")
+    send_buffer_size: int = setting(BYTES, "64 KB", "the kernel's send buffer")
+    keepalive: bool = setting(FLAG, False, "let the kernel probe silent peers")
 
 
 class QuicCertificateSection(Section):
-    self_signed: bool = setting(FLAG, True, "make a certificate for localhost", later=QUIC)
-    cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate", later=QUIC)
-    key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key", later=QUIC)
+    self_signed: bool = setting(FLAG, True, "make a certificate for localhost")
+    cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate")
+    key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key")
 
 
 class QuicSection(Section):
-    enabled: bool = setting(FLAG, True, "accept QUIC clients", later=QUIC)
-    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8080", "where (UDP)", later=QUIC)
+    enabled: bool = setting(FLAG, True, "accept QUIC clients")
+    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8080", "where (UDP)")
     max_concurrent_bidi_streams: int = setting(
-        count(1, U32), 10_000, "requests in flight per connection", later=QUIC
+        count(1, U32),
+        10_000,
+        "kept for 0.8 files; 100 requests of a connection run at a time",
     )
-    datagram_send_buffer_size: int = setting(BYTES, "100 KB", "unsent datagrams", later=QUIC)
-    initial_mtu: int = setting(BYTES, "8 KB", "first guess of the path's MTU", later=QUIC)
-    send_window: int = setting(BYTES, "100 KB", "unacknowledged bytes we send", later=QUIC)
-    receive_window: int = setting(BYTES, "100 KB", "unread bytes we accept", later=QUIC)
-    keep_alive_interval: int = setting(DURATION, "5 s", "pings on a quiet connection", later=QUIC)
-    max_idle_timeout: int = setting(DURATION, "10 s", "when a silent peer is gone", later=QUIC)
+    datagram_send_buffer_size: int = setting(
+        BYTES, "100 KB", "kept for 0.8 files; everything is sent in streams"
+    )
+    initial_mtu: int = setting(BYTES, "8 KB", "largest datagram; what the path takes is found out")
+    send_window: int = setting(BYTES, "100 KB", "kept for 0.8 files; the client's window decides")
+    receive_window: int = setting(BYTES, "100 KB", "unread bytes we accept")
+    keep_alive_interval: int = setting(DURATION, "5 s", "pings on a quiet connection")
+    max_idle_timeout: int = setting(DURATION, "10 s", "when a silent peer is gone")
     certificate: QuicCertificateSection = section(QuicCertificateSection)
     socket: QuicSocketSection = section(QuicSocketSection)
 
 
 class WebSocketSection(Section):
-    enabled: bool = setting(FLAG, True, "accept WebSocket clients", later=WEBSOCKET)
-    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8092", "where", later=WEBSOCKET)
-    read_buffer_size: int | None = setting(BYTES_OR_UNSET, "", "receive buffer", later=WEBSOCKET)
-    write_buffer_size: int | None = setting(BYTES_OR_UNSET, "", "send buffer", later=WEBSOCKET)
+    enabled: bool = setting(FLAG, True, "accept WebSocket clients")
+    address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8092", "where")
+    read_buffer_size: int | None = setting(
+        BYTES_OR_UNSET, "", "kept for 0.8 files; frames are received where they stay"
+    )
+    write_buffer_size: int | None = setting(
+        BYTES_OR_UNSET, "", "kept for 0.8 files; answers leave from where they lie"
+    )
     max_write_buffer_size: int | None = setting(
-        BYTES_OR_UNSET, "", "largest send buffer", later=WEBSOCKET
+        BYTES_OR_UNSET, "", "kept for 0.8 files; nothing more is read while an answer is not taken"
     )
-    max_message_size: int | None = setting(BYTES_OR_UNSET, "", "largest message", later=WEBSOCKET)
-    max_frame_size: int | None = setting(BYTES_OR_UNSET, "", "largest frame", later=WEBSOCKET)
-    accept_unmasked_frames: bool = setting(
-        FLAG, False, "take frames a client should have masked", later=WEBSOCKET
+    max_message_size: int | None = setting(
+        BYTES_OR_UNSET, "", "largest message of a client; unset: 64 MiB"
     )
+    max_frame_size: int | None = setting(
+        BYTES_OR_UNSET, "", "largest frame of a client; unset: 16 MiB"
+    )
+    accept_unmasked_frames: bool = setting(FLAG, False, "take frames a client should have masked")
     tls: TlsSection = section(TlsSection)
 
 

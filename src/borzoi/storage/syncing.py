@@ -10,10 +10,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from time import perf_counter_ns
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage.media import File
+from borzoi.telemetry.durations import Durations
 
 Job: TypeAlias = Callable[[], None]
 Done: TypeAlias = Callable[[StorageFailure | None], None]
@@ -62,6 +64,25 @@ class InlineSyncer:
         once = Once(job)
         done(outcome(once.run))
         return once.run
+
+
+class TimedSyncer:
+    """Notes how long the jobs of another syncer take, from the call to the answer."""
+
+    __slots__ = ("_durations", "_syncer")
+
+    def __init__(self, syncer: Syncer, durations: Durations) -> None:
+        self._syncer = syncer
+        self._durations = durations
+
+    def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
+        began = perf_counter_ns()
+
+        def noted(failure: StorageFailure | None) -> None:
+            self._durations.observe(perf_counter_ns() - began)
+            done(failure)
+
+        return self._syncer.submit(job, noted, files)
 
 
 class _Submitted(NamedTuple):

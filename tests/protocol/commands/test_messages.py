@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -228,3 +229,16 @@ def test_metadata_longer_than_what_arrived_is_read_up_to_its_fields():
         memoryview((4900).to_bytes(4, "little") + fields + bytes(1000)), declared
     )
     assert (early.indexes_start, early.messages_start) == (4904, 4920)
+
+
+def test_a_poll_may_wait_and_says_so_behind_the_fields_of_0_8() -> None:
+    poll = PollMessages(
+        Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.next(), 10, True
+    )
+    patient = msgspec.structs.replace(poll, wait_ms=5000)
+    plain, longer = encode_payload(poll), encode_payload(patient)
+    assert longer == plain + b"WAIT" + (5000).to_bytes(4, "little")
+    assert PollMessages.decode(Reader(longer)) == patient
+    # Whatever else stands there is ignored, as 0.8 does.
+    for other in (b"zzz", b"WAIT", b"wait\x88\x13\0\0", b"WAIT\x88\x13\0\0\0"):
+        assert PollMessages.decode(Reader(plain + other)) == poll

@@ -38,7 +38,17 @@ from borzoi.protocol.rest.calls import Call, allowed_methods, answer_of, call_of
 from borzoi.protocol.rest.documents import encode_document
 from borzoi.protocol.rest.errors import error_answer, missing_answer
 from borzoi.protocol.rest.faults import HttpFault
-from borzoi.protocol.rest.routes import ROUTES, GetMetrics, RefreshToken, Welcome
+from borzoi.protocol.rest.routes import (
+    ROUTES,
+    FollowMessages,
+    GetDescription,
+    GetGuide,
+    GetLiveness,
+    GetMetrics,
+    GetReadiness,
+    RefreshToken,
+    Welcome,
+)
 
 NOW = 1_700_000_000_000_000
 JSON = "application/json"
@@ -46,8 +56,23 @@ CONSUMER = Consumer(ConsumerKind.CONSUMER, "c")
 
 STRATEGIES: dict[Any, st.SearchStrategy[Any]] = {
     **REQUESTS,
+    FollowMessages: st.builds(
+        lambda poll, count: FollowMessages(
+            poll.stream_id,
+            poll.topic_id,
+            poll.consumer.id,
+            poll.partition_id or 0,
+            poll.strategy,
+            count,
+        ),
+        REQUESTS[PollMessages],
+        st.integers(1, 1000),
+    ),
     Welcome: st.just(Welcome()),
-    GetMetrics: st.just(GetMetrics()),
+    **{
+        request: st.builds(request)
+        for request in (GetMetrics, GetLiveness, GetReadiness, GetDescription, GetGuide)
+    },
     RefreshToken: st.builds(RefreshToken, names),
 }
 
@@ -268,3 +293,8 @@ def test_garbage_is_a_request_or_one_of_our_errors(
 ) -> None:
     with suppress(BorzoiError):
         match(method, "/" + "/".join(segments)).request(query, content_type, body, now=NOW)
+
+
+def test_a_request_may_be_made_of_its_path_and_of_what_did_not_come_as_a_body() -> None:
+    found = match("GET", "/streams/s%20s/topics/7/consumer-groups/g")
+    assert found.with_arguments({}) == GetConsumerGroup("s s", 7, "g")

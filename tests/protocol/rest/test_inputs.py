@@ -76,7 +76,9 @@ def test_a_poll_without_parameters_has_defaults() -> None:
         "strategy": PollingStrategy.offset(0),
         "count": 10,
         "auto_commit": False,
+        "wait_ms": 0,
     }
+    assert arguments(inputs.PollInput, wait_ms=50)["wait_ms"] == 50
 
 
 @pytest.mark.parametrize("kind", PollingKind)

@@ -12,12 +12,14 @@ from borzoi.model.errors import InvalidCommand, InvalidKeyLength, InvalidMessage
 from borzoi.model.limits import U64_MAX, U128_MAX
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PolledMessages, SendMessages
+from borzoi.protocol.rest.faults import HttpFault
 from borzoi.protocol.rest.messages import (
     MessageInput,
     PartitioningInput,
     PolledDocument,
     SendInput,
     message_id,
+    partitioning_in,
     polled_document,
     polled_of,
 )
@@ -179,3 +181,20 @@ def test_a_partitioning_of_an_unknown_kind_is_refused() -> None:
     body["partitioning"] = {"kind": "nope", "value": base64.b64encode(b"x").decode()}
     with pytest.raises(msgspec.ValidationError, match="balanced, partition_id, messages_key"):
         sent(body)
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "value"),
+    [
+        ("", "balanced", b""),
+        ("partition_id=3", "partition_id", b"\3\0\0\0"),
+        ("key=k%C3%A9y", "messages_key", "kéy".encode()),
+    ],
+)
+def test_a_query_may_say_where_lines_go(query: str, kind: str, value: bytes) -> None:
+    assert partitioning_in(query) == PartitioningInput(kind, value)
+
+
+def test_a_query_that_says_nonsense_about_it_is_refused() -> None:
+    with pytest.raises(HttpFault, match="Invalid query"):
+        partitioning_in("partition_id=-1")

@@ -9,7 +9,12 @@ from borzoi.protocol.rest.documents import DOCUMENTS
 from borzoi.protocol.rest.routes import (
     PUBLIC_PATHS,
     ROUTES,
+    FollowMessages,
+    GetDescription,
+    GetGuide,
+    GetLiveness,
     GetMetrics,
+    GetReadiness,
     RefreshToken,
     Welcome,
     route_of,
@@ -18,7 +23,16 @@ from borzoi.protocol.rest.routes import (
 #: They speak about a session, and HTTP has none.
 WITHOUT_ROUTE = {JoinConsumerGroup, LeaveConsumerGroup, GetMe}
 #: They are HTTP's own.
-ONLY_HERE = {Welcome, GetMetrics, RefreshToken}
+ONLY_HERE = {
+    Welcome,
+    GetMetrics,
+    RefreshToken,
+    GetLiveness,
+    GetReadiness,
+    GetDescription,
+    GetGuide,
+    FollowMessages,
+}
 
 
 def test_every_request_of_the_protocol_has_one_route_but_for_those_about_sessions() -> None:
@@ -28,12 +42,16 @@ def test_every_request_of_the_protocol_has_one_route_but_for_those_about_session
 
 
 def test_no_two_routes_have_the_same_method_and_path() -> None:
-    assert len({(route.method, route.template) for route in ROUTES}) == len(ROUTES) == 47
+    assert len({(route.method, route.template) for route in ROUTES}) == len(ROUTES) == 52
 
 
 def test_every_answer_is_a_document_a_text_an_archive_or_nothing() -> None:
     assert {route.answer for route in ROUTES} - set(DOCUMENTS) == {str, bytes, None}
     assert set(DOCUMENTS) - {route.answer for route in ROUTES} == set()
+
+
+def test_bytes_say_what_they_are() -> None:
+    assert all(bool(route.media) == (route.answer is bytes) for route in ROUTES)
 
 
 def test_only_a_route_with_a_document_can_say_less_than_no_content() -> None:

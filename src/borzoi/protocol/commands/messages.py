@@ -55,6 +55,10 @@ from borzoi.protocol.values import (
 POLLED_PREFIX: Final = struct.Struct("<IQI")
 assert POLLED_PREFIX.size == 16
 
+#: What precedes the time a poll may wait, behind all fields of 0.8.
+POLL_WAIT: Final = b"WAIT"
+_WAIT: Final = struct.Struct("<4sI")
+
 #: What follows the identifiers of a poll: optional partition, strategy, count, auto_commit.
 _POLL_END: Final = struct.Struct("<BIBQIB")
 #: The end of it that differs from poll to poll of one consumer: strategy, count, auto_commit.
@@ -96,6 +100,8 @@ class PollMessages(msgspec.Struct, frozen=True):
     strategy: PollingStrategy
     count: int
     auto_commit: bool = False
+    #: borzoi: an empty poll waits this long for messages. Servers of 0.8 ignore it.
+    wait_ms: int = 0
 
     def encode(self, out: Writer) -> None:
         write_consumer(out, self.consumer)
@@ -103,6 +109,8 @@ class PollMessages(msgspec.Struct, frozen=True):
         write_optional_u32(out, self.partition_id)
         write_strategy(out, self.strategy)
         out.u32(self.count).bool(self.auto_commit)
+        if self.wait_ms:
+            out.bytes(POLL_WAIT).u32(self.wait_ms)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
@@ -117,7 +125,16 @@ class PollMessages(msgspec.Struct, frozen=True):
             strategy_of(kind, value),
             count,
             auto_commit != 0,
+            _read_wait(reader),
         )
+
+
+def _read_wait(reader: Reader) -> int:
+    """The wait behind the fields of 0.8; other bytes there are left alone, as 0.8 does."""
+    if reader.remaining() != _WAIT.size:
+        return 0
+    mark, wait_ms = reader.unpack(_WAIT)
+    return int(wait_ms) if mark == POLL_WAIT else 0
 
 
 class SendMetadata(NamedTuple):

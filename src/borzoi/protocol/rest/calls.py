@@ -117,25 +117,40 @@ class Match(NamedTuple):
     ) -> Any:
         """The request; `HttpFault` for what is not one, the protocol's errors for a wrong one."""
         route = self.route
-        texts = {
-            name[1:-1]: _decoded(segment)
-            for name, segment in zip(route.segments, self.segments, strict=True)
-            if name.startswith("{")
-        }
+        texts = self._texts()
         arguments: dict[str, object] = {
             name: _EARLY[name](text) for name, text in texts.items() if name in _EARLY
         }
         given = [_read_query(route.query, query)] if route.query else []
         if route.body:
             given.append(_read_body(route.body, content_type, body))
-        for name, text in texts.items():
-            if name == "consumer_id":
-                arguments["consumer"] = inputs.consumer_of(identifier_of(text))
-            elif name not in _EARLY:
-                arguments[name] = identifier_of(text)
+        arguments |= _identifiers(texts)
         for each in given:
             arguments |= each.arguments(now=now)
         return route.request(**arguments)
+
+    def with_arguments(self, arguments: Mapping[str, object]) -> Any:
+        """The request of this path and of arguments that did not come as one body."""
+        return self.route.request(**_identifiers(self._texts()), **arguments)
+
+    def _texts(self) -> dict[str, str]:
+        """The parameters of the path."""
+        return {
+            name[1:-1]: _decoded(segment)
+            for name, segment in zip(self.route.segments, self.segments, strict=True)
+            if name.startswith("{")
+        }
+
+
+def _identifiers(texts: Mapping[str, str]) -> dict[str, object]:
+    """The parameters that name something; a consumer is named like the others."""
+    found: dict[str, object] = {}
+    for name, text in texts.items():
+        if name == "consumer_id":
+            found["consumer"] = inputs.consumer_of(identifier_of(text))
+        elif name not in _EARLY:
+            found[name] = identifier_of(text)
+    return found
 
 
 def match(method: str, path: str) -> Match:

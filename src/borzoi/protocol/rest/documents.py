@@ -55,7 +55,7 @@ from borzoi.protocol.rest.words import COMPRESSIONS
 class Shape:
     """How one type of response is written and read."""
 
-    __slots__ = ("document_of", "read", "response_of")
+    __slots__ = ("document", "document_of", "read", "response_of")
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class Shape:
         document_of: Callable[[Any], object],
         response_of: Callable[[Any], object],
     ) -> None:
+        #: The type of the JSON.
+        self.document = document
         self.read = msgspec.json.Decoder(document).decode
         self.document_of = document_of
         self.response_of = response_of

@@ -350,6 +350,8 @@ class PollInput(Input[PollMessages]):
     value: U64 = 0
     count: U32 = 10
     auto_commit: Literal["true", "false"] = "false"
+    #: borzoi: milliseconds that an empty poll waits for messages.
+    wait_ms: U32 | None = None
 
     def __post_init__(self) -> None:
         Input.__post_init__(self)
@@ -364,6 +366,7 @@ class PollInput(Input[PollMessages]):
             "strategy": PollingStrategy(_POLLING_KINDS[self.kind], self.value),
             "count": self.count,
             "auto_commit": self.auto_commit == "true",
+            "wait_ms": self.wait_ms or 0,
         }
 
     @classmethod
@@ -375,6 +378,40 @@ class PollInput(Input[PollMessages]):
             request.strategy.value,
             request.count,
             "true" if request.auto_commit else "false",
+            request.wait_ms or None,
+        )
+
+
+class FollowInput(Input[Any]):
+    """Which messages to listen to. `access_token` is for browsers, whose event sources have no
+    headers."""
+
+    consumer_id: str = "1"
+    partition_id: U32 = 0
+    kind: str = "next"
+    value: U64 = 0
+    count: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    access_token: str | None = None
+
+    def __post_init__(self) -> None:
+        PollInput(self.consumer_id, self.partition_id, self.kind, self.value)
+
+    def arguments(self, *, now: int) -> Arguments:
+        return {
+            "consumer_id": _typed_identifier(self.consumer_id),
+            "partition_id": self.partition_id,
+            "strategy": PollingStrategy(_POLLING_KINDS[self.kind], self.value),
+            "count": self.count,
+        }
+
+    @classmethod
+    def of(cls, request: Any) -> Self:
+        return cls(
+            printed_identifier(request.consumer_id),
+            request.partition_id,
+            POLLINGS.word(request.strategy.kind),
+            request.strategy.value,
+            request.count,
         )
 
 

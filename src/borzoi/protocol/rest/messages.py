@@ -13,6 +13,7 @@
 import re
 import struct
 from typing import Final, Self
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -20,7 +21,8 @@ from borzoi.model.errors import InvalidCommand, InvalidKeyLength, InvalidMessage
 from borzoi.model.limits import MESSAGES_KEY_BYTES_MAX, U128_MAX
 from borzoi.model.partitioning import Partitioning, PartitioningKind
 from borzoi.protocol.commands.messages import PolledMessages, SendMessages
-from borzoi.protocol.rest.inputs import Arguments, Input
+from borzoi.protocol.rest.faults import bad_query
+from borzoi.protocol.rest.inputs import U32, Arguments, Input
 from borzoi.protocol.rest.user_headers import (
     HeaderPair,
     HeadersDocument,
@@ -54,6 +56,29 @@ class PartitioningInput(msgspec.Struct):
         ):
             raise InvalidCommand(f"a partitioning by {self.kind} with {size} bytes")
         return Partitioning(kind, self.value)
+
+
+class SendQuery(msgspec.Struct):
+    """Where lines go that say nothing about it themselves: to a partition, by a key, in turn."""
+
+    partition_id: U32 | None = None
+    key: str | None = None
+
+
+def partitioning_in(query: str) -> PartitioningInput:
+    """The partitioning that the query of a send names."""
+    pairs = parse_qsl(query, keep_blank_values=True)
+    try:
+        given = msgspec.convert(dict(pairs), SendQuery, strict=False)
+    except msgspec.ValidationError as fault:
+        raise bad_query(str(fault)) from None
+    if given.partition_id is not None:
+        kind, value = PartitioningKind.PARTITION_ID, given.partition_id.to_bytes(4, "little")
+    elif given.key is not None:
+        kind, value = PartitioningKind.MESSAGES_KEY, given.key.encode()
+    else:
+        kind, value = PartitioningKind.BALANCED, b""
+    return PartitioningInput(PARTITIONINGS.word(kind), value)
 
 
 class MessageInput(msgspec.Struct):
@@ -154,11 +179,11 @@ def polled_document(polled: PolledMessages) -> PolledDocument:
         polled.partition_id,
         polled.current_offset,
         polled.messages_count,
-        [_message_document(message) for message in decode_messages(polled.messages)],
+        [message_document(message) for message in decode_messages(polled.messages)],
     )
 
 
-def _message_document(message: Message) -> MessageDocument:
+def message_document(message: Message) -> MessageDocument:
     header = HeaderDocument(
         message.checksum,
         message.id,

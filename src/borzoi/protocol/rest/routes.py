@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import FeatureUnavailable
+from borzoi.model.identifiers import Identifier
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -81,6 +83,10 @@ PUBLIC_PATHS: Final = frozenset(
         "/users/refresh-token",
         "/personal-access-tokens/login",
         "/ui",
+        "/health/live",
+        "/health/ready",
+        "/openapi.json",
+        "/docs",
     }
 )
 
@@ -91,6 +97,33 @@ class Welcome(msgspec.Struct, frozen=True):
 
 class GetMetrics(msgspec.Struct, frozen=True):
     """GET /metrics: the counters and gauges of the server as text."""
+
+
+class GetLiveness(msgspec.Struct, frozen=True):
+    """GET /health/live: whether the server runs at all. Not in 0.8."""
+
+
+class GetReadiness(msgspec.Struct, frozen=True):
+    """GET /health/ready: whether it takes requests; 503 before and after. Not in 0.8."""
+
+
+class GetDescription(msgspec.Struct, frozen=True):
+    """GET /openapi.json: all routes, for programs. Not in 0.8."""
+
+
+class GetGuide(msgspec.Struct, frozen=True):
+    """GET /docs: all routes, for people. Not in 0.8."""
+
+
+class FollowMessages(msgspec.Struct, frozen=True):
+    """GET …/messages/stream: the messages of a partition as they come. Not in 0.8."""
+
+    stream_id: Identifier
+    topic_id: Identifier
+    consumer_id: Identifier
+    partition_id: int
+    strategy: PollingStrategy
+    count: int
 
 
 class RefreshToken(msgspec.Struct, frozen=True):
@@ -104,7 +137,7 @@ class Route(msgspec.Struct, frozen=True):
     """One line of the table.
 
     `answer` is the type of the response that a document is made of; None for an empty body, `str`
-    for a text, `bytes` for an archive.
+    for a text, `bytes` for what `media` says.
     """
 
     method: str
@@ -114,6 +147,8 @@ class Route(msgspec.Struct, frozen=True):
     query: type[inputs.Input[Any]] | None = None
     body: type[inputs.Input[Any]] | None = None
     answer: type | None = None
+    #: The content type of `bytes`.
+    media: str = ""
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -152,11 +187,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "/", Welcome, answer=str),
     _get("/ping", Ping, answer=str),
     Route("GET", "/metrics", GetMetrics, answer=str),
+    Route("GET", "/health/live", GetLiveness, answer=str),
+    Route("GET", "/health/ready", GetReadiness, answer=str),
+    Route("GET", "/openapi.json", GetDescription, answer=bytes, media="application/json"),
+    Route("GET", "/docs", GetGuide, answer=bytes, media="text/html; charset=utf-8"),
     _get("/stats", GetStats),
     _get("/cluster/metadata", GetClusterMetadata),
     _get("/clients", GetClients),
     _get("/clients/{client_id}", GetClient),
-    _post("/snapshot", GetSnapshot, body=inputs.SnapshotInput, answer=bytes),
+    _post("/snapshot", GetSnapshot, body=inputs.SnapshotInput, answer=bytes,
+          media="application/zip"),
     _get("/users", GetUsers),
     _post("/users", CreateUser, body=inputs.CreateUserInput),
     _post("/users/login", LoginUser, body=inputs.LoginInput, answer=AccessIdentity),
@@ -190,6 +230,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     _delete(TOPIC + "/partitions/{partition_id}", DeleteSegments, query=inputs.SegmentsInput),
     _get(TOPIC + "/messages", PollMessages, query=inputs.PollInput),
     _post(TOPIC + "/messages", SendMessages, body=SendInput, status=CREATED),
+    Route("GET", TOPIC + "/messages/stream", FollowMessages, query=inputs.FollowInput,
+          answer=bytes, media="text/event-stream"),
     _get(TOPIC + "/messages/flush/{partition_id}/{fsync}", FlushUnsavedBuffer),
     _get(OFFSETS, GetConsumerOffset, query=inputs.OffsetInput),
     _put(OFFSETS, StoreConsumerOffset, inputs.StoreOffsetInput),

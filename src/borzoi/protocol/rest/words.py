@@ -27,6 +27,10 @@ class Words(Generic[E]):
         self._words = dict(words)
         self._members = {word: member for member, word in words.items()}
 
+    @property
+    def words(self) -> list[str]:
+        return list(self._members)
+
     def word(self, member: E) -> str:
         return self._words[member]
 

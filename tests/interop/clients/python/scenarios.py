@@ -3,7 +3,7 @@
 A program of its own, without borzoi and without pytest, because every version of the client runs
 it in an environment of its own:
 
-    scenarios.py NAME HOST:PORT [TOKEN | CERTIFICATE_FILE]
+    scenarios.py NAME [SCHEME://]HOST:PORT [TOKEN | CERTIFICATE_FILE]
 
 It exits with 0 when the scenario held, and with a traceback when it did not.
 """
@@ -35,7 +35,12 @@ IMPATIENT = "reconnection_interval=50ms&reestablish_after=0ms&heartbeat_interval
 
 
 async def logged_in(address: str) -> IggyClient:
-    client = IggyClient(address)
+    """A client over TCP, or over what an address with a scheme says, such as ``iggy+ws://…``."""
+    scheme, separator, place = address.rpartition("://")
+    if separator:
+        client = IggyClient.from_connection_string(f"{scheme}://iggy:iggy@{place}")
+    else:
+        client = IggyClient(address)
     await client.connect()
     await client.login_user("iggy", "iggy")
     return client
@@ -167,6 +172,29 @@ async def sending(address: str) -> None:
     assert await refused(no_partition) == "PartitionNotFound"
     no_topic = client.send_messages("sending", "absent", 0, numbered(range(1)))
     assert await refused(no_topic) == "TopicIdNotFound"
+
+
+async def calls(address: str) -> None:
+    """The same over HTTP, whose client knows errors by their HTTP status only."""
+    client = await logged_in(address)
+    assert await client.get_stream("calls") is None
+    where = await topic_of(client, "calls", partitions=2)
+    assert await refused(client.create_stream("calls")) == "HttpResponseError"
+    stream = await client.get_stream("calls")
+    assert stream is not None
+    assert (stream.name, stream.topics_count) == ("calls", 1)
+    blob = bytes(range(256)) * 2048
+    await client.send_messages(*where, 1, [SendMessage(blob), SendMessage("é")])
+    await client.send_messages(*where, 0, numbered(range(1000)))
+    polled = await client.poll_messages(*where, 1, PollingStrategy.First(), 10, False)
+    assert payloads(polled) == [blob, "é".encode()]
+    many = await client.poll_messages(*where, 0, PollingStrategy.First(), 1000, False)
+    assert payloads(many) == [b"message %d" % number for number in range(1000)]
+    topic = await client.get_topic(*where)
+    assert topic is not None
+    assert (topic.messages_count, topic.partitions_count) == (1002, 2)
+    no_topic = client.send_messages("calls", "absent", 0, numbered(range(1)))
+    assert await refused(no_topic) == "ResourceNotFound"
 
 
 async def polling(address: str) -> None:
@@ -395,8 +423,8 @@ async def reconnecting(address: str) -> None:
 SCENARIOS: dict[str, Callable[..., Awaitable[None]]] = {
     scenario.__name__: scenario
     for scenario in (
-        login, token_login, streams, topics, sending, polling, committed_offsets, consuming, groups,
-        member, tls, reconnecting,
+        login, token_login, streams, topics, sending, calls, polling, committed_offsets,
+        consuming, groups, member, tls, reconnecting,
     )
 }  # fmt: skip
 

@@ -1,0 +1,431 @@
+"""Calls to requests, answers to responses: an ASGI application over `Dispatcher.perform`.
+
+The order of things is that of the published servers: preflights, the token, path and method, then
+what `protocol/rest/calls.py` finds wrong with the call, then what the handlers do.
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from datetime import UTC, datetime
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs
+
+import msgspec
+
+from borzoi import __version__
+from borzoi.handlers.answers import Answer, Delivery
+from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.http.authentication import BEARER, Authenticator, Caller, stranger
+from borzoi.listeners.http.bodies import ClientGone, Receive, TooLarge, Upload
+from borzoi.listeners.http.cors import Cors
+from borzoi.listeners.http.metrics import Metrics
+from borzoi.listeners.http.responses import (
+    EVENTS,
+    NDJSON,
+    Headers,
+    Response,
+    document,
+    failure,
+    text,
+)
+from borzoi.listeners.http.streaming import Following, Lines, Uploaded, lines_of
+from borzoi.model.errors import (
+    BorzoiError,
+    InvalidAccessToken,
+    InvalidCredentials,
+    InvalidPassword,
+    InvalidUsername,
+    ServerError,
+)
+from borzoi.protocol.commands.groups import CreateConsumerGroup, GroupDetails, GroupInfo
+from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream, StreamDetails, StreamInfo
+from borzoi.protocol.commands.system import Ping, Snapshot
+from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
+from borzoi.protocol.commands.topics import CreateTopic, TopicDetails
+from borzoi.protocol.commands.users import LoginUser, LogoutUser
+from borzoi.protocol.contract import Request
+from borzoi.protocol.rest import faults
+from borzoi.protocol.rest.calls import Match, allowed_methods, match
+from borzoi.protocol.rest.documents import encode_document
+from borzoi.protocol.rest.errors import JSON, NO_TOKEN, TEXT, error_answer
+from borzoi.protocol.rest.faults import HttpFault
+from borzoi.protocol.rest.messages import SendInput, partitioning_in
+from borzoi.protocol.rest.openapi import openapi
+from borzoi.protocol.rest.routes import (
+    PUBLIC_PATHS,
+    FollowMessages,
+    GetDescription,
+    GetGuide,
+    GetLiveness,
+    GetMetrics,
+    GetReadiness,
+    RefreshToken,
+    Route,
+    Welcome,
+)
+from borzoi.telemetry.exposition import CONTENT_TYPE as OPENMETRICS
+
+log = logging.getLogger(__name__)
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+ZIP: Final = "application/zip"
+GUIDE: Final = Path(__file__).parent / "assets" / "docs.html"
+#: A poll of more than this is read and written as JSON by a thread; others want the loop meanwhile.
+POLLED_HERE_BYTES_MAX: Final = 128 * 1024
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the settings say about the calls."""
+
+    body_bytes_max: int = 2_000_000
+    cors: Cors | None = Cors()
+    #: None: there are none.
+    metrics_path: str | None = "/metrics"
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A call that is allowed to be made: who makes it, and everything that came with it."""
+
+    caller: Caller
+    found: Match
+    query: str
+    headers: Mapping[str, str]
+    upload: Upload
+
+    @property
+    def session(self) -> Session:
+        return self.caller.session
+
+
+class HttpApp:
+    """Answers the calls of all HTTP connections of one shard."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        authenticator: Authenticator,
+        options: Options,
+        *,
+        metrics: Metrics,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._authenticator = authenticator
+        self._options = options
+        self._metrics = metrics
+        metrics.sources.calls = lambda: self.calls
+        self._clock = dispatcher.services.clock
+        #: Calls since the start.
+        self.calls = 0
+        #: The requests that HTTP answers in its own way; all others are a document or nothing.
+        self._own: Mapping[type, Callable[[Any, Incoming], Awaitable[Response]]] = {
+            Welcome: self._welcome,
+            Ping: self._ping,
+            GetMetrics: self._get_metrics,
+            LoginUser: self._log_in,
+            LoginWithPersonalAccessToken: self._log_in,
+            RefreshToken: self._refresh,
+            LogoutUser: self._log_out,
+            GetLiveness: self._get_liveness,
+            GetReadiness: self._get_readiness,
+            GetDescription: self._get_description,
+            GetGuide: self._get_guide,
+            FollowMessages: self._follow,
+            PollMessages: self._poll,
+        }
+        #: Set when the server goes away; whatever would go on for ever ends then.
+        self.stopping = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One call, as ASGI has it."""
+        self.calls += 1
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        cors = self._options.cors
+        more: Headers = [] if cors is None else cors.on_every_answer(headers.get("origin"))
+        try:
+            response = await self._response(scope, headers, receive)
+        except ClientGone:
+            return
+        except Exception as fault:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            response = failure(error_answer(ServerError(1, type(fault).__name__)))
+        try:
+            await _send(response, more, send)
+        except ClientGone:
+            return
+
+    async def _response(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive
+    ) -> Response:
+        method, path = scope["method"], scope["raw_path"].decode("ascii")
+        cors = self._options.cors
+        if method == "OPTIONS" and cors is not None:
+            return _preflight(path, headers, cors)
+        address = _address(scope)
+        query = scope["query_string"].decode("latin-1")
+        try:
+            if path in PUBLIC_PATHS:
+                caller = stranger(address)
+            else:
+                authorization = headers.get("authorization") or _token_in(path, query)
+                caller = await self._authenticator.caller(authorization, address)
+        except InvalidAccessToken:
+            return failure(NO_TOKEN)
+        try:
+            found = self._matched(method, path)
+        except HttpFault as fault:
+            return failure(error_answer(fault))
+        upload = Upload(receive, headers)
+        return await self._answer(Incoming(caller, found, query, headers, upload))
+
+    def _matched(self, method: str, path: str) -> Match:
+        metrics_path = self._options.metrics_path
+        if path == metrics_path and path != "/metrics":
+            path = "/metrics"
+        elif path == "/metrics" and metrics_path != path:
+            raise faults.unknown_path()
+        return match(method, path)
+
+    async def _answer(self, call: Incoming) -> Response:
+        request: Any = None
+        try:
+            if call.found.route.request is SendMessages and _says(call, "content-type", NDJSON):
+                return await self._send_lines(call)
+            body = b""
+            if call.found.route.body is not None:
+                body = await call.upload.whole(self._options.body_bytes_max)
+            content_type = call.headers.get("content-type")
+            request = call.found.request(call.query, content_type, body, now=self._clock())
+            own = self._own.get(type(request))
+            if own is not None:
+                return await own(request, call)
+            answer = await self._performed(request, call)
+            return await _response_of(answer, call.found.route)
+        except BorzoiError as fault:
+            return _failure(fault, request)
+
+    async def _performed(
+        self, request: Request, call: Incoming, *, uploading: bool = False
+    ) -> Answer:
+        """The answer. While the client still uploads, nobody looks whether it has gone: that would
+        take pieces of its body."""
+        started = perf_counter_ns()
+        try:
+            answer = self._dispatcher.perform(call.session, request)
+            if not isinstance(answer, Future):
+                return answer
+            if uploading:
+                return await asyncio.shield(answer)
+            return await call.upload.waited(answer, self._dispatcher.abandon)
+        finally:
+            command = request.CODE.name.lower()
+            self._dispatcher.times.observe(command, "http", perf_counter_ns() - started)
+
+    # What HTTP answers in its own way.
+
+    async def _welcome(self, request: Welcome, call: Incoming) -> Response:
+        return text("Iggy API")
+
+    async def _ping(self, request: Ping, call: Incoming) -> Response:
+        await self._performed(request, call)
+        return text("pong")
+
+    async def _get_metrics(self, request: GetMetrics, call: Incoming) -> Response:
+        asked = call.headers.get("accept", "")
+        kind = OPENMETRICS if "application/openmetrics-text" in asked else TEXT
+        return Response(HTTPStatus.OK, kind, await self._metrics.text())
+
+    async def _get_liveness(self, request: GetLiveness, call: Incoming) -> Response:
+        return text("alive")
+
+    async def _get_readiness(self, request: GetReadiness, call: Incoming) -> Response:
+        if self.stopping.is_set():
+            return text("stopping", HTTPStatus.SERVICE_UNAVAILABLE)
+        return text("ready")
+
+    async def _get_description(self, request: GetDescription, call: Incoming) -> Response:
+        return Response(HTTPStatus.OK, JSON, description())
+
+    async def _get_guide(self, request: GetGuide, call: Incoming) -> Response:
+        page = await asyncio.to_thread(GUIDE.read_bytes)
+        return Response(HTTPStatus.OK, call.found.route.media, page)
+
+    async def _poll(self, request: PollMessages, call: Incoming) -> Response:
+        answer = await self._performed(request, call)
+        if not isinstance(answer, Delivery) or not _says(call, "accept", NDJSON):
+            return await _response_of(answer, call.found.route)
+        headers = [
+            (b"x-borzoi-partition-id", b"%d" % answer.partition_id),
+            (b"x-borzoi-current-offset", b"%d" % answer.current_offset),
+        ]
+        return Response(HTTPStatus.OK, NDJSON, await lines_of(answer), headers)
+
+    async def _send_lines(self, call: Incoming) -> Response:
+        """One message a line; where they go is in the query."""
+
+        request: SendMessages | None = None
+
+        def request_of(given: SendInput) -> SendMessages:
+            nonlocal request
+            made: SendMessages = call.found.with_arguments(given.arguments(now=self._clock()))
+            request = made
+            return made
+
+        lines = Lines(partitioning_in(call.query), self._options.body_bytes_max)
+        try:
+            await lines.send(
+                call.upload.pieces(),
+                request_of,
+                lambda request: self._performed(request, call, uploading=True),
+            )
+        except BorzoiError as fault:
+            response = _failure(fault, request)
+            # How much is stored all the same, so that a client can go on behind it.
+            response.headers.append((b"x-borzoi-messages-count", b"%d" % lines.stored))
+            response.closes = True
+            return response
+        body = msgspec.json.encode(Uploaded(lines.stored))
+        return document(body, HTTPStatus.CREATED)
+
+    async def _follow(self, request: FollowMessages, call: Incoming) -> Response:
+        following = Following(request, call.headers.get("last-event-id"))
+        first = await self._performed(following.poll(0), call)
+        assert isinstance(first, Delivery)
+        events = following.events(
+            first,
+            lambda poll: self._performed(poll, call),
+            lambda: not self.stopping.is_set() and self._authenticator.is_still_good(call.caller),
+        )
+        headers = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+        return Response(HTTPStatus.OK, EVENTS, events, headers)
+
+    async def _log_in(
+        self, request: LoginUser | LoginWithPersonalAccessToken, call: Incoming
+    ) -> Response:
+        try:
+            await self._performed(request, call)
+        except (InvalidUsername, InvalidPassword):
+            # Here the published servers do not say which of the two cannot be right.
+            raise InvalidCredentials("user name and password do not belong together") from None
+        return document(encode_document(self._authenticator.identity(call.session)))
+
+    async def _refresh(self, request: RefreshToken, call: Incoming) -> Response:
+        identity = await self._authenticator.refreshed(request.token, call.session.address)
+        return document(encode_document(identity))
+
+    async def _log_out(self, request: LogoutUser, call: Incoming) -> Response:
+        await self._performed(request, call)
+        await self._authenticator.give_back(call.caller)
+        return Response(HTTPStatus.NO_CONTENT)
+
+
+def _failure(fault: BorzoiError, request: object) -> Response:
+    response = failure(error_answer(fault, request))
+    response.closes = isinstance(fault, TooLarge)
+    return response
+
+
+def _says(call: Incoming, name: str, media: str) -> bool:
+    """Whether a header names the content type."""
+    named = (part.partition(";")[0].strip() for part in call.headers.get(name, "").split(","))
+    return media in named
+
+
+def _token_in(path: str, query: str) -> str | None:
+    """Browsers cannot set headers where they listen to events; the query has the token then."""
+    if not path.endswith("/messages/stream"):
+        return None
+    tokens = parse_qs(query).get("access_token")
+    return None if tokens is None else BEARER + tokens[0]
+
+
+@cache
+def description() -> bytes:
+    """All routes, for programs; made when it is first asked for."""
+    return msgspec.json.encode(openapi(__version__))
+
+
+async def _response_of(answer: Answer, route: Route) -> Response:
+    """An answer as HTTP gives it; where that differs from the wire, the recordings say so."""
+    if isinstance(answer, Delivery):
+        if answer.reading.size <= POLLED_HERE_BYTES_MAX:
+            return document(_polled(answer))
+        return document(await asyncio.to_thread(_polled, answer))
+    if isinstance(answer, Snapshot):
+        moment = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
+        named = f'attachment; filename="iggy_snapshot_{moment}.zip"'.encode()
+        return Response(route.status, ZIP, bytes(answer.archive), [(b"content-disposition", named)])
+    if answer is None or route.answer is None:
+        return Response(route.status)
+    if route.request in (CreateStream, CreateTopic, CreateConsumerGroup):
+        answer = _as_described(answer)
+    return document(encode_document(answer), route.status)
+
+
+def _as_described(created: Answer) -> Answer:
+    """What was created as HTTP describes it: in full, and with the segments that partitions have
+    from the beginning, which the answer of the wire does not count."""
+    match created:
+        case StreamInfo():
+            return StreamDetails(created.id, created.created_at, 0, 0, created.name, ())
+        case GroupInfo():
+            return GroupDetails(created.id, created.partitions_count, created.name, ())
+        case TopicDetails(partitions=partitions):
+            counted = tuple(msgspec.structs.replace(one, segments_count=1) for one in partitions)
+            return msgspec.structs.replace(created, partitions=counted)
+    return created
+
+
+def _polled(delivery: Delivery) -> bytes:
+    reading = delivery.reading
+    if not reading.count:
+        return encode_document(PolledMessages(0, 0, 0, b""))
+    polled = PolledMessages(
+        delivery.partition_id, delivery.current_offset, reading.count, reading.materialise()
+    )
+    return encode_document(polled)
+
+
+def _preflight(path: str, headers: Mapping[str, str], cors: Cors) -> Response:
+    found = cors.on_preflight(headers)
+    try:
+        found.append((b"allow", ",".join(allowed_methods(path)).encode()))
+    except HttpFault:
+        pass  # a path there is not has no methods either
+    return Response(headers=found)
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    if client is None:
+        return ""
+    host, port = client
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _send(response: Response, more: Headers, send: Send) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": int(response.status),
+            "headers": response.head(more),
+        }
+    )
+    body = response.body
+    if isinstance(body, bytes):
+        await send({"type": "http.response.body", "body": body})
+        return
+    async for piece in body:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,198 @@
+"""Tokens to sessions: HTTP has no connections to log in on, so each call says who makes it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from borzoi.handlers.sessions import NOBODY, Session
+from borzoi.metadata import queries
+from borzoi.metadata.state import Metadata, User
+from borzoi.model.errors import InvalidAccessToken
+from borzoi.model.system import Transport
+from borzoi.model.users import UserStatus
+from borzoi.protocol.rest.accounts import AccessIdentity
+from borzoi.security.jwt import (
+    Claims,
+    Key,
+    Policy,
+    Unverified,
+    checked,
+    issue,
+    taken_apart,
+    time_ordered_id,
+)
+
+SECOND_US: Final = 1_000_000
+#: The scheme as the published servers take it: these letters and one blank.
+BEARER: Final = "Bearer "
+#: A client shows one token again and again; its signature is checked once. One that shows ever new
+#: tokens fills this; then all are forgotten.
+KNOWN_MAX: Final = 4096
+
+
+class Revocations(Protocol):
+    """The ids of tokens that were given back before they expired; they outlive the process."""
+
+    def __contains__(self, token_id: object) -> bool: ...
+
+    def add(self, token_id: str, expiry: int) -> Awaitable[None]:
+        """Done when a restart would know it too."""
+
+
+class OtherIssuer(Protocol):
+    """Somebody else whose tokens are believed; all of them act as one user."""
+
+    @property
+    def user_id(self) -> int: ...
+
+    def checked(self, token: Unverified, *, now: float) -> Awaitable[Claims]: ...
+
+
+class Issuing(msgspec.Struct, frozen=True):
+    """How tokens of our own are made; times in seconds."""
+
+    key: Key
+    issuer: str
+    audience: str
+    lifetime: int
+    not_before: int
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who makes a call, for the length of it, and the token that says so."""
+
+    session: Session
+    claims: Claims | None = None
+    #: Whether the token is one of ours.
+    ours: bool = True
+
+
+def _stay() -> None:
+    """There is no connection to hang up: the next call is refused instead."""
+
+
+def stranger(address: str) -> Caller:
+    """A caller without a token, for calls that need none."""
+    return Caller(Session(NOBODY, address, Transport.HTTP, _stay, 0.0))
+
+
+class Authenticator:
+    """Issues tokens, checks them, and takes them back."""
+
+    def __init__(
+        self,
+        issuing: Issuing,
+        policy: Policy,
+        others: Mapping[str, OtherIssuer],
+        revocations: Revocations,
+        state: Callable[[], Metadata],
+        clock: Callable[[], int],
+    ) -> None:
+        self._issuing = issuing
+        self._policy = policy
+        self._others = others
+        self._revocations = revocations
+        self._state = state
+        #: Microseconds since the epoch.
+        self._clock = clock
+        self._known: dict[str, Claims] = {}
+
+    def identity(self, session: Session) -> AccessIdentity:
+        """A new token for who has just logged in on the session."""
+        assert session.user_id is not None
+        user = self._state().users.get(session.user_id)
+        return self._issued(session.user_id, user, session.token_hash)
+
+    def _issued(self, user_id: int, user: User | None, pat: str | None) -> AccessIdentity:
+        issuing, now_us = self._issuing, self._clock()
+        now = now_us // SECOND_US
+        claims = Claims(
+            issuing.issuer,
+            issuing.audience,
+            str(user_id),
+            now + issuing.lifetime,
+            time_ordered_id(now_us // 1000),
+            now,
+            now + issuing.not_before,
+            None if user is None else user.created_at,
+            pat,
+        )
+        return AccessIdentity(user_id, issue(issuing.key, claims), int(claims.exp))
+
+    async def caller(self, authorization: str | None, address: str) -> Caller:
+        """Who an `Authorization` header says is calling; `InvalidAccessToken` for nobody."""
+        if authorization is None or not authorization.startswith(BEARER):
+            raise InvalidAccessToken("a token is needed")
+        return await self._caller(authorization[len(BEARER) :], address)
+
+    async def _caller(self, token: str, address: str) -> Caller:
+        known = self._known.get(token)
+        if known is not None and known.exp > self._clock() / SECOND_US:
+            claims, user_id, ours = known, int(known.sub), True
+        else:
+            claims, user_id, ours = await self._checked(token)
+        if claims.jti in self._revocations:
+            raise InvalidAccessToken("the token was given back")
+        user = self._state().users.get(user_id)
+        # A token whose user was deleted is answered with what the user may do, which is nothing;
+        # one whose number has gone to somebody else must not speak for them.
+        if user is not None and (
+            user.status is not UserStatus.ACTIVE or claims.born not in (None, user.created_at)
+        ):
+            raise InvalidAccessToken("the user of the token is gone or inactive")
+        if claims.pat is not None:
+            self._check_exchanged(claims.pat)
+        session = Session(NOBODY, address, Transport.HTTP, _stay, 0.0, user_id, claims.pat)
+        return Caller(session, claims, ours)
+
+    def _check_exchanged(self, token_hash: str) -> None:
+        """A token that stands for a personal one ends with it."""
+        found = queries.token_owner(self._state(), token_hash)
+        if found is None or found[1].has_expired(self._clock()):
+            raise InvalidAccessToken("the personal access token behind this token is gone")
+
+    async def _checked(self, token: str) -> tuple[Claims, int, bool]:
+        """The claims of a token, the user it stands for, and whether it is ours."""
+        now = self._clock() / SECOND_US
+        parts = taken_apart(token)
+        other = self._others.get(parts.claims.iss)
+        if other is not None:
+            claims = await other.checked(parts, now=now)
+            # What only we may say is not believed of others.
+            return msgspec.structs.replace(claims, born=None, pat=None), other.user_id, False
+        claims = checked(parts, self._issuing.key, self._policy, now=now)
+        if not (claims.sub.isascii() and claims.sub.isdigit()):
+            raise InvalidAccessToken("the token is about nobody")
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[token] = claims
+        return claims, int(claims.sub), True
+
+    def is_still_good(self, caller: Caller) -> bool:
+        """Whether a token that was good when a call began still is, for a call that goes on."""
+        claims = caller.claims
+        if claims is None:
+            return False
+        return claims.exp > self._clock() / SECOND_US and claims.jti not in self._revocations
+
+    async def refreshed(self, token: str, address: str) -> AccessIdentity:
+        """A new token for one that is still good, and only once: the old one is taken back."""
+        caller = await self._caller(token, address)
+        if not caller.ours:
+            raise InvalidAccessToken("the token is another issuer's, which alone can renew it")
+        session = caller.session
+        assert session.user_id is not None
+        user = self._state().users.get(session.user_id)
+        if user is None:
+            raise InvalidAccessToken("the user of the token is gone")
+        await self.give_back(caller)
+        return self._issued(session.user_id, user, session.token_hash)
+
+    async def give_back(self, caller: Caller) -> None:
+        """The caller's token opens nothing any more, after a restart neither."""
+        claims = caller.claims
+        if claims is None or not claims.jti:
+            raise InvalidAccessToken("a token without an id cannot be given back")
+        # A clock that runs behind makes the token good a little longer than it says.
+        await self._revocations.add(claims.jti, int(claims.exp + self._policy.leeway) + 1)

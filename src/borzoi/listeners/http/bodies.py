@@ -1,0 +1,87 @@
+"""What a client sends behind the head of its call: whole and bounded, or piece by piece."""
+
+import asyncio
+from asyncio import Future
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias, TypeVar
+
+from borzoi.protocol.rest.faults import HttpFault
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+T = TypeVar("T")
+
+#: Of a body that is too large this much is still read and thrown away: a client that sends it all
+#: before it looks for an answer would otherwise find its connection reset instead of one.
+THROWN_AWAY_BYTES_MAX: Final = 16 << 20
+
+
+class ClientGone(Exception):
+    """Nobody is left to take an answer."""
+
+
+class TooLarge(HttpFault):
+    """A body over the limit. The connection ends after the answer."""
+
+    def __init__(self, limit: int) -> None:
+        sentence = f"The body has more than {limit} bytes"
+        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence)
+
+
+class Upload:
+    """The body of one call, and whether its client is still there."""
+
+    def __init__(self, receive: Receive, headers: Mapping[str, str]) -> None:
+        self._receive = receive
+        self._length = headers.get("content-length", "")
+
+    async def whole(self, limit: int) -> bytes:
+        """All of it; `TooLarge` when that is more than `limit` bytes."""
+        if self._length.isdigit() and int(self._length) > limit + THROWN_AWAY_BYTES_MAX:
+            raise TooLarge(limit)
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.pieces():
+            size += len(piece)
+            if size <= limit:
+                pieces.append(piece)
+            elif size > limit + THROWN_AWAY_BYTES_MAX:
+                break
+            else:
+                pieces.clear()
+        if size > limit:
+            raise TooLarge(limit)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it arrives; the next piece is read when it is asked for."""
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            more = message.get("more_body", False)
+            if message.get("body"):
+                yield message["body"]
+
+    async def waited(self, answer: "Future[T]", abandon: "Callable[[Future[T]], None]") -> T:
+        """What the future brings, for as long as the client waits for it.
+
+        Afterwards it is abandoned, never cancelled: what was begun is finished.
+        """
+        gone: Future[Any] = asyncio.ensure_future(self._gone())
+        waiting: set[Future[Any]] = {answer, gone}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not answer.done():
+            abandon(answer)
+            raise ClientGone
+        if answer.cancelled():
+            raise HttpFault(HTTPStatus.SERVICE_UNAVAILABLE, "The server stops")
+        return answer.result()
+
+    async def _gone(self) -> None:
+        while (await self._receive())["type"] == "http.request":
+            pass

@@ -1,0 +1,53 @@
+"""Which pages of other origins may call, as headers. Pure.
+
+The published servers add the same headers to every answer, whether or not a page asks, and take
+every `OPTIONS` for the question of a browser.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+VARY: Final = b"origin, access-control-request-method, access-control-request-headers"
+ANY: Final = "*"
+
+
+class Cors(msgspec.Struct, frozen=True):
+    """What other origins may do; the first origin `*` stands for all of them."""
+
+    methods: Sequence[str] = ("GET", "POST", "PUT", "DELETE")
+    origins: Sequence[str] = (ANY,)
+    headers: Sequence[str] = ("content-type", "authorization")
+    exposed: Sequence[str] = ()
+    credentials: bool = False
+    private_network: bool = False
+
+    def on_every_answer(self, origin: str | None) -> Headers:
+        found: Headers = [(b"vary", VARY)]
+        allowed = self._origin(origin)
+        if allowed:
+            found.append((b"access-control-allow-origin", allowed.encode("latin-1")))
+        if self.credentials:
+            found.append((b"access-control-allow-credentials", b"true"))
+        exposed = ",".join(name for name in self.exposed if name.strip())
+        if exposed:
+            found.append((b"access-control-expose-headers", exposed.encode("latin-1")))
+        return found
+
+    def on_preflight(self, asked: Mapping[str, str]) -> Headers:
+        """What a browser that asks beforehand is told as well."""
+        found = [
+            (b"access-control-allow-methods", ",".join(self.methods).encode("latin-1")),
+            (b"access-control-allow-headers", ",".join(self.headers).encode("latin-1")),
+        ]
+        if self.private_network and asked.get("access-control-request-private-network") == "true":
+            found.append((b"access-control-allow-private-network", b"true"))
+        return found
+
+    def _origin(self, origin: str | None) -> str | None:
+        if self.origins and self.origins[0] == ANY:
+            return ANY
+        return origin if origin in self.origins else None

@@ -1,0 +1,202 @@
+"""What `/metrics` says: the eight names of the published servers, and those of borzoi beside them.
+
+The gauges are read from what the server holds, so they are right from the first scrape after a
+start, whatever happened before it. Series of partitions are bounded: a server may have a million
+partitions, and Prometheus should not.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from borzoi.handlers.dispatch import Dispatcher
+from borzoi.listeners.admission import Admission
+from borzoi.memory.pool import MemoryPool
+from borzoi.metadata.state import Metadata, Stream, Topic
+from borzoi.model.consuming import ConsumerKind
+from borzoi.model.errors import BorzoiError
+from borzoi.model.namespace import Namespace
+from borzoi.partitions.futures import arrived
+from borzoi.partitions.operations import LoadOffset
+from borzoi.partitions.statistics import PartitionStatistics
+from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.exposition import (
+    Family,
+    Labels,
+    Number,
+    counter,
+    gauge,
+    gauges,
+    histogram,
+    openmetrics,
+)
+
+PARTITIONS_MAX = 1000
+
+
+class Sources(msgspec.Struct):
+    """What the numbers are read from, beside the planes."""
+
+    pool: MemoryPool
+    admission: Admission
+    #: How long syncs took, and how late the event loop was.
+    syncs: Durations
+    loop_lag: Durations
+    #: Open connections by transport.
+    connections: Callable[[], Mapping[str, int]] = dict
+    #: Calls over HTTP since the start.
+    calls: Callable[[], int] = int
+    #: More partitions than this have no series of their own.
+    partitions_max: int = PARTITIONS_MAX
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """A partition that has series of its own."""
+
+    stream: Stream
+    topic: Topic
+    partition_id: int
+    statistics: PartitionStatistics
+
+    @property
+    def labels(self) -> Labels:
+        return (
+            ("stream", self.stream.name),
+            ("topic", self.topic.name),
+            ("partition", str(self.partition_id)),
+        )
+
+    @property
+    def namespace(self) -> Namespace:
+        return Namespace(self.stream.id, self.topic.id, self.partition_id)
+
+
+class Metrics:
+    """Collects the numbers of a server when somebody asks for them."""
+
+    def __init__(self, dispatcher: Dispatcher, sources: Sources) -> None:
+        self._dispatcher = dispatcher
+        self._services = dispatcher.services
+        self.sources = sources
+
+    async def text(self) -> bytes:
+        shown, left_out = await self._partitions()
+        families = [
+            *await self._upstream(),
+            *_of_partitions(shown),
+            gauge(
+                "borzoi_partitions_left_out",
+                "partitions without series of their own, see http.metrics.max_partitions",
+                left_out,
+            ),
+            await self._lag(shown),
+            *self._requests(),
+            *self._pool(),
+            histogram("borzoi_sync_seconds", "time of a sync", [((), self.sources.syncs)]),
+            histogram(
+                "borzoi_loop_lag_seconds",
+                "how late the event loop was",
+                [((("shard", "0"),), self.sources.loop_lag)],
+            ),
+        ]
+        return openmetrics(families)
+
+    async def _upstream(self) -> list[Family]:
+        """What people's dashboards for the published servers ask for."""
+        services, state = self._services, self._services.metadata.state
+        totals = await arrived(services.partitions.totals())
+        topics = [topic for _, topic in _topics(state)]
+        partitions = sum(len(topic.partitions) for topic in topics)
+        return [
+            counter("http_requests", "total count of http_requests.", self.sources.calls()),
+            gauge("streams", "total count of streams.", len(state.streams)),
+            gauge("topics", "total count of topics.", len(topics)),
+            gauge("partitions", "total count of partitions.", partitions),
+            gauge("segments", "total count of segments.", totals.segments_count),
+            gauge("messages", "total count of messages.", totals.messages_count),
+            gauge("users", "total count of users.", len(state.users)),
+            gauge("clients", "total count of clients.", len(services.sessions)),
+        ]
+
+    async def _partitions(self) -> tuple[list[_Shown], int]:
+        """The partitions that are shown, and how many are not."""
+        places = [
+            (stream, topic, partition_id)
+            for stream, topic in _topics(self._services.metadata.state)
+            for partition_id in topic.partitions
+        ]
+        some = places[: self.sources.partitions_max]
+        namespaces = [Namespace(stream.id, topic.id, number) for stream, topic, number in some]
+        described = await arrived(self._services.partitions.describe(namespaces))
+        shown = [_Shown(*place, one) for place, one in zip(some, described, strict=True)]
+        return shown, len(places) - len(some)
+
+    async def _lag(self, shown: Sequence[_Shown]) -> Family:
+        """How many messages each group has yet to commit, by partition."""
+        values: list[tuple[Labels, Number]] = []
+        partitions, now = self._services.partitions, self._services.clock()
+        for one in shown:
+            for group in one.topic.groups.in_order():
+                load = LoadOffset(ConsumerKind.GROUP, group.id)
+                try:
+                    pair = await arrived(partitions.run(one.namespace, load, now=now))
+                except BorzoiError:
+                    continue  # it was deleted meanwhile
+                lag = lag_of(one.statistics, pair.stored)
+                values.append(((*one.labels, ("group", group.name)), lag))
+        return gauges("borzoi_group_lag", "messages a group has yet to commit", values)
+
+    def _requests(self) -> Iterator[Family]:
+        yield histogram(
+            "borzoi_request_seconds",
+            "time from a request to its answer",
+            [
+                ((("command", command), ("transport", transport)), durations)
+                for command, transport, durations in self._dispatcher.times
+            ],
+        )
+        yield gauge("borzoi_pending_requests", "requests that wait", self._dispatcher.waiting)
+        connections = self.sources.connections().items()
+        yield gauges(
+            "borzoi_connections",
+            "open connections",
+            [((("transport", transport),), count) for transport, count in connections],
+        )
+        refused = self.sources.admission.refused
+        yield counter("borzoi_connections_refused", "connections over the limit", refused)
+
+    def _pool(self) -> Iterator[Family]:
+        counters = self.sources.pool.counters()
+        yield gauge("borzoi_pool_limit_bytes", "what the pool may lend", counters.limit_bytes)
+        yield gauge("borzoi_pool_in_use_bytes", "what the pool has lent", counters.in_use_bytes)
+        yield gauge("borzoi_pool_retained_bytes", "what it keeps", counters.retained_bytes)
+        yield counter("borzoi_pool_allocations", "buffers made", counters.allocations)
+        yield counter("borzoi_pool_reuses", "buffers lent again", counters.reuses)
+        external = counters.external_allocations
+        yield counter("borzoi_pool_external_allocations", "buffers beside the pool", external)
+
+
+def lag_of(statistics: PartitionStatistics, stored: int | None) -> int:
+    """How many of the messages that are there lie behind the stored offset."""
+    if not statistics.messages_count:
+        return 0
+    if stored is None:
+        return statistics.messages_count
+    return min(max(statistics.current_offset - stored, 0), statistics.messages_count)
+
+
+def _of_partitions(shown: Sequence[_Shown]) -> Iterator[Family]:
+    def family(name: str, meaning: str, field: str) -> Family:
+        values = [(one.labels, getattr(one.statistics, field)) for one in shown]
+        return gauges(name, meaning, values)
+
+    yield family("borzoi_partition_messages", "messages in a partition", "messages_count")
+    yield family("borzoi_partition_size_bytes", "bytes of its messages", "size")
+    yield family("borzoi_partition_segments", "segments of a partition", "segments_count")
+    yield family("borzoi_partition_current_offset", "offset of its last message", "current_offset")
+
+
+def _topics(state: Metadata) -> Iterator[tuple[Stream, Topic]]:
+    for stream in state.streams.in_order():
+        for topic in stream.topics.in_order():
+            yield stream, topic

@@ -1,0 +1,50 @@
+"""What a call is answered with, before it is bytes of HTTP."""
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from borzoi.protocol.rest.errors import JSON, TEXT, ErrorAnswer
+
+NDJSON: Final = "application/x-ndjson"
+EVENTS: Final = "text/event-stream"
+
+Body: TypeAlias = bytes | AsyncIterator[bytes]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+
+class Response(msgspec.Struct):
+    """A status, a body (whole, or piece by piece as it comes), and what is said about it."""
+
+    status: int = HTTPStatus.OK
+    content_type: str = ""
+    body: Any = b""
+    headers: Headers = []
+    #: The connection ends after it, because the rest of the call is not worth reading.
+    closes: bool = False
+
+    def head(self, more: Headers) -> Headers:
+        """All headers of the response."""
+        found = [*self.headers, *more]
+        if self.content_type:
+            found.append((b"content-type", self.content_type.encode("latin-1")))
+        if isinstance(self.body, bytes) and self.status != HTTPStatus.NO_CONTENT:
+            found.append((b"content-length", b"%d" % len(self.body)))
+        if self.closes:
+            found.append((b"connection", b"close"))
+        return found
+
+
+def text(sentence: str, status: int = HTTPStatus.OK) -> Response:
+    return Response(status, TEXT, sentence.encode())
+
+
+def document(body: bytes, status: int = HTTPStatus.OK) -> Response:
+    return Response(status, JSON, body)
+
+
+def failure(answer: ErrorAnswer) -> Response:
+    allow = [(b"allow", ",".join(answer.allow).encode())] if answer.allow else []
+    return Response(answer.status, answer.content_type, answer.body, allow)

@@ -1,0 +1,391 @@
+"""QUIC: one connection is one session, and each request has a stream of its own.
+
+A client opens a bidirectional stream, writes one frame and ends its side; the answer comes on the
+same stream, which ends with it. Only the first frame of a stream is answered. The library (qh3)
+owns packets, loss and encryption; it is an extra, so this module is loaded only where QUIC is on.
+"""
+
+import asyncio
+import logging
+import socket
+from asyncio import Future
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from qh3.asyncio.protocol import QuicConnectionProtocol
+from qh3.asyncio.server import QuicServer
+from qh3.quic.configuration import QuicConfiguration
+from qh3.quic.connection import QuicConnection as QuicCore
+from qh3.quic.events import (
+    ConnectionTerminated,
+    HandshakeCompleted,
+    QuicEvent,
+    StreamDataReceived,
+    StreamReset,
+)
+
+from borzoi.handlers.answers import Answer
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.accepting import Peer
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply, failed
+from borzoi.listeners.interface import Detached
+from borzoi.listeners.tcp import host_of, peer_text
+from borzoi.memory.pool import NOWHERE, Payload
+from borzoi.model.errors import BorzoiError
+from borzoi.model.identifiers import client_id_of
+from borzoi.model.limits import (
+    BATCH_BYTES_MAX,
+    CONTROL_PAYLOAD_BYTES_MAX,
+    POLLED_BYTES_MAX,
+    UNAUTHENTICATED_BYTES_MAX,
+)
+from borzoi.model.system import Transport
+from borzoi.protocol.codes import Code
+from borzoi.protocol.framing import REQUEST_PREFIX
+from borzoi.storage.media import read_exactly
+
+log = logging.getLogger(__name__)
+
+INVALID_COMMAND: Final = 3
+UNAUTHENTICATED: Final = 40
+SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
+CODE_BYTES: Final = 4
+#: A poll is read and handed over in pieces of this size.
+PIECE_BYTES: Final = 256 * 1024
+#: Handshakes under way before strangers have to prove their address first.
+UNPROVED_MAX: Final = 64
+#: Bytes of streams that are not complete, over all of one connection.
+UNFINISHED_BYTES_MAX: Final = BATCH_BYTES_MAX
+#: Answers that a client has not taken yet; who asks on is given up.
+BACKLOG_BYTES_MAX: Final = POLLED_BYTES_MAX
+#: How long the last answers have to arrive before their connection closes.
+PARTING_SECONDS: Final = 0.05
+#: The code of a stream that is reset because what came on it is no frame.
+NO_FRAME: Final = 1
+
+
+class QuicOptions(msgspec.Struct, frozen=True):
+    """What the settings say about QUIC; times in seconds."""
+
+    certificate: bytes
+    key: bytes
+    receive_window: int = 100_000
+    datagram_bytes_max: int = 8000
+    idle_seconds: float = 10
+    keep_alive_seconds: float = 5
+
+    def configuration(self) -> QuicConfiguration:
+        configuration = QuicConfiguration(
+            is_client=False,
+            # None is offered and none is taken: there is one protocol here.
+            alpn_protocols=None,
+            # The window of a stream is what one frame may take at first; it grows as bytes arrive.
+            max_data=max(self.receive_window, PIECE_BYTES),
+            max_stream_data=max(self.receive_window, PIECE_BYTES),
+            max_datagram_size=self.datagram_bytes_max,
+            idle_timeout=self.idle_seconds,
+        )
+        configuration.load_cert_chain(self.certificate, self.key)
+        return configuration
+
+
+class _Stream:
+    """A request on its way in, or one that runs."""
+
+    __slots__ = ("answer", "data", "done")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        #: The frame is complete, or refused: nothing more is read.
+        self.done = False
+        self.answer: Future[Answer] | None = None
+
+
+class QuicConnection(QuicConnectionProtocol):
+    """One client; the server below hands it its datagrams."""
+
+    def __init__(self, listener: "QuicListener", quic: QuicCore) -> None:
+        super().__init__(quic)
+        self._listener = listener
+        self._streams: dict[int, _Stream] = {}
+        self._unfinished_bytes = 0
+        self.session: Session | None = None
+        self._peer: Peer | None = None
+        self._ending = False
+        self._keep_alive: asyncio.TimerHandle | None = None
+
+    def datagram_received(self, data: bytes | str, addr: Any) -> None:
+        self._peer = self._peer or addr
+        super().datagram_received(data, addr)
+
+    def quic_event_received(self, event: QuicEvent) -> None:
+        match event:
+            case StreamDataReceived():
+                if event.stream_id % 4 == 0 and self.session is not None:
+                    self._received(event.stream_id, event.data, event.end_stream)
+            case StreamReset():
+                self._forget(event.stream_id)
+            case HandshakeCompleted():
+                self._opened()
+            case ConnectionTerminated():
+                self._lost()
+
+    def _opened(self) -> None:
+        assert self._peer is not None
+        address = peer_text(self._peer)
+        if not self._listener.admission.admit(host_of(address)):
+            self.close()
+            return
+        self.session = Session(
+            client_id_of(address), address, Transport.QUIC, self.hang_up, self._loop.time()
+        )
+        self._listener.opened(self, self.session)
+        self._stay_alive()
+
+    def _stay_alive(self) -> None:
+        seconds = self._listener.options.keep_alive_seconds
+        if seconds and not self._ending:
+            self._keep_alive = self._loop.call_later(seconds, self._ping)
+
+    def _ping(self) -> None:
+        self._quic.send_ping(0)
+        self.transmit()
+        self._stay_alive()
+
+    # Requests.
+
+    def _received(self, number: int, data: bytes, ended: bool) -> None:
+        stream = self._streams.get(number)
+        if stream is None:
+            if self._ending:
+                return
+            stream = self._streams[number] = _Stream()
+        if stream.done:
+            return
+        stream.data += data
+        self._unfinished_bytes += len(data)
+        if self._unfinished_bytes > UNFINISHED_BYTES_MAX:
+            self.give_up("it has begun too much at once")
+            return
+        frame = self._frame(stream)
+        if isinstance(frame, bytes):
+            self._finish_reading(stream)
+            self._answer(number, frame)
+        elif frame is not None:
+            self._finish_reading(stream)
+            self._run(number, stream, *frame)
+        elif ended:
+            self._finish_reading(stream)
+            self._quic.reset_stream(number, NO_FRAME)
+            self._streams.pop(number, None)
+
+    def _finish_reading(self, stream: _Stream) -> None:
+        self._unfinished_bytes -= len(stream.data)
+        stream.done = True
+
+    def _frame(self, stream: _Stream) -> tuple[int, memoryview] | bytes | None:
+        """Code and payload once they are there, or at once the refusal of what is too large."""
+        data = stream.data
+        if len(data) < REQUEST_PREFIX.size:
+            return None
+        length, code = REQUEST_PREFIX.unpack_from(data)
+        size = length - CODE_BYTES
+        assert self.session is not None
+        size_max = BATCH_BYTES_MAX if code == SEND_MESSAGES else CONTROL_PAYLOAD_BYTES_MAX
+        if not 0 <= size <= size_max:
+            return failed(INVALID_COMMAND)
+        if self.session.user_id is None and size > UNAUTHENTICATED_BYTES_MAX:
+            public = self._listener.binary.dispatcher.is_public(code)
+            return failed(INVALID_COMMAND if public else UNAUTHENTICATED)
+        if len(data) < REQUEST_PREFIX.size + size:
+            return None
+        return code, memoryview(data)[REQUEST_PREFIX.size : REQUEST_PREFIX.size + size]
+
+    def _run(self, number: int, stream: _Stream, code: int, payload: memoryview) -> None:
+        session = self.session
+        assert session is not None
+        binary = self._listener.binary
+        if self._quic.get_send_buffer_size() > BACKLOG_BYTES_MAX:
+            self.give_up("it does not take its answers")
+            return
+        reply = binary.respond(session, code, Payload(payload, NOWHERE))
+        if not isinstance(reply, Future):
+            self._answer(number, reply)
+            return
+        stream.answer = reply
+
+        def ran(done: "Future[Answer]") -> None:
+            if number not in self._streams:
+                return
+            if done.cancelled():
+                self._quic.reset_stream(number, NO_FRAME)
+                self._streams.pop(number, None)
+            else:
+                self._answer(number, binary.reply_to(session, code, done))
+            self._transmit_soon()
+
+        reply.add_done_callback(ran)
+
+    def _answer(self, number: int, reply: Reply) -> None:
+        self._streams.pop(number, None)
+        quic = self._quic
+        try:
+            if isinstance(reply, RangesReply):
+                quic.send_stream_data(number, reply.head)
+                for file, position, length in reply.ranges:
+                    for start in range(0, length, PIECE_BYTES):
+                        size = min(PIECE_BYTES, length - start)
+                        quic.send_stream_data(number, read_exactly(file, size, position + start))
+                for chunk in reply.tail:
+                    quic.send_stream_data(number, bytes(chunk))
+                quic.send_stream_data(number, b"", end_stream=True)
+            else:
+                quic.send_stream_data(number, reply, end_stream=True)
+        except (OSError, BorzoiError):
+            log.exception("a stored range cannot be read")
+            self.give_up("its answer cannot be read")
+            return
+        except AssertionError:
+            return  # the stream was reset meanwhile
+        if self.session is not None and self.session.closing:
+            self._ending = True
+        self._close_when_idle()
+
+    # Ending.
+
+    def _forget(self, number: int) -> None:
+        """The client takes back a request."""
+        stream = self._streams.pop(number, None)
+        if stream is None:
+            return
+        if not stream.done:
+            self._unfinished_bytes -= len(stream.data)
+        if stream.answer is not None:
+            self._listener.binary.dispatcher.abandon(stream.answer)
+
+    def hang_up(self) -> None:
+        """The session is over; requests that run are still answered."""
+        self._ending = True
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        if self._ending and not any(stream.answer for stream in self._streams.values()):
+            self._transmit_soon()
+            self._loop.call_later(PARTING_SECONDS, self._close_once_sent)
+
+    def _close_once_sent(self) -> None:
+        """A close takes back what has not left yet, so it waits for that."""
+        if self.session is None:
+            return
+        if self._quic.get_send_buffer_size():
+            self._loop.call_later(PARTING_SECONDS, self._close_once_sent)
+        else:
+            self.close()
+
+    def detach(self) -> Detached | None:
+        return None
+
+    def give_up(self, reason: str) -> None:
+        address = "a client" if self.session is None else self.session.address
+        log.info("closing %s: %s", address, reason)
+        self.close()
+
+    def close(self) -> None:
+        super().close()
+        self._lost()
+
+    def _lost(self) -> None:
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+        for number in list(self._streams):
+            self._forget(number)
+        session, self.session = self.session, None
+        if session is not None:
+            self._listener.ended(self, session)
+
+
+class QuicListener:
+    """Takes datagrams and keeps the connections they belong to until they end."""
+
+    def __init__(
+        self,
+        *,
+        binary: BinaryProtocol,
+        admission: Admission,
+        options: QuicOptions,
+        on_connect: Callable[[Session], None],
+        on_disconnect: Callable[[Session], None],
+    ) -> None:
+        self.binary = binary
+        self.admission = admission
+        self.options = options
+        self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
+        self.connections: set[QuicConnection] = set()
+        self.address: tuple[str, int] = ("", 0)
+        self._server: _Server | None = None
+
+    async def start(self, sock: socket.socket) -> None:
+        """Take the datagrams of a bound socket."""
+        configuration = self.options.configuration()
+        _, self._server = await asyncio.get_running_loop().create_datagram_endpoint(
+            lambda: _Server(self, configuration), sock=sock
+        )
+        self.address = sock.getsockname()[:2]
+
+    def opened(self, connection: QuicConnection, session: Session) -> None:
+        self.connections.add(connection)
+        self._on_connect(session)
+
+    def ended(self, connection: QuicConnection, session: Session) -> None:
+        self.connections.discard(connection)
+        self.admission.leave(host_of(session.address))
+        self._on_disconnect(session)
+
+    def give_up_stalled(self, before: float) -> None:
+        """Silent peers end by the idle timeout of QUIC."""
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.accepting = False
+
+    def say_goodbye(self, farewell: bytes) -> None:
+        """There is no stream to say it on: the connection closes, after the answers that run."""
+        for connection in list(self.connections):
+            connection.hang_up()
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.give_up("the server stops")
+        if self._server is not None:
+            self._server.close()  # type: ignore[no-untyped-call]
+
+
+class _Server(QuicServer):
+    """Finds the connection of each datagram."""
+
+    def __init__(self, listener: QuicListener, configuration: QuicConfiguration) -> None:
+        super().__init__(configuration=configuration, create_protocol=self._create, retry=True)
+        self._listener = listener
+        self._proving: Any = self._retry
+        self.accepting = True
+
+    def _create(self, quic: QuicCore, stream_handler: Any) -> QuicConnection:
+        return QuicConnection(self._listener, quic)
+
+    def datagram_received(self, data: bytes | str, addr: Any) -> None:
+        # Each connection has two ids here until it is open.
+        unproved = len(self._protocols) // 2 - len(self._listener.connections)
+        proving: Any = self._proving if unproved > UNPROVED_MAX else None
+        self._retry = proving
+        if not self.accepting and isinstance(data, bytes) and _is_initial(data):
+            return
+        super().datagram_received(data, addr)
+
+
+def _is_initial(data: bytes) -> bool:
+    """Whether a datagram begins a connection: a long header of type 0 (RFC 9000, section 17.2)."""
+    return len(data) > 0 and data[0] & 0xF0 == 0xC0

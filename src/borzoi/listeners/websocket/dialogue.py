@@ -1,0 +1,122 @@
+"""The WebSocket between the bytes of a connection and its conversation; over TLS and without."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from borzoi.listeners.binary import RangesReply, Reply
+from borzoi.listeners.connection import Conversation
+from borzoi.listeners.websocket.frames import (
+    CloseCode,
+    Control,
+    FrameFault,
+    FrameReader,
+    Limits,
+    Opcode,
+    close_frame,
+    close_reply,
+    frame_head,
+)
+from borzoi.listeners.websocket.handshake import answer_once_whole
+
+log = logging.getLogger(__name__)
+
+#: How long a client has for its request to open the WebSocket.
+HANDSHAKE_SECONDS_MAX: Final = 10.0
+
+
+class Dialogue:
+    """First the client asks for a WebSocket, then it speaks in frames, then one of us closes."""
+
+    __slots__ = ("_close_sent", "_conversation", "_greeting", "_opened", "_send", "frames")
+
+    def __init__(
+        self,
+        limits: Limits,
+        conversation: Conversation,
+        *,
+        send: Callable[[Reply], None],
+        opened: Callable[[], None],
+    ) -> None:
+        self._conversation = conversation
+        self._send = send
+        self._opened = opened
+        #: What has arrived of the request that opens it; None once it is open.
+        self._greeting: bytes | None = b""
+        self._close_sent = False
+        self.frames = FrameReader(limits)
+
+    @property
+    def is_open(self) -> bool:
+        return self._greeting is None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the client owes us the rest of something it began."""
+        return not self.is_open or self.frames.inside_frame
+
+    def arrived(self, data: memoryview) -> None:
+        """Bytes that may be changed where they lie."""
+        if self._greeting is not None:
+            rest = self._greet(bytes(data))
+            if not rest:
+                return
+            data = memoryview(bytearray(rest))
+        conversation = self._conversation
+        try:
+            for event in self.frames.feed(data):
+                if conversation.ended:
+                    return
+                if isinstance(event, Control):
+                    self._control(event)
+                else:
+                    conversation.feed(event)
+        except FrameFault as fault:
+            log.info("closing %s: %s", conversation.session.address, fault)
+            self._say_close(close_frame(fault.code))
+            conversation.end()
+
+    def _greet(self, data: bytes) -> bytes:
+        """Go on with the handshake; what came behind it, once it is done."""
+        assert self._greeting is not None
+        self._greeting += data
+        answer = answer_once_whole(self._greeting)
+        if answer is None:
+            return b""
+        self._greeting = None
+        self._send(answer.response)
+        if not answer.accepted:
+            self._close_sent = True  # there is no WebSocket to close
+            self._conversation.end()
+            return b""
+        self._opened()
+        return answer.rest
+
+    def _control(self, control: Control) -> None:
+        if control.opcode is Opcode.PING:
+            self._send(frame_head(Opcode.PONG, len(control.payload)) + control.payload)
+        elif control.opcode is Opcode.CLOSE and not self._conversation.input_ended():
+            self._say_close(close_reply(control.payload))
+            self._conversation.end()
+
+    def say(self, reply: Reply) -> None:
+        """Send a response as one message; nothing can be said before the WebSocket is open."""
+        if not self.is_open:
+            return
+        if isinstance(reply, RangesReply):
+            size = len(reply.head) + sum(part.length for part in reply.ranges)
+            size += sum(len(chunk) for chunk in reply.tail)
+            head = frame_head(Opcode.BINARY, size) + reply.head
+            self._send(RangesReply(head, reply.ranges, reply.tail))
+        else:
+            self._send(frame_head(Opcode.BINARY, len(reply)) + reply)
+
+    def say_goodbye(self) -> None:
+        """We end it, unless that was said already."""
+        if self.is_open:
+            self._say_close(close_frame(CloseCode.GOING_AWAY))
+
+    def _say_close(self, frame: bytes) -> None:
+        if not self._close_sent:
+            self._close_sent = True
+            self._send(frame)

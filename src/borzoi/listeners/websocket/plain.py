@@ -1,0 +1,128 @@
+"""WebSocket over raw sockets: a TCP connection with frames between the socket and the conversation.
+
+Frames of a server are not masked, so an answer is a head and the same bytes as over TCP: stored
+messages leave by `sendfile` here as well.
+"""
+
+import socket
+from collections.abc import Callable, Iterable
+
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.accepting import WOULD_BLOCK
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol, Reply
+from borzoi.listeners.connection import Conversation
+from borzoi.listeners.interface import Detached
+from borzoi.listeners.tcp import SocketOptions, TcpConnection, TcpListener
+from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
+from borzoi.listeners.websocket.frames import Limits
+from borzoi.memory.pool import MemoryPool
+from borzoi.model.system import Transport
+
+
+class WebSocketConnection(TcpConnection):
+    """One accepted socket."""
+
+    __slots__ = ("_dialogue",)
+
+    def __init__(
+        self, listener: TcpListener, sock: socket.socket, session: Session, limits: Limits
+    ) -> None:
+        super().__init__(listener, sock, session)
+        self._dialogue = Dialogue(
+            limits,
+            self.conversation,
+            send=super().send,
+            opened=lambda: listener.opened(session),
+        )
+        listener.loop.call_later(HANDSHAKE_SECONDS_MAX, self._give_up_greeting)
+
+    def _on_readable(self) -> None:
+        conversation = self.conversation
+        try:
+            count = self._receive(conversation)
+        except WOULD_BLOCK:
+            return
+        except OSError as fault:
+            self._lose(fault)
+            return
+        except Exception:
+            self._fail()
+            return
+        if count:
+            self._listener.busy_poll.touch()
+            self.progressed_at = self._listener.loop.time()
+        elif conversation.input_ended():
+            self.pause_reading()  # EOF stays readable
+        else:
+            self._lose(None)
+
+    def _receive(self, conversation: Conversation) -> int:
+        """Take what has arrived to where it belongs; how many bytes that were, none at EOF."""
+        frames, target = self._dialogue.frames, conversation.wanted
+        if target is not None and frames.stream_bytes_next:
+            target = target[: frames.stream_bytes_next]
+            count = self._sock.recv_into(target)
+            if count:
+                frames.take(target[:count])
+                conversation.filled(count)
+            return count
+        scratch = self._listener.scratch
+        count = self._sock.recv_into(scratch)
+        if count:
+            self._dialogue.arrived(scratch[:count])
+        return count
+
+    def _give_up_greeting(self) -> None:
+        if not self._dialogue.is_open and self._sock.fileno() >= 0:
+            self.give_up("it asked for no WebSocket")
+
+    @property
+    def is_unfinished(self) -> bool:
+        return super().is_unfinished or self._dialogue.is_unfinished
+
+    def send(self, reply: Reply) -> None:
+        self._dialogue.say(reply)
+
+    def _block(self, pieces: Iterable[bytes | memoryview]) -> None:
+        super()._block(pieces)
+        # Or a client that takes nothing could have any number of pings answered.
+        self.pause_reading()
+
+    def detach(self) -> Detached | None:
+        return None  # half a frame cannot move
+
+    def finish(self) -> None:
+        self._dialogue.say_goodbye()
+        super().finish()
+
+
+class WebSocketListener(TcpListener):
+    """Accepts WebSocket connections and keeps them until they end."""
+
+    transport = Transport.WEBSOCKET
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        binary: BinaryProtocol,
+        pool: MemoryPool,
+        admission: Admission,
+        limits: Limits,
+        on_connect: Callable[[Session], None],
+        on_disconnect: Callable[[Session], None],
+    ) -> None:
+        self._limits = limits
+        super().__init__(
+            sock,
+            binary=binary,
+            pool=pool,
+            admission=admission,
+            options=SocketOptions(),
+            on_connect=on_connect,
+            on_disconnect=on_disconnect,
+        )
+
+    def _connection(self, sock: socket.socket, session: Session) -> TcpConnection:
+        return WebSocketConnection(self, sock, session, self._limits)

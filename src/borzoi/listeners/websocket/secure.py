@@ -1,0 +1,96 @@
+"""WebSocket over TLS: the connection of `listeners/tls.py` with frames in between."""
+
+import asyncio
+from collections.abc import Callable
+
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.accepting import Peer
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol, Reply
+from borzoi.listeners.tls import TlsConnection, TlsListener
+from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
+from borzoi.listeners.websocket.frames import Limits
+from borzoi.memory.pool import MemoryPool
+from borzoi.model.system import Transport
+
+
+class SecureWebSocketConnection(TlsConnection):
+    """One accepted connection."""
+
+    def __init__(self, listener: TlsListener, peer: Peer, limits: Limits) -> None:
+        super().__init__(listener, peer)
+        self._limits = limits
+        self._dialogue: Dialogue | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        session, listener = self.session, self._listener
+        assert session is not None
+        assert self.conversation is not None
+        self._dialogue = Dialogue(
+            self._limits,
+            self.conversation,
+            send=super().send,
+            opened=lambda: listener.opened(session),
+        )
+        listener.loop.call_later(HANDSHAKE_SECONDS_MAX, self._give_up_greeting)
+
+    def data_received(self, data: bytes) -> None:
+        self.progressed_at = self._listener.loop.time()
+        conversation, dialogue = self.conversation, self._dialogue
+        if dialogue is not None and conversation is not None and not conversation.ended:
+            # The bytes of the transport cannot be unmasked where they lie.
+            dialogue.arrived(memoryview(bytearray(data)))
+
+    def _give_up_greeting(self) -> None:
+        if self._dialogue is not None and not self._dialogue.is_open:
+            self.give_up("it asked for no WebSocket")
+
+    def send(self, reply: Reply) -> None:
+        if self._dialogue is not None:
+            self._dialogue.say(reply)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Or a client that takes nothing could have any number of pings answered.
+        self.pause_reading()
+
+    def finish(self) -> None:
+        if self._dialogue is not None:
+            self._dialogue.say_goodbye()
+        super().finish()
+
+    def stalled(self, before: float) -> bool:
+        unfinished = self._dialogue is not None and self._dialogue.is_unfinished
+        return super().stalled(before) or (unfinished and self.progressed_at < before)
+
+
+class SecureWebSocketListener(TlsListener):
+    """Accepts WebSocket connections over TLS and keeps them until they end."""
+
+    transport = Transport.WEBSOCKET
+
+    def __init__(
+        self,
+        *,
+        binary: BinaryProtocol,
+        pool: MemoryPool,
+        admission: Admission,
+        limits: Limits,
+        on_connect: Callable[[Session], None],
+        on_disconnect: Callable[[Session], None],
+    ) -> None:
+        super().__init__(
+            binary=binary,
+            pool=pool,
+            admission=admission,
+            on_connect=on_connect,
+            on_disconnect=on_disconnect,
+        )
+        self._limits = limits
+
+    def _connection(self, peer: Peer) -> TlsConnection:
+        return SecureWebSocketConnection(self, peer, self._limits)
+
+    def welcomed(self, connection: TlsConnection) -> None:
+        self.connections.add(connection)

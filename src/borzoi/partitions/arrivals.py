@@ -1,0 +1,40 @@
+"""Consumers that wait for the next message of a partition."""
+
+import asyncio
+from asyncio import Future
+
+
+class Arrivals:
+    """The waiting ones. Each costs a future and a timer, and nothing while it waits."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: set[Future[None]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def wait(self, seconds: float) -> "Future[None]":
+        """Resolves with the next `wake`, or when the time is over. May be cancelled."""
+        loop = asyncio.get_running_loop()
+        waiting: Future[None] = loop.create_future()
+        timer = loop.call_later(seconds, _resolve, waiting)
+
+        def forget(done: "Future[None]") -> None:
+            timer.cancel()
+            self._waiting.discard(done)
+
+        self._waiting.add(waiting)
+        waiting.add_done_callback(forget)
+        return waiting
+
+    def wake(self) -> None:
+        """Something has arrived, or the partition is going away."""
+        for waiting in self._waiting:
+            _resolve(waiting)
+
+
+def _resolve(waiting: "Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,88 @@
+"""Families of numbers as OpenMetrics text. Pure.
+
+::
+
+    # HELP borzoi_connections open connections
+    # TYPE borzoi_connections gauge
+    borzoi_connections{transport="tcp"} 3
+    # EOF
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from borzoi.telemetry.durations import BOUNDS_SECONDS, Durations
+
+CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+Labels: TypeAlias = Sequence[tuple[str, str]]
+Number: TypeAlias = int | float
+
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+class Sample(msgspec.Struct, frozen=True):
+    value: Number
+    labels: Labels = ()
+    #: What the name of the family ends with: `_total`, `_sum`, `_count`, `_bucket`.
+    suffix: str = ""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """Numbers of one name and one meaning."""
+
+    name: str
+    kind: str
+    meaning: str
+    samples: Sequence[Sample]
+
+
+def gauge(name: str, meaning: str, value: Number) -> Family:
+    return Family(name, "gauge", meaning, (Sample(value),))
+
+
+def gauges(name: str, meaning: str, values: Iterable[tuple[Labels, Number]]) -> Family:
+    return Family(name, "gauge", meaning, [Sample(value, labels) for labels, value in values])
+
+
+def counter(name: str, meaning: str, value: Number) -> Family:
+    return Family(name, "counter", meaning, (Sample(value, suffix="_total"),))
+
+
+def counters(name: str, meaning: str, values: Iterable[tuple[Labels, Number]]) -> Family:
+    samples = [Sample(value, labels, "_total") for labels, value in values]
+    return Family(name, "counter", meaning, samples)
+
+
+def histogram(name: str, meaning: str, values: Iterable[tuple[Labels, Durations]]) -> Family:
+    """Durations in seconds."""
+    samples: list[Sample] = []
+    for labels, durations in values:
+        count = durations.count
+        for bound, below in zip(BOUNDS_SECONDS, durations.cumulative(), strict=True):
+            samples.append(Sample(below, [*labels, ("le", repr(bound))], "_bucket"))
+        samples.append(Sample(count, [*labels, ("le", "+Inf")], "_bucket"))
+        samples.append(Sample(durations.total_ns / 1e9, labels, "_sum"))
+        samples.append(Sample(count, labels, "_count"))
+    return Family(name, "histogram", meaning, samples)
+
+
+def openmetrics(families: Iterable[Family]) -> bytes:
+    """The text that a scrape is answered with."""
+    lines: list[str] = []
+    for family in families:
+        lines.append(f"# HELP {family.name} {family.meaning}")
+        lines.append(f"# TYPE {family.name} {family.kind}")
+        lines += [_line(family.name, sample) for sample in family.samples]
+    lines.append("# EOF\n")
+    return "\n".join(lines).encode()
+
+
+def _line(name: str, sample: Sample) -> str:
+    labels = ""
+    if sample.labels:
+        pairs = (f'{label}="{text.translate(_ESCAPES)}"' for label, text in sample.labels)
+        labels = "{" + ",".join(pairs) + "}"
+    return f"{name}{sample.suffix}{labels} {sample.value}"

@@ -1,0 +1,27 @@
+"""How long requests take, by command and transport."""
+
+from collections.abc import Iterator
+
+from borzoi.telemetry.durations import Durations
+
+
+class RequestTimes:
+    """One histogram for each pair that was seen; there are as many commands as the protocol has."""
+
+    def __init__(self) -> None:
+        self._durations: dict[tuple[str, str], Durations] = {}
+
+    def observe(self, command: str, transport: str, nanoseconds: int, weight: int = 1) -> None:
+        """A request took this long; `weight` when it stands for others that were not measured."""
+        durations = self._durations.get((command, transport))
+        if durations is None:
+            durations = self._durations[command, transport] = Durations()
+        durations.observe(nanoseconds, weight)
+
+    def __iter__(self) -> Iterator[tuple[str, str, Durations]]:
+        for (command, transport), durations in sorted(self._durations.items(), key=_pair):
+            yield command, transport, durations
+
+
+def _pair(item: tuple[tuple[str, str], Durations]) -> tuple[str, str]:
+    return item[0]

@@ -1,0 +1,179 @@
+"""QUIC with the client of the library: a stream for each request."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from tests.support.embedded import EmbeddedServer, with_topic
+from tests.support.quic_client import quic_client, quic_listener
+
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.admission import Admission
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import Unauthenticated
+from borzoi.model.partitioning import Partitioning
+from borzoi.model.system import Transport
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.streams import GetStreams
+from borzoi.protocol.commands.system import GetMe, Ping
+from borzoi.protocol.commands.users import CreateUser
+from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
+from borzoi.records.message import Message, decode_messages, encode_messages
+
+PING = encode_request(Ping())
+
+
+def send_of(count: int, size: int) -> SendMessages:
+    indexes, messages = encode_messages([Message(bytes([n % 256]) * size) for n in range(count)])
+    return SendMessages(
+        "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(messages)
+    )
+
+
+def poll_of(count: int) -> PollMessages:
+    consumer = Consumer(ConsumerKind.CONSUMER, 1)
+    return PollMessages(consumer, "s", "t", 0, PollingStrategy.first(), count)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_connection_is_a_session(server: EmbeddedServer) -> None:
+    ended: list[Session] = []
+    async with quic_listener(server, ended=ended) as listener:
+        async with quic_client(listener.address) as client:
+            with pytest.raises(Unauthenticated):
+                await client.call(GetStreams())
+        async with quic_client(listener.address, login=True) as client:
+            me = await client.call(GetMe())
+            assert me.transport is Transport.QUIC
+        await until(lambda: len(ended) == 2 and not listener.connections)
+        assert len(server.services.sessions) == 0
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (1000, 1000), (2, 900_000)])
+async def test_messages_go_in_and_come_out_as_they_were(
+    server: EmbeddedServer, count: int, size: int
+) -> None:
+    await with_topic(server)
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        await client.call(send_of(count, size))
+        polled = await client.call(poll_of(count))
+        payloads = [message.payload for message in decode_messages(polled.messages)]
+        assert payloads == [bytes([n % 256]) * size for n in range(count)]
+
+
+async def test_many_streams_at_once(server: EmbeddedServer) -> None:
+    await with_topic(server)
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        for _ in range(5):
+            await asyncio.gather(*(client.call(send_of(1, 100)) for _ in range(40)))
+            await asyncio.sleep(0.05)  # until the client may open more: its library does not wait
+        polled = await client.call(poll_of(1000))
+        assert polled.messages_count == 200
+
+
+async def test_only_the_first_frame_is_answered_and_no_end_is_needed(
+    server: EmbeddedServer,
+) -> None:
+    async with quic_listener(server) as listener, quic_client(listener.address) as client:
+        assert await client.exchange(PING + PING, end=False) == bytes(8)
+
+
+@pytest.mark.parametrize(
+    ("frame", "status"),
+    [
+        (REQUEST_PREFIX.pack(3, 1), 3),
+        (REQUEST_PREFIX.pack(4 + (11 << 20), int(Code.PING)), 3),
+        (REQUEST_PREFIX.pack(4 + (1 << 20), int(Code.SEND_MESSAGES)), 40),
+        (REQUEST_PREFIX.pack(4, 99_999), 3),
+    ],
+)
+async def test_what_is_too_large_is_refused_without_being_held(
+    server: EmbeddedServer, frame: bytes, status: int
+) -> None:
+    async with quic_listener(server) as listener, quic_client(listener.address) as client:
+        answer = await client.exchange(frame, end=False)
+        assert answer == status.to_bytes(4, "little") + bytes(4)
+        assert await client.exchange(PING) == bytes(8)
+
+
+async def test_a_stream_that_ends_too_early_is_reset_and_the_others_go_on(
+    server: EmbeddedServer,
+) -> None:
+    async with quic_listener(server) as listener, quic_client(listener.address) as client:
+        with pytest.raises(ConnectionResetError):
+            await client.exchange(PING[:5])
+        assert await client.exchange(PING) == bytes(8)
+        (connection,) = listener.connections
+        assert connection._streams == {}
+        assert connection._unfinished_bytes == 0
+
+
+async def test_a_stream_that_is_reset_leaves_nothing_behind(server: EmbeddedServer) -> None:
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        _, writer = await client.protocol.create_stream()
+        writer.write(PING[:6])
+        (connection,) = listener.connections
+        await until(lambda: bool(connection._streams))
+        client.protocol._quic.reset_stream(writer.get_extra_info("stream_id"), 7)
+        client.protocol.transmit()
+        await until(lambda: not connection._streams)
+        assert connection._unfinished_bytes == 0
+        assert await client.exchange(PING) == bytes(8)
+        writer.close()
+
+
+async def refused(address: tuple[str, int]) -> bool:
+    try:
+        async with quic_client(address) as client, asyncio.timeout(2):
+            return await client.exchange(PING) != bytes(8)
+    except (ConnectionError, TimeoutError):
+        return True
+
+
+async def test_connections_count_for_the_one_limit_there_is(server: EmbeddedServer) -> None:
+    async with quic_listener(server, admission=Admission(1, 1)) as listener:
+        async with quic_client(listener.address) as client:
+            assert await client.exchange(PING) == bytes(8)
+            assert await refused(listener.address)
+        await until(lambda: not listener.connections)
+        async with quic_client(listener.address) as client:
+            assert await client.exchange(PING) == bytes(8)
+
+
+async def test_a_stop_lets_running_requests_end(server: EmbeddedServer) -> None:
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        running = asyncio.create_task(client.call(CreateUser("bob", "secret")))
+        await until(lambda: server.dispatcher.waiting == 1)
+        listener.stop_accepting()
+        listener.say_goodbye(b"")
+        assert (await running).username == "bob"
+        await until(lambda: not listener.connections)
+
+
+async def test_a_silent_peer_is_gone_after_the_idle_timeout(server: EmbeddedServer) -> None:
+    ended: list[Session] = []
+    async with quic_listener(
+        server, ended=ended, idle_seconds=0.3, keep_alive_seconds=0
+    ) as listener:
+        async with quic_client(listener.address) as client:
+            assert await client.exchange(PING) == bytes(8)
+            await until(lambda: len(ended) == 1)
+            assert not listener.connections
