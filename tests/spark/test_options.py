@@ -29,7 +29,7 @@ def test_defaults_are_those_of_the_table() -> None:
     assert options.starting == Bound("earliest")
     assert options.ending == Bound("latest")
     assert options.fail_on_data_loss
-    assert options.max_bytes_per_split == 128 * 1024 * 1024
+    assert options.max_bytes_per_split is None
     assert options.connection.servers == "127.0.0.1:8090"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.spark.offsets import Key, Range
-from borzoi.spark.plan import Limits, Window, plan
+from borzoi.spark.plan import ONE_PER_PARTITION, Limits, Window, plan
 from borzoi.spark.segments import Segment
 
 KEY = Key("s/t", 0)
@@ -55,6 +55,23 @@ def test_splits_hold_every_message_once_and_in_order(
         assert in_pieces == ([] if split.is_tail else list(range(split.start, split.end)))
     if length >= 20 * least and records_max is None:
         assert len(splits) >= min(least, length)
+
+
+def test_a_stream_has_one_split_for_each_partition() -> None:
+    """Two tasks for one partition would write its messages out of order."""
+    segments = [Segment(HERE, 0, 10), Segment(HERE, 10, 20)]
+    other = Key("s/t", 1)
+    splits = plan(
+        [Range(KEY, 5, 30), Range(other, 0, 4)],
+        segments_of=lambda key: segments if key == KEY else (),
+        ends_of=ends_of,
+        mean_bytes_of=lambda _: 1,
+        limits=ONE_PER_PARTITION,
+    )
+    assert [(s.key, s.start, s.end, len(s.pieces)) for s in splits] == [
+        (KEY, 5, 30, 2),
+        (other, 0, 4, 0),
+    ]
 
 
 def test_small_segments_are_read_by_one_task() -> None:

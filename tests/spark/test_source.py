@@ -241,6 +241,23 @@ def test_a_stream_reads_everything_within_its_limits(
         assert mine == numbered(partition, 1000 * partition + 10), "in order"
 
 
+def test_a_stream_reads_segments_and_tail_of_a_partition_in_one_task(
+    server: RunningServer, servers: str, broker: Broker, topic: str
+) -> None:
+    fill(broker, topic, 0, numbered(0, 6000))
+    for columns in ("payload", "offset"):
+        read = stream(servers, topic, dataDirectory=str(server.directory), columns=columns)
+        start = read.initialOffset()
+        (one,) = read.partitions(start, read.latestOffset(start, ReadAllAvailable()))
+        assert one.value.pieces
+        assert one.value.pieces[-1].end < one.value.end
+        expected = numbered(0, 6000) if columns == "payload" else list(range(6000))
+        assert table_of(read, [one]).column(columns).to_pylist() == expected
+    cut = stream(servers, topic, minPartitions="4", dataDirectory=str(server.directory))
+    start = cut.initialOffset()
+    assert len(cut.partitions(start, cut.latestOffset(start, ReadAllAvailable()))) >= 4
+
+
 def test_limits_of_the_options_reach_the_engine(servers: str, topic: str) -> None:
     assert stream(servers, topic).getDefaultReadLimit() == ReadAllAvailable()
     rows = stream(servers, topic, maxOffsetsPerTrigger="5").getDefaultReadLimit()

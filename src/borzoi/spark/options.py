@@ -229,7 +229,7 @@ SOURCE_ROWS: Final = (
     Row("maxTriggerDelay", "15m", parse_duration, "stream: but at most this long"),
     Row("minPartitions", None, _positive, "cut into at least this many tasks"),
     Row("maxRecordsPerPartition", None, _positive, "messages of one task at most"),
-    Row("maxBytesPerPartition", "128 MiB", _size, "bytes of one task at most"),
+    Row("maxBytesPerPartition", None, _size, "bytes of one task at most; see below"),
     Row("failOnDataLoss", "true", _boolean, "end the query when messages are gone"),
     Row("consumerName", None, _text, "name under which processed offsets are stored"),
     Row(
@@ -338,7 +338,7 @@ class SourceOptions:
     max_delay: int = 15 * 60 * 1_000_000
     min_partitions: int = 1
     max_records_per_split: int | None = None
-    max_bytes_per_split: int = 128 * MEBIBYTE
+    max_bytes_per_split: int | None = None
     fail_on_data_loss: bool = True
     consumer_name: str | None = None
     segments: str = "auto"

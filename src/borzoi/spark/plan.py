@@ -3,11 +3,14 @@
 The sealed part of a range becomes pieces of segments. Neighbouring pieces are gathered into splits
 of at most `bytes_max` bytes, and long ones are cut at index positions. The rest is the tail: one
 split per partition that the server answers by polls, cut by number of messages.
+
+Several splits of one partition run at the same time, so what they write is not in order. A stream
+that is not told to cut has one split for each partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +23,23 @@ from borzoi.spark.segments import Piece, Segment
 class Limits:
     """How large a split may become."""
 
-    bytes_max: int
+    #: None for one split per partition, which keeps the order of its messages.
+    bytes_max: int | None
     records_max: int | None = None
     #: At least this many splits, when there are that many messages.
     splits_min: int = 1
+
+
+#: What a stream gets unless its options say otherwise.
+ONE_PER_PARTITION: Final = Limits(None)
+DEFAULT_SPLIT_BYTES: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """The work of one task: offsets `start` up to `end` of one partition.
 
-    With pieces it is read from segments, without them through the server.
+    The pieces are read from segments; what they do not cover is read through the server.
     """
 
     key: Key
@@ -66,7 +75,9 @@ def plan(
     size += sum(
         (span.end - tail) * mean_bytes_of(span.key) for span, _, tail in ready if tail < span.end
     )
-    bytes_max = limits.bytes_max
+    if limits == ONE_PER_PARTITION:
+        return [_whole(span, [piece for piece, _, _ in found]) for span, found, _ in ready]
+    bytes_max = DEFAULT_SPLIT_BYTES if limits.bytes_max is None else limits.bytes_max
     if limits.splits_min > 1:
         bytes_max = max(1, min(bytes_max, -(-size // limits.splits_min)))
     splits: list[Split] = []
@@ -75,6 +86,10 @@ def plan(
         tail = Range(span.key, tail_start, span.end)
         splits += _tail_splits(tail, mean_bytes_of(span.key), bytes_max, limits.records_max)
     return splits
+
+
+def _whole(span: Range, pieces: Sequence[Piece]) -> Split:
+    return Split(span.key, span.start, span.end, sum(p.size for p in pieces), tuple(pieces))
 
 
 def _pieces(

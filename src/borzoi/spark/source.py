@@ -53,7 +53,7 @@ from borzoi.spark.offsets import (
     to_json,
 )
 from borzoi.spark.options import SourceOptions, sink_options, source_options
-from borzoi.spark.plan import Limits, Split, Window
+from borzoi.spark.plan import DEFAULT_SPLIT_BYTES, Limits, Split, Window
 from borzoi.spark.reading import read_batches
 from borzoi.spark.rows import RANGE_SCHEMA, shape_of, spark_schema
 from borzoi.spark.sink import BatchTopicWriter, StreamTopicWriter
@@ -120,10 +120,12 @@ def range_row(split: Split) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def limits_of(options: SourceOptions) -> Limits:
-    return Limits(
-        options.max_bytes_per_split, options.max_records_per_split, options.min_partitions
-    )
+def limits_of(options: SourceOptions, *, is_stream: bool = False) -> Limits:
+    """Streams of rows are not cut unless asked: the order of a partition would be lost."""
+    size = options.max_bytes_per_split
+    if size is None and not (is_stream and options.plane == "row"):
+        size = DEFAULT_SPLIT_BYTES
+    return Limits(size, options.max_records_per_split, options.min_partitions)
 
 
 def now_micros() -> int:
@@ -284,7 +286,8 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check({k: p for k, p in begin.items() if stop[k].offset > p.offset}, extents)
         spans = ranges(begin, stop, extents)
         return [
-            InputPartition(split) for split in self._locator.plan(spans, limits_of(self._options))
+            InputPartition(split)
+            for split in self._locator.plan(spans, limits_of(self._options, is_stream=True))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

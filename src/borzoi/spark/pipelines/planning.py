@@ -14,7 +14,7 @@ from borzoi.spark.locating import Locator
 from borzoi.spark.offsets import Extent, Key, Position, from_json, ranges, resolve
 from borzoi.spark.options import source_options
 from borzoi.spark.pipelines.model import Pipeline, Sink
-from borzoi.spark.plan import Limits
+from borzoi.spark.source import limits_of
 
 #: Bytes a second of one core, to say how long a backfill takes: docs/spark.md has the figures.
 ROW_PLANE_SPEED = 400_000_000
@@ -61,7 +61,7 @@ def plan_pipeline(pipeline: Pipeline, now: int) -> list[Planned]:
                     begin = {k: Position(o, extents[k].created) for k, o in start.items()}
                 end = {key: Position(each.latest, each.created) for key, each in extents.items()}
                 spans = ranges(begin, end, extents)
-                splits = locator.plan(spans, Limits(options.max_bytes_per_split))
+                splits = locator.plan(spans, limits_of(options))
             size = sum(split.size for split in splits)
             speed = BULK_PLANE_SPEED if is_bulk else ROW_PLANE_SPEED
             found.append(
