@@ -51,7 +51,7 @@ from borzoi.server.logs import remove_forgotten, start_logging
 from borzoi.server.neighbours import refuse_to_share
 from borzoi.server.opening import folders_of
 from borzoi.server.settings import Settings
-from borzoi.server.signals import while_serving
+from borzoi.server.signals import hold_back, let_through, while_serving
 from borzoi.server.toml import written
 from borzoi.shard.presence import PresenceKeeper
 from borzoi.storage.local import NO_SPACE
@@ -110,6 +110,7 @@ def run(start: Start) -> int:
             if directory.open_to_others is not None:
                 log.warning("%s", directory.open_to_others)
             raise_to_hard_limit()
+            hold_back()
             return uvloop.run(_serve(start, directory.path))
     except BorzoiError as fault:
         print(f"borzoi cannot start: {fault}", file=sys.stderr)
@@ -139,6 +140,7 @@ def give_back_large_memory() -> None:
 
 
 async def _serve(start: Start, directory: Path) -> int:
+    let_through()
     settings = start.configuration.settings
     for warning in start.configuration.warnings:
         log.warning("%s", warning)

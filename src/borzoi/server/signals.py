@@ -38,6 +38,16 @@ def before_serving() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def hold_back() -> None:
+    """Keep stops waiting while the event loop is made: an exception would leave half of one."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+
+
+def let_through() -> None:
+    """Deliver what was held back, as an exception of the caller."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+
+
 def while_serving(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
     """From now on signals are events of the loop, and `stop` is called for one."""
     for number in STOPPING:
