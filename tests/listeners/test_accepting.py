@@ -6,7 +6,7 @@ from tests.support.listening import PATIENCE_SECONDS
 
 from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
-from borzoi.listeners.tcp import listening_socket, peer_text
+from borzoi.listeners.sockets import listening_socket, peer_text
 
 
 async def until(condition: Callable[[], bool]) -> None:

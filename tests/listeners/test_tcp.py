@@ -17,16 +17,8 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import RangesReply, failed
 from borzoi.listeners.connection import Conversation
-from borzoi.listeners.tcp import (
-    LARGE_PIECE_BYTES,
-    RECEIVE_BUFFER_BYTES,
-    SocketOptions,
-    TcpConnection,
-    TcpListener,
-    host_of,
-    listening_socket,
-    peer_text,
-)
+from borzoi.listeners.sockets import SocketOptions, host_of, listening_socket, peer_text
+from borzoi.listeners.tcp import LARGE_PIECE_BYTES, RECEIVE_BUFFER_BYTES, TcpConnection, TcpListener
 from borzoi.memory.pool import PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX

@@ -8,7 +8,8 @@ import pytest
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.listening import FrameClient, turns
 
-from borzoi.listeners.tcp import SocketOptions, TcpConnection, TcpListener, listening_socket
+from borzoi.listeners.sockets import SocketOptions, listening_socket
+from borzoi.listeners.tcp import TcpConnection, TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.protocol.commands.system import Ping

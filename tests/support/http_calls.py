@@ -13,7 +13,7 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.http.app import HttpApp
 from borzoi.listeners.http.listener import HttpListener
 from borzoi.listeners.http.metrics import Metrics, Sources
-from borzoi.listeners.tcp import listening_socket
+from borzoi.listeners.sockets import listening_socket
 from borzoi.server.config import load
 from borzoi.server.web import http_app
 from borzoi.telemetry.durations import Durations

@@ -14,7 +14,8 @@ from tests.support.embedded import EmbeddedServer
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
-from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
+from borzoi.listeners.sockets import SocketOptions, listening_socket
+from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.listeners.websocket.frames import Limits
 from borzoi.listeners.websocket.plain import WebSocketListener

@@ -31,7 +31,7 @@ from borzoi.listeners.accepting import Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply, failed
 from borzoi.listeners.interface import Detached
-from borzoi.listeners.tcp import host_of, peer_text
+from borzoi.listeners.sockets import host_of, peer_text
 from borzoi.memory.pool import NOWHERE, Payload
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of

@@ -22,6 +22,7 @@ from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.busy_poll import BusyPoll
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.interface import Detached
+from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import Transport
@@ -39,57 +40,6 @@ LARGE_PIECE_BYTES = 128 * 1024
 SENDFILE_BYTES_MAX = 8 * 1024 * 1024
 #: Bytes read and discarded from a peer after the last answer has left.
 DRAINED_BYTES_MAX = 64 * 1024 * 1024
-
-
-class SocketOptions(msgspec.Struct, frozen=True):
-    """Options set on each accepted socket; None keeps the kernel's default."""
-
-    recv_buffer_bytes: int | None = None
-    send_buffer_bytes: int | None = None
-    keepalive: bool = False
-    nodelay: bool = True
-    linger_seconds: int | None = None
-
-    def apply(self, sock: socket.socket) -> None:
-        if self.recv_buffer_bytes is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.recv_buffer_bytes)
-        if self.send_buffer_bytes is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
-        if self.keepalive:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self.nodelay:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.linger_seconds is not None:
-            value = self.linger_seconds.to_bytes(4, "little")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0" + value)
-
-
-def listening_socket(
-    address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
-) -> socket.socket:
-    """A socket that listens at the address, which the shards of one server can share."""
-    host, port = address
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
-        sock.bind((host, port))
-        sock.listen(1024)
-        sock.setblocking(False)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def peer_text(peer: Peer) -> str:
-    """The peer's address as clients write it; the client id is its hash."""
-    host, port = peer[0], peer[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class _Rest(msgspec.Struct):
@@ -505,8 +455,3 @@ class TcpListener:
         for buffer in (self._receive_buffer, self._spare):
             if buffer is not None:
                 self.pool.release(buffer)
-
-
-def host_of(address: str) -> str:
-    """The host of ``host:port`` or ``[host]:port``."""
-    return address.rpartition(":")[0].removeprefix("[").removesuffix("]")

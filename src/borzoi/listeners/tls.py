@@ -19,7 +19,7 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.interface import Detached
-from borzoi.listeners.tcp import SocketOptions, host_of, peer_text
+from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of

@@ -12,7 +12,8 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.interface import Listener
 from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
-from borzoi.listeners.tcp import SocketOptions, TcpListener, listening_socket
+from borzoi.listeners.sockets import SocketOptions, listening_socket
+from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.listeners.websocket.frames import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, Limits
 from borzoi.listeners.websocket.plain import WebSocketListener

@@ -12,7 +12,7 @@ from tests.support.listening import LOOPBACK, PLENTY, turns
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.http import listener as listener_module
 from borzoi.listeners.http.listener import HEAD_BYTES_MAX, HttpListener
-from borzoi.listeners.tcp import listening_socket
+from borzoi.listeners.sockets import listening_socket
 from borzoi.security.certificates import self_signed_context
 
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.interface import Detached
-from borzoi.listeners.tcp import SocketOptions, peer_text
+from borzoi.listeners.sockets import SocketOptions, peer_text
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.interface import Detached
-from borzoi.listeners.tcp import SocketOptions, TcpConnection, TcpListener
+from borzoi.listeners.sockets import SocketOptions
+from borzoi.listeners.tcp import TcpConnection, TcpListener
 from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
 from borzoi.listeners.websocket.frames import Limits
 from borzoi.memory.pool import MemoryPool
