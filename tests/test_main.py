@@ -6,7 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 from borzoi import __version__
-from borzoi.__main__ import COMMANDS, LazyGroup, main
+from borzoi.__main__ import COMMANDS, main
+from borzoi.cli.tree import CommandTree
+
+#: Modules that the help may load; the interpreter and click need most of them.
+MODULES_MAX = 200
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -20,7 +24,7 @@ def test_a_command_that_is_not_there_is_an_error_not_a_traceback() -> None:
     result = CliRunner().invoke(main, ["fetch"])
     assert result.exit_code == 2
     assert "No such command" in result.output
-    assert isinstance(main, LazyGroup)
+    assert isinstance(main, CommandTree)
     assert main.get_command(click.Context(main), "fetch") is None
 
 
@@ -35,14 +39,34 @@ def test_the_version_is_the_packages() -> None:
 
 def test_asking_for_help_loads_nothing_that_only_a_server_needs() -> None:
     program = (
+        f"MODULES_MAX = {MODULES_MAX};"
         "import sys; from click.testing import CliRunner; from borzoi.__main__ import main;"
-        "CliRunner().invoke(main, ['--version']);"
-        "print([name for name in ('numpy', 'uvloop', 'cryptography') if name in sys.modules])"
+        "CliRunner().invoke(main, ['--help']);"
+        "heavy = ('numpy', 'uvloop', 'cryptography', 'rich', 'msgspec', 'borzoi.client');"
+        "print([name for name in heavy if name in sys.modules], len(sys.modules) < MODULES_MAX)"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert found.stdout == "[]\n"
+    assert found.stdout == "[] True\n"
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "borzoi", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert errors == b""
+    assert process.returncode in (0, 1)
+
+
+def test_an_option_that_is_not_there_names_the_nearest() -> None:
+    result = CliRunner().invoke(main, ["--usrname", "x", "me"])
+    assert result.exit_code == 2
+    assert "--username" in result.output
 
 
 def test_it_runs_as_a_module_under_its_own_name() -> None:

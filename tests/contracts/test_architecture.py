@@ -21,6 +21,7 @@ OUTSIDE = {
     "testing": "a test broker for users; a server must not need it",
     "simulator": "plays the world around the replicas",
     "cli": "talks to a server, or to the files of one that is down",
+    "bench": "loads any server of the protocol, and measures nothing but what a client sees",
     "client": "is installed where no server is",
     "spark": "runs in Spark's processes, and reads what servers store",
 }

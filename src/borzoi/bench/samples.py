@@ -1,0 +1,40 @@
+"""What actors measured: one sample per batch, as columns."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from borzoi.bench.plan import Role
+
+SAMPLE_DTYPE: Final = np.dtype(
+    [
+        #: When the batch was done, since the common start.
+        ("elapsed_ns", "<i8"),
+        ("latency_ns", "<i8"),
+        ("messages", "<i8"),
+        ("payload_bytes", "<i8"),
+        #: With message headers.
+        ("total_bytes", "<i8"),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Collects the samples of one actor; a tuple a batch, made columns at the end."""
+
+    rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+
+    def columns(self) -> NDArray[np.void]:
+        return np.array(self.rows, SAMPLE_DTYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One actor's run."""
+
+    role: Role
+    id: int
+    samples: NDArray[np.void]

@@ -1,0 +1,199 @@
+"""What a command prints: a document, as a table, JSON, YAML or JSON lines.
+
+A command hands in plain dicts, the same for every format: numbers stay numbers in JSON, and only a
+table formats them. Standard output holds nothing but the document, so it can be piped; everything
+meant for people goes to standard error.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+import click
+
+Record = Mapping[str, Any]
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class Format(Enum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    JSONL = "jsonl"
+    #: One line per item, fields joined by ``|``, as the published command line prints lists.
+    LIST = "list"
+
+
+#: Fields that hold microseconds since the epoch, bytes, or microseconds, by their names.
+TIMES: Final = frozenset({"created_at", "timestamp", "origin_timestamp", "expiry_at"})
+SIZES: Final = frozenset({"size_bytes", "max_topic_size"})
+U64_MAX: Final = 2**64 - 1
+_HALVES: Final = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
+
+
+def format_option(function: Decorated) -> Decorated:
+    """The option ``-o`` that every command has."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice([one.value for one in Format if one is not Format.LIST]),
+        default=Format.TABLE.value,
+        help="How to print it.  [default: table]",
+    )(function)
+
+
+def list_options(function: Decorated) -> Decorated:
+    """``-o``, and ``-l`` as the published command line has it on lists."""
+    return click.option(
+        "-l",
+        "--list-mode",
+        type=click.Choice(["table", "list"]),
+        default="table",
+        help="A table, or one line per item.",
+    )(format_option(function))
+
+
+def chosen(form: str, list_mode: str = "table") -> Format:
+    return Format.LIST if list_mode == "list" and form == "table" else Format(form)
+
+
+def emit_list(records: Sequence[Record], columns: Mapping[str, str], form: Format) -> None:
+    """Print a list; `columns` maps fields to their headings, for tables."""
+    if form is Format.TABLE:
+        print_table([[shown(one, field) for field in columns] for one in records], columns.values())
+    elif form is Format.LIST:
+        for one in records:
+            click.echo("|".join(shown(one, field) for field in columns))
+    elif form is Format.JSONL:
+        for one in records:
+            click.echo(json.dumps(plain(one)))
+    else:
+        click.echo(_document([plain(one) for one in records], form), nl=False)
+
+
+def emit(record: Record, form: Format) -> None:
+    """Print one thing, as Property and Value where a table is asked for."""
+    if form in (Format.TABLE, Format.LIST):
+        rows = [[field.replace("_", " "), shown(record, field)] for field in record]
+        print_table(rows, ("Property", "Value"))
+    elif form is Format.JSONL:
+        click.echo(json.dumps(plain(record)))
+    else:
+        click.echo(_document(plain(record), form), nl=False)
+
+
+def done(sentence: str, record: Record, form: Format) -> None:
+    """After a change: a sentence for people, or a document for scripts."""
+    if form in (Format.TABLE, Format.LIST):
+        click.echo(sentence)
+    else:
+        emit(record, form)
+
+
+def note(sentence: str) -> None:
+    """For people only; keeps out of the document."""
+    click.echo(sentence, err=True)
+
+
+def _document(value: Any, form: Format) -> str:
+    return yaml_of(value) if form is Format.YAML else json.dumps(value, indent=2) + "\n"
+
+
+def print_table(rows: Iterable[Sequence[str]], headings: Iterable[str]) -> None:
+    """A table that fits the terminal; wider cells are folded."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_lines=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=sys.stdout, markup=False, highlight=False)
+    console.print(table)
+
+
+def shown(record: Record, field: str) -> str:
+    """A field as people read it."""
+    value = record[field]
+    if value is None:
+        return "–"
+    if field in TIMES and isinstance(value, int):
+        return "never" if value == 0 else when(value)
+    if field in SIZES and value == U64_MAX:
+        return "unlimited"
+    if field == "message_expiry" and value == U64_MAX:
+        return "never"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(str(one) for one in value)
+    return str(value)
+
+
+def when(microseconds: int) -> str:
+    """Local time, to the microsecond."""
+    return datetime.fromtimestamp(microseconds / 1e6).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON has: enums as their names, bytes as text where they are text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    return value
+
+
+def yaml_of(value: Any, indent: str = "") -> str:
+    """Block style YAML of what `plain` makes; strings are quoted as JSON where they need it."""
+    if isinstance(value, Mapping) and value:
+        return "".join(
+            _yaml_item(f"{indent}{_yaml_text(key)}:", one, indent) for key, one in value.items()
+        )
+    if isinstance(value, list) and value:
+        return "".join(_yaml_item(f"{indent}-", one, indent) for one in value)
+    return f"{indent}{_yaml_scalar(value)}\n"
+
+
+def _yaml_item(head: str, value: Any, indent: str) -> str:
+    if isinstance(value, Mapping | list) and value:
+        inner = yaml_of(value, indent + "  ")
+        # A mapping inside a list starts on the line of its dash.
+        if head.endswith("-"):
+            return f"{head} {inner[len(indent) + 2 :]}"
+        return f"{head}\n{inner}"
+    return f"{head} {_yaml_scalar(value)}\n"
+
+
+def _yaml_scalar(value: Any) -> str:
+    if isinstance(value, str):
+        return _yaml_text(value)
+    return json.dumps(value)
+
+
+def _yaml_text(value: str) -> str:
+    """Plain where no parser could take it for anything but text."""
+    plain_start = value[:1].isalpha() or value[:1] == "_"
+    safe = all(letter.isalnum() or letter in "_./-" for letter in value)
+    words = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+    if value and plain_start and safe and value.lower() not in words:
+        return value
+    # JSON writes what lies above U+FFFF as two halves, which YAML takes for two characters.
+    return _HALVES.sub(_whole, json.dumps(value))
+
+
+def _whole(halves: re.Match[str]) -> str:
+    high, low = (int(half, 16) for half in halves.groups())
+    return f"\\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"

@@ -1,0 +1,77 @@
+"""``borzoi partition`` and ``borzoi segment``: add and remove them."""
+
+import click
+
+from borzoi.cli.connecting import connected
+from borzoi.cli.names import shown_topic, topic_of
+from borzoi.cli.output import chosen, done, format_option
+from borzoi.cli.tree import CommandTree
+
+COUNT_MAX = 100_000
+
+
+@click.group(cls=CommandTree)
+def partition() -> None:
+    """Partitions of a topic."""
+
+
+@click.group(cls=CommandTree)
+def segment() -> None:
+    """Segments: the files of a partition."""
+
+
+assert isinstance(partition, CommandTree)
+assert isinstance(segment, CommandTree)
+
+
+def _counted(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= COUNT_MAX:
+        raise click.BadParameter(f"{text!r} is no count; 1 to {COUNT_MAX} is allowed")
+    return int(text)
+
+
+@partition.command_named("create", "c")
+@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC COUNT")
+@format_option
+def create(arguments: tuple[str, ...], form: str) -> None:
+    """Add partitions to a topic."""
+    named, rest = topic_of(arguments, rest=1)
+    count = _counted(_only(rest, "COUNT"))
+    with connected() as client:
+        client.create_partitions(named, count)
+    sentence = f"Topic {shown_topic(named)} has {count} more partitions."
+    done(sentence, {"created": count}, chosen(form))
+
+
+@partition.command_named("delete", "d")
+@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC COUNT")
+@format_option
+def delete(arguments: tuple[str, ...], form: str) -> None:
+    """Remove the last partitions of a topic with their messages."""
+    named, rest = topic_of(arguments, rest=1)
+    count = _counted(_only(rest, "COUNT"))
+    with connected() as client:
+        client.delete_partitions(named, count)
+    sentence = f"Topic {shown_topic(named)} has {count} fewer partitions."
+    done(sentence, {"deleted": count}, chosen(form))
+
+
+@segment.command_named("delete", "d")
+@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC PARTITION COUNT")
+@format_option
+def delete_segments(arguments: tuple[str, ...], form: str) -> None:
+    """Remove the oldest sealed segments of a partition."""
+    named, rest = topic_of(arguments, rest=2)
+    if len(rest) != 2 or not rest[0].isdecimal():
+        raise click.UsageError("a partition and a count are needed, both whole numbers")
+    count = _counted(rest[1])
+    with connected() as client:
+        client.delete_segments(named, int(rest[0]), count)
+    sentence = f"Up to {count} segments of {shown_topic(named)}, partition {rest[0]}, are gone."
+    done(sentence, {"requested": count}, chosen(form))
+
+
+def _only(rest: list[str], name: str) -> str:
+    if len(rest) != 1:
+        raise click.UsageError(f"exactly one {name} is needed behind the topic")
+    return rest[0]

@@ -1,0 +1,43 @@
+import pytest
+from tests.support.command_line import in_formats, one_of
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize(
+    ("form", "names"), in_formats(("partition", "create", "delete"), ("p", "c", "d"))
+)
+def test_partitions_come_and_go(borzoi, client, stream, form, names):
+    group, create, delete = names
+    more = borzoi.document(group, create, "shop/orders", 3, form=form)
+    assert client.get_topic("shop/orders").partitions_count == 5
+    fewer = borzoi.document(group, delete, "shop", "orders", 2, form=form)
+    assert client.get_topic("shop/orders").partitions_count == 3
+    if form == "table":
+        assert more == "Topic shop/orders has 3 more partitions.\n"
+        assert fewer == "Topic shop/orders has 2 fewer partitions.\n"
+    else:
+        assert one_of(more, form) == {"created": 3}
+        assert one_of(fewer, form) == {"deleted": 2}
+
+
+@pytest.mark.parametrize(("form", "names"), in_formats(("segment", "delete"), ("seg", "d")))
+def test_sealed_segments_are_deleted_and_the_open_one_stays(borzoi, client, stream, form, names):
+    said = borzoi.document(*names, "shop/orders", 0, 1, form=form)
+    assert client.get_topic("shop/orders").messages_count == 8
+    if form == "table":
+        assert said == "Up to 1 segments of shop/orders, partition 0, are gone.\n"
+    else:
+        assert one_of(said, form) == {"requested": 1}
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x", "100001"])
+def test_a_count_is_a_number_within_bounds(borzoi, stream, count):
+    result = borzoi.invoke("partition", "create", "--", "shop/orders", count)
+    assert result.exit_code == 2
+    assert f"{count!r} is no count; 1 to 100000 is allowed" in result.stderr
+
+
+def test_what_is_missing_is_named(borzoi):
+    assert "exactly one COUNT" in borzoi.invoke("partition", "create", "a", "b").stderr
+    assert "a partition and a count" in borzoi.invoke("segment", "delete", "a", "b", "1").stderr

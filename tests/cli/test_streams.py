@@ -1,0 +1,62 @@
+import pytest
+from tests.support.command_line import in_formats, one_of
+
+from borzoi.cli.documents import record_of
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize(
+    ("form", "names"), in_formats(("stream", "create", "get", "list"), ("s", "c", "g", "l"))
+)
+def test_a_stream_is_created_described_and_listed(borzoi, client, form, names):
+    group, create, get, list_ = names
+    made = borzoi.document(group, create, "made", form=form)
+    try:
+        known = record_of(client.get_stream("made"))
+        described = borzoi.document(group, get, "made", form=form)
+        by_id = borzoi.document(group, get, known["id"], form=form)
+        listed = borzoi.document(group, list_, form=form)
+        if form == "table":
+            assert made == f"Stream 'made' was created with id {known['id']}.\n"
+            assert "made" in described
+            assert "made" in listed
+        else:
+            assert one_of(made, form)["id"] == known["id"]
+            assert one_of(described, form) == known == one_of(by_id, form)
+            assert listed == [record_of(one) for one in client.get_streams()]
+    finally:
+        client.delete_stream("made")
+
+
+@pytest.mark.parametrize(
+    ("form", "names"), in_formats(("update", "purge", "delete"), ("u", "p", "d"))
+)
+def test_a_stream_is_renamed_emptied_and_deleted(borzoi, client, stream, form, names):
+    update, purge, delete = names
+    renamed = borzoi.document("stream", update, stream, "market", form=form)
+    purged = borzoi.document("stream", purge, "market", form=form)
+    assert client.get_stream("market").messages_count == 0
+    deleted = borzoi.document("stream", delete, "market", form=form)
+    assert client.get_stream("market") is None
+    if form == "table":
+        assert renamed == "Stream 'shop' is called 'market' now.\n"
+        assert purged == "Stream 'market' is empty now.\n"
+        assert deleted == "Stream 'market' was deleted.\n"
+    else:
+        assert one_of(renamed, form) == {"name": "market"}
+        assert one_of(purged, form) == {"purged": "market"}
+        assert one_of(deleted, form) == {"deleted": "market"}
+
+
+def test_a_list_as_the_published_command_line_prints_it(borzoi, client, stream):
+    (line,) = borzoi.run("stream", "list", "-l", "list").splitlines()
+    found = client.get_stream(stream)
+    identity, _, name, size, messages, topics = line.split("|")
+    assert (identity, name, messages, topics) == (str(found.id), "shop", "8", "1")
+    assert size == str(found.size_bytes)
+
+
+def test_the_id_that_old_scripts_give_is_accepted(borzoi, client):
+    borzoi.run("stream", "create", "-s", "77", "numbered")
+    client.delete_stream("numbered")
