@@ -27,3 +27,7 @@ def test_a_server_error_keeps_its_number_and_its_sentence() -> None:
     assert ServerError(4242).code == 4242
     assert "4242" in str(ServerError(4242))
     assert str(ServerError(4242, "full moon")) == "full moon"
+
+
+def test_an_error_has_its_sentence_as_message():
+    assert BorzoiError("no such stream").message == "no such stream"

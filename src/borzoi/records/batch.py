@@ -148,9 +148,7 @@ class Batch:
         return gathered_column(self.messages, self.starts, at, kind)
 
     def _write(self, at: int, kind: np.dtype[Any], values: Column | int) -> None:
-        if self._views is not None:
-            self._views.columns[at][:] = values
-        elif self.equal_size:
+        if self.equal_size:
             equal_column(self.messages, self.equal_size, at, kind)[:] = values
         else:
             scatter_column(self.messages, self.starts, at, kind, values)

@@ -21,6 +21,9 @@ from borzoi.protocol.commands.messages import (
     PollMessages,
     SendMessages,
     decode_send_metadata,
+    moving_part,
+    split_poll,
+    split_send,
 )
 from borzoi.protocol.contract import encode_payload
 
@@ -242,3 +245,46 @@ def test_a_poll_may_wait_and_says_so_behind_the_fields_of_0_8() -> None:
     # Whatever else stands there is ignored, as 0.8 does.
     for other in (b"zzz", b"WAIT", b"wait\x88\x13\0\0", b"WAIT\x88\x13\0\0\0"):
         assert PollMessages.decode(Reader(plain + other)) == poll
+
+
+@given(REQUESTS[SendMessages])
+def test_a_send_is_split_where_it_is_decoded(request_value) -> None:
+    payload = memoryview(encode_payload(request_value))
+    send = decode_send_metadata(payload)
+    assert send.is_tight
+    constant = bytes(payload[4 : send.count_start])
+    starts = (send.messages_count, send.indexes_start, send.messages_start)
+    assert split_send(payload) == (constant, *starts)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        bytes(7),
+        (3).to_bytes(4, "little") + bytes(20),
+        (2**31).to_bytes(4, "little") + bytes(20),
+        (30).to_bytes(4, "little") + bytes(20),
+        (4).to_bytes(4, "little") + b"\xff\xff\xff\x7f",
+    ],
+    ids=["empty", "short", "no count", "too long", "cut off", "too many"],
+)
+def test_what_no_metadata_fits_into_is_not_split(payload: bytes) -> None:
+    assert split_send(memoryview(payload)) is None
+
+
+def test_metadata_with_bytes_behind_its_count_is_not_tight() -> None:
+    request_value = SendMessages(1, 2, Partitioning.balanced(), 0, memoryview(b""), memoryview(b""))
+    payload = bytearray(encode_payload(request_value))
+    payload[:4] = (int.from_bytes(payload[:4], "little") + 3).to_bytes(4, "little")
+    assert not decode_send_metadata(memoryview(payload + bytes(3))).is_tight
+
+
+def test_polls_of_one_consumer_differ_in_their_moving_part_only() -> None:
+    consumer = Consumer(ConsumerKind.CONSUMER, 7)
+    first = PollMessages(consumer, "s", "t", 0, PollingStrategy.offset(5), 10, False)
+    second = PollMessages(consumer, "s", "t", 0, PollingStrategy.next(), 99, True)
+    one, other = (memoryview(encode_payload(request)) for request in (first, second))
+    assert split_poll(one) == split_poll(other)
+    assert moving_part(one) == (PollingStrategy.offset(5), 10, False)
+    assert moving_part(other) == (PollingStrategy.next(), 99, True)
