@@ -110,6 +110,8 @@ async def test_a_producer_and_a_group_outlive_their_server(drops_duplicates: boo
             async with client.producer(TOPIC, background=True) as producer:
                 tasks = [asyncio.create_task(produced.run(producer))]
                 tasks += [asyncio.create_task(member.run(server.url)) for member in members]
+                # A first connection is tried once, by design: kill no server before it is made.
+                await until(lambda: all(member.assigned_at for member in members))
                 for _ in range(CYCLES):
                     acknowledged = len(produced.acknowledged) + ACKNOWLEDGED_MIN
                     read = sum(len(member.read) for member in members) + READ_MIN
