@@ -15,7 +15,8 @@ from borzoi.client import AsyncClient, AsyncProducer, Client, Message
 from borzoi.client.messages import Payload
 from borzoi.testing import Server
 
-pytestmark = pytest.mark.crash
+# By name only: see "Known" in docs/client.md.
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 CYCLES = int(os.environ.get("BORZOI_CRASH_CYCLES", "20"))
 PARTITIONS = 4
