@@ -150,7 +150,11 @@ def forget_token(address: str, name: str) -> None:
 
 
 def _key_store() -> Any:
-    """The module ``keyring``, where it is installed and finds a key store."""
+    """The module ``keyring``, where it is installed and finds a key store.
+
+    A key store that is locked or broken raises whatever its backend raises. Callers suppress that
+    and use the file instead.
+    """
     try:
         import keyring
         from keyring.backends.fail import Keyring as NoKeyStore
