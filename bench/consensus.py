@@ -18,7 +18,7 @@ from borzoi.consensus.config import Config
 from borzoi.consensus.effects import Send, WriteCheckpoint, WriteJournal, WriteSuperblock
 from borzoi.consensus.frames import EMPTY_BODY, LAYOUTS, pack_header, unpack_header
 from borzoi.consensus.journal import encode_record, scan
-from borzoi.consensus.machine import Outcome, Proposal, Stamped
+from borzoi.consensus.machine import AdmittedRequest, OpResult, StampedBody
 from borzoi.consensus.messages import (
     HEADER_BYTES,
     UNSEALED,
@@ -134,14 +134,14 @@ def scan_row() -> Row:
 class Nothing:
     """A state machine that agrees to everything and remembers nothing."""
 
-    def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
-        return Stamped(proposal.payload, 0)
+    def stamp(self, proposal: AdmittedRequest, timestamp: int) -> StampedBody | int:
+        return StampedBody(proposal.payload, 0)
 
     def forget_prepared(self) -> None:
         pass
 
-    def apply(self, header: Prepare, body: bytes) -> Outcome | None:
-        return Outcome(0, b"")
+    def apply(self, header: Prepare, body: bytes) -> OpResult | None:
+        return OpResult(0, b"")
 
     def checkpoint(self, op: int) -> tuple[Artifact, ...]:
         return ()

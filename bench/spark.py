@@ -29,7 +29,7 @@ from borzoi.records.batch import index_entries, receive, stamp
 from borzoi.records.columnar import run_of
 from borzoi.records.fresh_ids import FreshIds
 from borzoi.spark.broker import Broker
-from borzoi.spark.options import Connection
+from borzoi.spark.options import ConnectionOptions
 from borzoi.spark.session import session
 
 MIB = 1 << 20
@@ -226,7 +226,7 @@ def measure_copying(bench: Bench) -> None:
     with running_server({"SYSTEM_SEGMENT_SIZE": "64 MiB"}) as server:
         host, port = server.tcp_address
         servers = f"{host}:{port}"
-        broker = Broker(Connection(servers))
+        broker = Broker(ConnectionOptions(servers))
         for name in ("s/in", "s/out"):
             broker.ensure_topic(name, 2)
         encoded = encode(pa.array([os.urandom(512).hex().encode()] * 1000))

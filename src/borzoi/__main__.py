@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from borzoi import __version__
-from borzoi.cli.tree import CommandTree, Entry
+from borzoi.cli.tree import CommandTree, LazyCommand
 
 # Before anything loads numpy: no matrices are multiplied here, and its library for that would start
 # a thread for each processor of the machine.
@@ -18,47 +18,52 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # fmt: off
 COMMANDS: Final = {
-    "serve":    Entry("borzoi.server.arguments:serve", "Start the server."),
-    "stream":   Entry("borzoi.cli.streams:stream", "Streams, which hold topics.", ("s",)),
-    "topic":    Entry("borzoi.cli.topics:topic", "Topics, which hold messages.", ("t",)),
-    "message":  Entry("borzoi.cli.messages:message", "Send and poll messages.", ("m",)),
-    "send":     Entry("borzoi.cli.tailing:send", "Send messages to STREAM/TOPIC."),
-    "tail":     Entry("borzoi.cli.tailing:tail", "Show the end of a topic, and follow it."),
-    "read":     Entry("borzoi.cli.transferring:read", "Write a topic to a file."),
-    "load":     Entry("borzoi.cli.transferring:load", "Send the rows of a file to a topic."),
-    "replay":   Entry("borzoi.cli.transferring:replay", "Send a topic to another."),
-    "lag":      Entry("borzoi.cli.lag:lag", "How far consumer groups are behind."),
-    "partition": Entry("borzoi.cli.partitions:partition", "Partitions of a topic.", ("p",)),
-    "segment":  Entry("borzoi.cli.partitions:segment", "Files of a partition.", ("seg",)),
-    "consumer-group": Entry("borzoi.cli.groups:consumer_group", "Readers that share.", ("g",)),
-    "consumer-offset": Entry("borzoi.cli.groups:consumer_offset", "How far they read.", ("o",)),
-    "user":     Entry("borzoi.cli.users:user", "Users and their permissions.", ("u",)),
-    "pat":      Entry("borzoi.cli.tokens:pat", "Personal access tokens."),
-    "login":    Entry("borzoi.cli.tokens:login", "Log in for later commands.", ("li",)),
-    "logout":   Entry("borzoi.cli.tokens:logout", "End that session.", ("lo",)),
-    "context":  Entry("borzoi.cli.contexts:context", "Named connection options.", ("ctx",)),
-    "client":   Entry("borzoi.cli.system:client", "Connections to the server.", ("c",)),
-    "cluster":  Entry("borzoi.cli.system:cluster", "The nodes of a cluster.", ("cl",)),
-    "ping":     Entry("borzoi.cli.system:ping", "Ask for a sign of life."),
-    "me":       Entry("borzoi.cli.system:me", "This connection, as the server sees it."),
-    "stats":    Entry("borzoi.cli.system:stats", "What the server is doing."),
-    "snapshot": Entry("borzoi.cli.system:snapshot", "Save what a person who helps needs."),
-    "top":      Entry("borzoi.cli.top:top", "Watch a server, live."),
-    "doctor":   Entry("borzoi.cli.doctor:doctor", "Check this machine and the server."),
-    "demo":     Entry("borzoi.cli.demo:demo", "Fill a stream with something to look at."),
-    "completion": Entry("borzoi.cli.completion:completion", "Completion script of a shell."),
-    "bench":    Entry("borzoi.bench.command:bench", "Load a server and report what it does."),
-    "config":   Entry("borzoi.server.config_command:config", "Check and show settings."),
-    "log":      Entry("borzoi.tools.command:log", "Verify and repair files of a server."),
-    "import":   Entry("borzoi.tools.command:import_", "Take over data of another server."),
-    "archive":  Entry("borzoi.tools.archive_command:archive", "Look into archives, restore them."),
-    "storage":  Entry("borzoi.tools.storage_command:storage", "Try what an object store can do."),
-    "reset-root-password": Entry(
+    "serve":    LazyCommand("borzoi.server.arguments:serve", "Start the server."),
+    "stream":   LazyCommand("borzoi.cli.streams:stream", "Streams, which hold topics.", ("s",)),
+    "topic":    LazyCommand("borzoi.cli.topics:topic", "Topics, which hold messages.", ("t",)),
+    "message":  LazyCommand("borzoi.cli.messages:message", "Send and poll messages.", ("m",)),
+    "send":     LazyCommand("borzoi.cli.tailing:send", "Send messages to STREAM/TOPIC."),
+    "tail":     LazyCommand("borzoi.cli.tailing:tail", "Show the end of a topic, and follow it."),
+    "read":     LazyCommand("borzoi.cli.transferring:read", "Write a topic to a file."),
+    "load":     LazyCommand("borzoi.cli.transferring:load", "Send the rows of a file to a topic."),
+    "replay":   LazyCommand("borzoi.cli.transferring:replay", "Send a topic to another."),
+    "lag":      LazyCommand("borzoi.cli.lag:lag", "How far consumer groups are behind."),
+    "partition": LazyCommand("borzoi.cli.partitions:partition", "Partitions of a topic.", ("p",)),
+    "segment":  LazyCommand("borzoi.cli.partitions:segment", "Files of a partition.", ("seg",)),
+    "consumer-group": LazyCommand(
+        "borzoi.cli.groups:consumer_group", "Readers that share.", ("g",)),
+    "consumer-offset": LazyCommand(
+        "borzoi.cli.groups:consumer_offset", "How far they read.", ("o",)),
+    "user":     LazyCommand("borzoi.cli.users:user", "Users and their permissions.", ("u",)),
+    "pat":      LazyCommand("borzoi.cli.tokens:pat", "Personal access tokens."),
+    "login":    LazyCommand("borzoi.cli.tokens:login", "Log in for later commands.", ("li",)),
+    "logout":   LazyCommand("borzoi.cli.tokens:logout", "End that session.", ("lo",)),
+    "context":  LazyCommand("borzoi.cli.contexts:context", "Named connection options.", ("ctx",)),
+    "client":   LazyCommand("borzoi.cli.system:client", "Connections to the server.", ("c",)),
+    "cluster":  LazyCommand("borzoi.cli.system:cluster", "The nodes of a cluster.", ("cl",)),
+    "ping":     LazyCommand("borzoi.cli.system:ping", "Ask for a sign of life."),
+    "me":       LazyCommand("borzoi.cli.system:me", "This connection, as the server sees it."),
+    "stats":    LazyCommand("borzoi.cli.system:stats", "What the server is doing."),
+    "snapshot": LazyCommand("borzoi.cli.system:snapshot", "Save what a person who helps needs."),
+    "top":      LazyCommand("borzoi.cli.top:top", "Watch a server, live."),
+    "doctor":   LazyCommand("borzoi.cli.doctor:doctor", "Check this machine and the server."),
+    "demo":     LazyCommand("borzoi.cli.demo:demo", "Fill a stream with something to look at."),
+    "completion": LazyCommand("borzoi.cli.completion:completion", "Completion script of a shell."),
+    "bench":    LazyCommand("borzoi.bench.command:bench", "Load a server and report what it does."),
+    "config":   LazyCommand("borzoi.server.config_command:config", "Check and show settings."),
+    "log":      LazyCommand("borzoi.tools.command:log", "Verify and repair files of a server."),
+    "import":   LazyCommand("borzoi.tools.command:import_", "Take over data of another server."),
+    "archive": LazyCommand(
+        "borzoi.tools.archive_command:archive", "Look into archives, restore them."),
+    "storage": LazyCommand(
+        "borzoi.tools.storage_command:storage", "Try what an object store can do."),
+    "reset-root-password": LazyCommand(
         "borzoi.tools.root_password:reset_root_password", "Replace a lost password of root."),
-    "pipeline": Entry("borzoi.spark.commands:pipeline", "Run pipelines on Spark."),
-    "job":      Entry("borzoi.spark.job_commands:job", "Archive, copy, replay topics on Spark."),
-    "spark":    Entry("borzoi.spark.cluster_commands:spark", "Prepare Spark for borzoi."),
-    "simulate": Entry("borzoi.simulator.command:simulate", "Try to break replication."),
+    "pipeline": LazyCommand("borzoi.spark.commands:pipeline", "Run pipelines on Spark."),
+    "job": LazyCommand(
+        "borzoi.spark.job_commands:job", "Archive, copy, replay topics on Spark."),
+    "spark":    LazyCommand("borzoi.spark.cluster_commands:spark", "Prepare Spark for borzoi."),
+    "simulate": LazyCommand("borzoi.simulator.command:simulate", "Try to break replication."),
 }
 # fmt: on
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 
-class Broker:
+class SessionServer:
     """The server of a test session, and the connection that cleans it."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class Broker:
 
 
 @pytest.fixture(scope="session")
-def _borzoi_broker() -> Iterator[Broker]:
-    broker = Broker()
+def _borzoi_broker() -> Iterator[SessionServer]:
+    broker = SessionServer()
     try:
         yield broker
     finally:
@@ -54,14 +54,14 @@ def _borzoi_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def borzoi_server(_borzoi_broker: Broker) -> Iterator[Any]:
+def borzoi_server(_borzoi_broker: SessionServer) -> Iterator[Any]:
     """A real server, empty and running; `url` is its connection string."""
     yield _borzoi_broker.server
     _borzoi_broker.recover()
 
 
 @pytest.fixture
-def borzoi(_borzoi_broker: Broker, borzoi_server: Any) -> Iterator[Any]:
+def borzoi(_borzoi_broker: SessionServer, borzoi_server: Any) -> Iterator[Any]:
     """A client that is connected to a real, empty server."""
     with _borzoi_broker.connected() as client:
         yield client

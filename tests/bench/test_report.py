@@ -2,7 +2,7 @@ import numpy as np
 
 from borzoi.bench.plan import KIND_BY_NAME, Plan, Role
 from borzoi.bench.report import (
-    Surroundings,
+    ReportContext,
     cpu_name,
     default_identifier,
     directory_name,
@@ -12,7 +12,7 @@ from borzoi.bench.report import (
 )
 from borzoi.bench.samples import SAMPLE_DTYPE, Measured
 
-WHERE = Surroundings("tcp", "127.0.0.1:1", "box", remark="a b/c", command="borzoi bench pp")
+WHERE = ReportContext("tcp", "127.0.0.1:1", "box", remark="a b/c", command="borzoi bench pp")
 PLAN = Plan(KIND_BY_NAME["ppc"], producers=1, consumers=1, streams=1, message_batches=2)
 ROWS = [(10_000_000, 1_000_000, 10, 1000, 1640), (30_000_000, 3_000_000, 10, 1000, 1640)]
 

@@ -6,7 +6,7 @@ from tests.support.command_line import FORMATS
 from borzoi.cli.doctor import (
     CLOCK_SECONDS_MAX,
     DESCRIPTORS_MIN,
-    State,
+    CheckState,
     accelerator,
     clock,
     configuration,
@@ -20,16 +20,16 @@ from borzoi.cli.doctor import (
 
 def test_versions_are_there():
     verdict = versions()
-    assert verdict.state is State.OK
+    assert verdict.state is CheckState.OK
     assert "numpy" in verdict.found
 
 
 @pytest.mark.parametrize(
     ("limits", "state"),
     [
-        ((1024, DESCRIPTORS_MIN - 1), State.WARNING),
-        ((1024, DESCRIPTORS_MIN), State.OK),
-        ((1024, resource.RLIM_INFINITY), State.OK),
+        ((1024, DESCRIPTORS_MIN - 1), CheckState.WARNING),
+        ((1024, DESCRIPTORS_MIN), CheckState.OK),
+        ((1024, resource.RLIM_INFINITY), CheckState.OK),
     ],
 )
 def test_open_files(limits, state):
@@ -37,7 +37,7 @@ def test_open_files(limits, state):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "state"), [(0.0, State.OK), (CLOCK_SECONDS_MAX + 0.1, State.WARNING)]
+    ("theirs", "state"), [(0.0, CheckState.OK), (CLOCK_SECONDS_MAX + 0.1, CheckState.WARNING)]
 )
 def test_clocks(theirs, state):
     assert clock(theirs, 0.0).state is state
@@ -47,7 +47,7 @@ def test_clocks(theirs, state):
 def test_room_where_the_data_would_lie(tmp_path, monkeypatch):
     assert str(tmp_path) in disk(tmp_path / "not" / "yet").found
     monkeypatch.setattr("borzoi.cli.doctor.FREE_DISK_MIN", 1 << 80)
-    assert disk(tmp_path).state is State.WARNING
+    assert disk(tmp_path).state is CheckState.WARNING
     monkeypatch.setenv("BORZOI_SYSTEM_PATH", "/somewhere")
     assert str(data_directory()) == "/somewhere"
 
@@ -55,13 +55,13 @@ def test_room_where_the_data_would_lie(tmp_path, monkeypatch):
 def test_a_wrong_setting_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BORZOI_SYSTEM_PATH", str(tmp_path / "data"))
-    assert configuration().state is State.OK
+    assert configuration().state is CheckState.OK
     monkeypatch.setenv("BORZOI_TCP_ADDRESS", "nowhere")
-    assert configuration().state is State.PROBLEM
+    assert configuration().state is CheckState.PROBLEM
 
 
 def test_the_rest_has_something_to_say():
-    assert processors().state is State.OK
+    assert processors().state is CheckState.OK
     assert accelerator().check == "accelerator"
 
 

@@ -6,7 +6,7 @@ from tests.support.messages_read import message
 
 from borzoi.cli.faults import CommandFailed
 from borzoi.cli.following import (
-    Range,
+    MessageRange,
     batches,
     bounded,
     followed,
@@ -48,11 +48,11 @@ def test_what_is_no_place_is_named():
 @pytest.mark.parametrize(
     ("among", "offsets"),
     [
-        (Range(), [3, 4, 5]),
-        (Range(end_offset=5), [3, 4]),
-        (Range(end_offset=3), []),
-        (Range(end_time=4_000_000), [3]),
-        (Range(end_offset=5, end_time=9_000_000), [3, 4]),
+        (MessageRange(), [3, 4, 5]),
+        (MessageRange(end_offset=5), [3, 4]),
+        (MessageRange(end_offset=3), []),
+        (MessageRange(end_time=4_000_000), [3]),
+        (MessageRange(end_offset=5, end_time=9_000_000), [3, 4]),
     ],
 )
 def test_a_range_ends_before_its_end(among, offsets):
@@ -62,9 +62,11 @@ def test_a_range_ends_before_its_end(among, offsets):
 @pytest.mark.system
 def test_a_walk_reads_every_partition_to_its_end(client, stream):
     topic = ("shop", "orders")
-    found = [(one.partition, one.offset) for one in messages(client, topic, Range())]
+    found = [(one.partition, one.offset) for one in messages(client, topic, MessageRange())]
     assert sorted(found) == [(partition, offset) for partition in (0, 1) for offset in range(4)]
-    small = list(batches(client, topic, Range(start=1, end_offset=3, partitions=(1,)), count=1))
+    small = list(
+        batches(client, topic, MessageRange(start=1, end_offset=3, partitions=(1,)), count=1)
+    )
     assert [[one.offset for one in polled] for polled in small] == [[1], [2]]
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from borzoi.cli.faults import CommandFailed
-from borzoi.cli.following import Range
+from borzoi.cli.following import MessageRange
 from borzoi.cli.transferring import (
     LOAD_FORMATS,
     READ_FORMATS,
@@ -53,8 +53,8 @@ def test_batches_of_rows():
 
 
 def test_ranges():
-    assert range_of("3", "9", (1,)) == Range(3, end_offset=9, partitions=(1,))
-    assert range_of("first", None, ()) == Range()
+    assert range_of("3", "9", (1,)) == MessageRange(3, end_offset=9, partitions=(1,))
+    assert range_of("first", None, ()) == MessageRange()
     assert range_of("first", "2026-01-31T12:00+00:00", ()).end_time == 1_769_860_800_000_000
 
 

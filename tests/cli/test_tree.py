@@ -2,11 +2,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from borzoi.cli.tree import INTERRUPTED, CommandTree, Entry
+from borzoi.cli.tree import INTERRUPTED, CommandTree, LazyCommand
 
 
 @click.group(
-    cls=CommandTree, entries={"late": Entry("click.testing_absent:x", "Loaded late.", ("l",))}
+    cls=CommandTree, entries={"late": LazyCommand("click.testing_absent:x", "Loaded late.", ("l",))}
 )
 def tree() -> None:
     """A tree."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from borzoi.client.connection_string import SCHEMES, TUNING, parse
 from borzoi.client.options import Address, Options, Password, Reconnection, Tls, Token
 from borzoi.model.errors import InvalidConnectionString
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ from borzoi.model.system import Transport
             "iggy://to/k+en==@h:1",
             Options((Address("h", 1),), credentials=Token("to/k+en==")),
         ),
-        ("iggy+ws://h", Options((Address("h", 8092),), Transport.WEBSOCKET)),
-        ("iggy+http://h", Options((Address("h", 3000),), Transport.HTTP)),
-        ("borzoi+quic://h", Options((Address("h", 8080),), Transport.QUIC)),
+        ("iggy+ws://h", Options((Address("h", 8092),), TransportKind.WEBSOCKET)),
+        ("iggy+http://h", Options((Address("h", 3000),), TransportKind.HTTP)),
+        ("borzoi+quic://h", Options((Address("h", 8080),), TransportKind.QUIC)),
         ("iggy://[::1]", Options((Address("::1", 8090),))),
         ("iggy://h/", Options((Address("h", 8090),))),
         (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from borzoi.client.consuming import Place, Progress, checked_commit
+from borzoi.client.consuming import ConsumerProgress, Place, checked_commit
 from borzoi.client.messages import Message
 from borzoi.model.errors import InvalidFormat
 
@@ -11,8 +11,8 @@ def message(partition: int, offset: int) -> Message:
     return Message(partition, 0, bytes(16), offset, 0, 0, b"", b"")
 
 
-def reading(*partitions: int) -> Progress:
-    progress = Progress()
+def reading(*partitions: int) -> ConsumerProgress:
+    progress = ConsumerProgress()
     for partition in partitions:
         progress.own(partition, 0, None)
     return progress
@@ -43,7 +43,7 @@ def test_partitions_take_turns_and_paused_ones_are_left_out() -> None:
     assert progress.are_all_at_end()
 
 
-def turn(progress: Progress) -> int | None:
+def turn(progress: ConsumerProgress) -> int | None:
     place = progress.next_place()
     return None if place is None else place.partition
 

@@ -7,7 +7,7 @@ import pytest
 from borzoi.client.options import Address, Reconnection
 from borzoi.client.reconnection import is_repeatable, pauses, redirected
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.system import NodeRole, NodeStatus, Transport
+from borzoi.model.system import NodeRole, NodeStatus, TransportKind
 from borzoi.protocol.commands.groups import JoinConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStream
@@ -66,10 +66,10 @@ LEADER, FOLLOWER = NodeRole.LEADER, NodeRole.FOLLOWER
 )
 def test_the_healthy_leader_is_asked(nodes, answer) -> None:
     metadata = ClusterMetadata("c", nodes)
-    assert redirected(metadata, Address("localhost", 20), Transport.TCP) == answer
+    assert redirected(metadata, Address("localhost", 20), TransportKind.TCP) == answer
 
 
 def test_every_transport_has_its_port() -> None:
     metadata = ClusterMetadata("c", (node(10, LEADER), node(20, FOLLOWER)))
-    found = [redirected(metadata, Address("h", 1), kind) for kind in Transport]
+    found = [redirected(metadata, Address("h", 1), kind) for kind in TransportKind]
     assert found == [Address("127.0.0.1", port) for port in (10, 11, 12, 13)]

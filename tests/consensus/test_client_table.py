@@ -1,6 +1,6 @@
 import pytest
 
-from borzoi.consensus.client_table import CachedReply, ClientTable, Verdict
+from borzoi.consensus.client_table import CachedReply, ClientTable, RequestVerdict
 from borzoi.consensus.messages import ZERO
 from borzoi.model.errors import StateCorrupted
 
@@ -25,23 +25,23 @@ def test_register_answers_with_the_epoch():
 def test_preflight_tells_every_case_apart():
     made = table()
     applied(made, ADA, 11, 1)
-    assert made.preflight(BOB, 1, SUM, 0) == (Verdict.UNKNOWN_SESSION, None)
-    assert made.preflight(ADA, 2, SUM, 9) == (Verdict.FENCED, None)
-    assert made.preflight(ADA, 2, SUM, 10) == (Verdict.NEW, None)
-    assert made.preflight(ADA, 1, SUM, 0) == (Verdict.RESEND, CachedReply(1, 0, b"reply 1"))
-    assert made.preflight(ADA, 1, ZERO, 0) == (Verdict.MISMATCH, None)
+    assert made.preflight(BOB, 1, SUM, 0) == (RequestVerdict.UNKNOWN_SESSION, None)
+    assert made.preflight(ADA, 2, SUM, 9) == (RequestVerdict.FENCED, None)
+    assert made.preflight(ADA, 2, SUM, 10) == (RequestVerdict.NEW, None)
+    assert made.preflight(ADA, 1, SUM, 0) == (RequestVerdict.RESEND, CachedReply(1, 0, b"reply 1"))
+    assert made.preflight(ADA, 1, ZERO, 0) == (RequestVerdict.MISMATCH, None)
     for op, request in enumerate(range(2, 8), start=12):
         applied(made, ADA, op, request)
-    assert made.preflight(ADA, 1, SUM, 0) == (Verdict.ALREADY_APPLIED, None)
-    assert made.preflight(ADA, 4, SUM, 0)[0] is Verdict.RESEND
+    assert made.preflight(ADA, 1, SUM, 0) == (RequestVerdict.ALREADY_APPLIED, None)
+    assert made.preflight(ADA, 4, SUM, 0)[0] is RequestVerdict.RESEND
 
 
 def test_registering_again_starts_a_new_epoch():
     made = table()
     applied(made, ADA, 11, 5)
     made.register(ADA, 12, 7)
-    assert made.preflight(ADA, 1, SUM, 12)[0] is Verdict.NEW
-    assert made.preflight(ADA, 6, SUM, 10)[0] is Verdict.FENCED
+    assert made.preflight(ADA, 1, SUM, 12)[0] is RequestVerdict.NEW
+    assert made.preflight(ADA, 6, SUM, 10)[0] is RequestVerdict.FENCED
 
 
 def test_the_session_with_the_oldest_commit_is_evicted():
@@ -49,8 +49,8 @@ def test_the_session_with_the_oldest_commit_is_evicted():
     made.register(BOB, 11, 7)
     applied(made, ADA, 12, 1)
     made.register(EVE, 13, 7)
-    assert made.preflight(BOB, 1, SUM, 11)[0] is Verdict.UNKNOWN_SESSION
-    assert made.preflight(ADA, 2, SUM, 10)[0] is Verdict.NEW
+    assert made.preflight(BOB, 1, SUM, 11)[0] is RequestVerdict.UNKNOWN_SESSION
+    assert made.preflight(ADA, 2, SUM, 10)[0] is RequestVerdict.NEW
 
 
 def test_an_op_of_an_evicted_session_leaves_no_trace():
@@ -67,7 +67,10 @@ def test_a_checkpoint_keeps_order_watermarks_and_the_last_reply():
     other = ClientTable(4)
     other.restore(made.encode())
     assert other.encode() == made.encode()
-    assert other.preflight(ADA, 3, SUM, 10) == (Verdict.RESEND, CachedReply(3, 0, b"reply 3"))
+    assert other.preflight(ADA, 3, SUM, 10) == (
+        RequestVerdict.RESEND,
+        CachedReply(3, 0, b"reply 3"),
+    )
     other.register(EVE, 20, 1)
     assert len(other) == 3
 

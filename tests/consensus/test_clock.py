@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.consensus.clock import TOLERANCE_US, Sample, agreements, outside_us
+from borzoi.consensus.clock import TOLERANCE_US, ClockSample, agreements, outside_us
 
 SECOND = 1_000_000
 
@@ -44,8 +44,8 @@ def test_an_agreement_is_shared_by_as_many_as_any_point_is(drawn, needed):
     assert within == (expected if deepest >= needed else set())
 
 
-def at(seconds: float, *, error: float = 0.0, tick: int = 0) -> Sample:
-    return Sample(int((seconds - error) * SECOND), int((seconds + error) * SECOND), tick)
+def at(seconds: float, *, error: float = 0.0, tick: int = 0) -> ClockSample:
+    return ClockSample(int((seconds - error) * SECOND), int((seconds + error) * SECOND), tick)
 
 
 @pytest.mark.parametrize(

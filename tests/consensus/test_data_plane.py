@@ -13,7 +13,7 @@ from borzoi.consensus.data_plane import (
 )
 from borzoi.consensus.frames import blank
 from borzoi.consensus.invariants import InvariantError
-from borzoi.consensus.machine import Proposal, Stamped
+from borzoi.consensus.machine import AdmittedRequest, StampedBody
 from borzoi.consensus.messages import ZERO, Operation, Prepare
 from borzoi.consensus.partition_ops import (
     PartitionCommand,
@@ -40,9 +40,9 @@ def run_of(*payloads: bytes) -> bytes:
     return encode_messages([Message(payload=payload) for payload in payloads])[1]
 
 
-def proposal(*payloads: bytes, incarnation: int = INCARNATION) -> Proposal:
+def proposal(*payloads: bytes, incarnation: int = INCARNATION) -> AdmittedRequest:
     body = propose_batch(PARTITION, incarnation, len(payloads), run_of(*payloads))
-    return Proposal(ZERO, 0, Operation.SEND_MESSAGES.value, body, 0)
+    return AdmittedRequest(ZERO, 0, Operation.SEND_MESSAGES.value, body, 0)
 
 
 def op_header(operation: Operation) -> Prepare:
@@ -51,7 +51,7 @@ def op_header(operation: Operation) -> Prepare:
 
 def send(data: DataPlane, *payloads: bytes, timestamp: int = 1000) -> bytes:
     stamped = data.stamp(proposal(*payloads), timestamp)
-    assert isinstance(stamped, Stamped)
+    assert isinstance(stamped, StampedBody)
     outcome = data.apply(op_header(Operation.SEND_MESSAGES), stamped.body)
     assert outcome is not None
     assert outcome.status == 0
@@ -62,7 +62,9 @@ def command(
     data: DataPlane, operation: Operation, argument: int = 0, incarnation: int = INCARNATION
 ) -> int | None:
     body = encode_command(PartitionCommand(PARTITION, incarnation, argument, 9, 1))
-    assert isinstance(data.stamp(Proposal(ZERO, 0, operation.value, body, 0), 1), Stamped)
+    assert isinstance(
+        data.stamp(AdmittedRequest(ZERO, 0, operation.value, body, 0), 1), StampedBody
+    )
     outcome = data.apply(op_header(operation), body)
     return None if outcome is None else outcome.status
 
@@ -75,7 +77,7 @@ def payloads(data: DataPlane, offset: int = 0) -> list[bytes]:
     return [decode_messages(m)[0].payload for m in log_of(data).read(offset, 100)]
 
 
-def base_offset(stamped: Stamped) -> int:
+def base_offset(stamped: StampedBody) -> int:
     decoded = decode_batch(stamped.body)
     assert decoded is not None
     return decoded[0].base_offset
@@ -98,26 +100,26 @@ def test_offsets_continue_what_is_in_the_pipeline_not_only_what_is_applied():
     data = plane()
     first = data.stamp(proposal(b"a", b"b"), 1)
     second = data.stamp(proposal(b"c"), 2)
-    assert isinstance(first, Stamped)
-    assert isinstance(second, Stamped)
+    assert isinstance(first, StampedBody)
+    assert isinstance(second, StampedBody)
     assert base_offset(second) == 2
     data.forget_prepared()
     again = data.stamp(proposal(b"c"), 3)
-    assert isinstance(again, Stamped)
+    assert isinstance(again, StampedBody)
     assert base_offset(again) == 0
 
 
 def test_what_cannot_be_a_batch_or_a_command_is_refused_before_it_is_an_op():
     data = plane()
     kind = Operation.SEND_MESSAGES.value
-    short = Proposal(ZERO, 0, kind, b"short", 0)
-    lying = Proposal(ZERO, 0, kind, propose_batch(PARTITION, 3, 2, run_of(b"one")), 0)
-    noise = Proposal(ZERO, 0, kind, propose_batch(PARTITION, 3, 1, b"\xff" * 64), 0)
-    wrong = Proposal(ZERO, 0, Operation.PURGE_PARTITION.value, b"short", 0)
+    short = AdmittedRequest(ZERO, 0, kind, b"short", 0)
+    lying = AdmittedRequest(ZERO, 0, kind, propose_batch(PARTITION, 3, 2, run_of(b"one")), 0)
+    noise = AdmittedRequest(ZERO, 0, kind, propose_batch(PARTITION, 3, 1, b"\xff" * 64), 0)
+    wrong = AdmittedRequest(ZERO, 0, Operation.PURGE_PARTITION.value, b"short", 0)
     for refused in (short, lying, noise, wrong):
         assert data.stamp(refused, 1) == INVALID_COMMAND
-    good = Proposal(ZERO, 0, Operation.PURGE_PARTITION.value, bytes(32), 0)
-    assert data.stamp(good, 1) == Stamped(bytes(32), 0)
+    good = AdmittedRequest(ZERO, 0, Operation.PURGE_PARTITION.value, bytes(32), 0)
+    assert data.stamp(good, 1) == StampedBody(bytes(32), 0)
 
 
 def test_a_batch_that_does_not_continue_the_log_is_a_divergence():
@@ -130,7 +132,7 @@ def test_a_batch_that_does_not_continue_the_log_is_a_divergence():
 def test_a_committed_batch_that_changed_is_a_divergence():
     data = plane()
     stamped = data.stamp(proposal(b"a"), 1)
-    assert isinstance(stamped, Stamped)
+    assert isinstance(stamped, StampedBody)
     with pytest.raises(InvariantError):
         data.apply(op_header(Operation.SEND_MESSAGES), stamped.body[:-1] + b"\xff")
     with pytest.raises(InvariantError):
@@ -140,7 +142,7 @@ def test_a_committed_batch_that_changed_is_a_divergence():
 def test_an_op_for_a_partition_the_control_plane_has_not_created_here_waits():
     data = plane(control=INCARNATION - 1)
     stamped = data.stamp(proposal(b"a"), 1)
-    assert isinstance(stamped, Stamped)
+    assert isinstance(stamped, StampedBody)
     assert data.apply(op_header(Operation.SEND_MESSAGES), stamped.body) is None
     assert command(data, Operation.PURGE_PARTITION, 1) is None
     assert data.partitions == {}
@@ -152,13 +154,13 @@ def test_a_deleted_partition_is_gone_and_its_successor_starts_fresh():
     send(data, b"old")
     assert command(data, Operation.FORGET_PARTITION) == 0
     stamped = data.stamp(proposal(b"late"), 1)
-    assert isinstance(stamped, Stamped)
+    assert isinstance(stamped, StampedBody)
     late = data.apply(op_header(Operation.SEND_MESSAGES), stamped.body)
     assert late is not None
     assert late.status == PARTITION_NOT_FOUND
     assert command(data, Operation.PURGE_PARTITION, 1) == PARTITION_NOT_FOUND
     fresh = data.stamp(proposal(b"new", incarnation=9), 1)
-    assert isinstance(fresh, Stamped)
+    assert isinstance(fresh, StampedBody)
     assert data.apply(op_header(Operation.SEND_MESSAGES), fresh.body) is not None
     assert command(data, Operation.FORGET_PARTITION) == 0
     assert list(data.partitions) == [(PARTITION, 9)]
@@ -188,8 +190,8 @@ def test_offsets_begin_again_behind_a_purge_that_is_in_the_pipeline():
         (Operation.PURGE_PARTITION, purge),
         (Operation.SEND_MESSAGES, propose_batch(PARTITION, INCARNATION, 1, run_of(b"e"))),
     ):
-        stamped = data.stamp(Proposal(ZERO, 0, operation.value, payload, 0), 1)
-        assert isinstance(stamped, Stamped)
+        stamped = data.stamp(AdmittedRequest(ZERO, 0, operation.value, payload, 0), 1)
+        assert isinstance(stamped, StampedBody)
         ops.append((operation, stamped.body))
     for operation, body in ops:
         outcome = data.apply(op_header(operation), body)

@@ -14,8 +14,8 @@ from borzoi.consensus.effects import (
     Leadership,
     ReadReady,
     Refusal,
-    Reply,
-    Role,
+    Respond,
+    RoleChanged,
     Send,
 )
 from borzoi.consensus.messages import Operation, Ping, Pong, RequestStartView, StartView
@@ -263,7 +263,7 @@ def test_who_is_off_does_not_begin_a_view():
     assert not any(
         effect.leadership is Leadership.LEADER
         for replica, effect in cluster.outputs
-        if replica == off and isinstance(effect, Role)
+        if replica == off and isinstance(effect, RoleChanged)
     )
 
 
@@ -273,7 +273,7 @@ def test_a_clock_that_was_just_set_stamps_nothing():
     cluster.tick(30)
     primary.wall_us += OFF_US
     primary.on_request(bytes(16), 1, Operation.CREATE_STREAM.value, b"x")
-    refused = [effect for effect in primary.take_effects() if isinstance(effect, Reply)]
+    refused = [effect for effect in primary.take_effects() if isinstance(effect, Respond)]
     assert [effect.status for effect in refused] == [Refusal.NOT_PRIMARY]
 
 

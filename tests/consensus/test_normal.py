@@ -5,7 +5,7 @@ from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, client_id
 
 from borzoi.consensus import normal
 from borzoi.consensus.config import PlantedBugs
-from borzoi.consensus.effects import FailWaiters, Refusal, Reply, Send
+from borzoi.consensus.effects import FailWaiters, Refusal, Respond, Send
 from borzoi.consensus.frames import EMPTY_BODY, checksum
 from borzoi.consensus.messages import (
     UNSEALED,
@@ -48,7 +48,7 @@ def test_a_request_is_answered_after_commit_and_reaches_every_replica():
     cluster.elect()
     cluster.request(b"one", number=9)
     cluster.tick(20)
-    assert cluster.replies() == [Reply(ZERO, 9, 0, b"\1\0\0\0")]
+    assert cluster.replies() == [Respond(ZERO, 9, 0, b"\1\0\0\0")]
     assert {replica.commit_min for replica in cluster.replicas.values()} == {2}
 
 
@@ -310,7 +310,7 @@ def test_a_forwarded_request_is_answered_to_its_forwarder():
     primary.on_frame(request, b"x")
     cluster.execute(primary.replica_id)
     cluster.settle()
-    answered = [(node, out.request) for node, out in cluster.outputs if isinstance(out, Reply)]
+    answered = [(node, out.request) for node, out in cluster.outputs if isinstance(out, Respond)]
     assert answered == [(forwarder, 5)]
 
 

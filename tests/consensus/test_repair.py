@@ -14,7 +14,7 @@ from borzoi.consensus.messages import (
     Prepare,
     RequestPrepare,
 )
-from borzoi.consensus.state import JOURNAL_WRITES_MAX, Entry, Held
+from borzoi.consensus.state import JOURNAL_WRITES_MAX, Held, JournalEntry
 
 
 def lagging_cluster(ops: int = 20, **bugs: bool) -> tuple[ScriptedCluster, int]:
@@ -209,7 +209,7 @@ def test_a_header_is_looked_for_in_the_own_journal_before_peers_are_asked():
     primary = cluster.primary()
     body = b"%d" % 4
     held = primary.canon[6]
-    live.entries[held.checksum] = Entry(held, Held.DURABLE, body)
+    live.entries[held.checksum] = JournalEntry(held, Held.DURABLE, body)
     cluster.drop = lambda source, target, header: (
         target == lagging and isinstance(header, Headers | Prepare)
     )

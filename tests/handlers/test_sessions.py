@@ -2,11 +2,11 @@ import msgspec
 
 from borzoi.handlers.sessions import Session, SessionRecord, Sessions
 from borzoi.model.limits import U32_MAX
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 
 
 def session(client_id: int, **known) -> Session:
-    return Session(client_id, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, **known)
+    return Session(client_id, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, **known)
 
 
 def test_a_session_is_found_until_it_is_removed() -> None:
@@ -65,7 +65,9 @@ def test_a_namesake_gets_the_next_free_id_and_hides_nobody() -> None:
 def test_every_field_of_a_session_moves_or_is_known_to_stay() -> None:
     """A field that is added to sessions has to be put on one side."""
     staying = {"hang_up", "login_pending", "waiting", "stale", "closing"}
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 2.0, 3, "hash", joined=True)
+    session = Session(
+        1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 2.0, 3, "hash", joined=True
+    )
     record = session.record
     assert {*record.__struct_fields__, *staying} == set(Session.__struct_fields__)
     restored = Session.restored(record)
@@ -74,6 +76,6 @@ def test_every_field_of_a_session_moves_or_is_known_to_stay() -> None:
 
 
 def test_a_record_crosses_to_another_process_as_bytes() -> None:
-    record = Session(1, "[::1]:1", Transport.WEBSOCKET, lambda: None, 2.5, None, None).record
+    record = Session(1, "[::1]:1", TransportKind.WEBSOCKET, lambda: None, 2.5, None, None).record
     encoded = msgspec.msgpack.encode(record)
     assert msgspec.msgpack.decode(encoded, type=SessionRecord) == record

@@ -30,7 +30,7 @@ from borzoi.model.limits import (
 )
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.partitions.operations import Poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages, SendMessages
@@ -84,7 +84,7 @@ def sink() -> Sink:
 @pytest.fixture
 def talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
     """A conversation that root is logged in on."""
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
     server.services.sessions.add(session)
     return Conversation(session, server.binary, sink, pool)
 
@@ -120,7 +120,9 @@ async def test_frames_survive_any_chunking(server: EmbeddedServer, pool: MemoryP
     @given(st.lists(st.sampled_from(frames), min_size=1, max_size=8), st.data())
     def check(sent: list[bytes], data: st.DataObject) -> None:
         sink = Sink()
-        session = Session(1, "1.1.1.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+        session = Session(
+            1, "1.1.1.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID
+        )
         talk = Conversation(session, server.binary, sink, pool)
         wire = memoryview(b"".join(sent))
         while wire:
@@ -196,7 +198,7 @@ async def test_who_is_not_logged_in_cannot_make_us_hold_a_large_frame(
     server: EmbeddedServer, sink: Sink, code: Code, status: int
 ) -> None:
     pool = MemoryPool(512 << 20)
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
     talk = Conversation(session, server.binary, sink, pool)
     size = UNAUTHENTICATED_BYTES_MAX + 1
     talk.feed(memoryview(REQUEST_PREFIX.pack(size + 4, int(code))))
@@ -213,7 +215,7 @@ async def test_who_is_not_logged_in_cannot_make_us_hold_a_large_frame(
 async def test_what_fits_is_held_also_before_a_login(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
     talk = Conversation(session, server.binary, sink, pool)
     talk.feed(memoryview(frame(int(Code.PING), bytes(UNAUTHENTICATED_BYTES_MAX))))
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
@@ -225,7 +227,7 @@ async def test_a_buffer_goes_back_to_the_pool_when_its_frame_ran_or_its_connecti
     talk: Conversation, server: EmbeddedServer, sink: Sink
 ) -> None:
     pool = MemoryPool(512 << 20)
-    session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    session = Session(2, "127.0.0.1:2", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
     talk = Conversation(session, server.binary, sink, pool)
     large = memoryview(frame(int(Code.PING), bytes(200_000)))
     talk.feed(large[:1000])
@@ -249,7 +251,7 @@ async def test_a_frame_that_fits_stays_where_its_first_bytes_arrived(
     server: EmbeddedServer, sink: Sink
 ) -> None:
     pool = MemoryPool(512 << 20)
-    session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    session = Session(2, "127.0.0.1:2", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
     talk = Conversation(session, server.binary, sink, pool)
     whole = memoryview(PING + frame(int(Code.PING), bytes(200_000)))
     buffer, data = arrived(whole[:1000], pool)
@@ -274,7 +276,7 @@ async def test_any_other_frame_leaves_the_listener_its_buffer(
     server: EmbeddedServer, sink: Sink, first: bytes, size: int
 ) -> None:
     pool = MemoryPool(512 << 20)
-    session = Session(2, "127.0.0.1:2", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    session = Session(2, "127.0.0.1:2", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
     talk = Conversation(session, server.binary, sink, pool)
     whole = memoryview(frame(int(Code.PING), bytes(size)))
     if first:
@@ -321,7 +323,9 @@ def batch_frame(*payloads: bytes) -> memoryview:
 
 
 def root_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool, number: int) -> Conversation:
-    session = Session(number, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
+    session = Session(
+        number, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID
+    )
     return Conversation(session, server.binary, sink, pool)
 
 
@@ -418,7 +422,7 @@ async def test_a_poll_that_is_not_sent_yet_keeps_what_it_found(tmp_path: Path) -
 async def test_a_stranger_is_not_read_from_while_its_login_runs(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
     talk = Conversation(session, server.binary, sink, pool)
     talk.received(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING * 1000))
     seen = [sink.reading]
@@ -478,7 +482,7 @@ async def test_hanging_up_on_who_waits_for_nothing_says_farewell(
 async def test_a_login_is_given_up_with_its_connection(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
     talk = Conversation(session, server.binary, sink, pool)
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
     talk.lost()
@@ -491,7 +495,7 @@ async def test_a_login_is_given_up_with_its_connection(
 async def test_a_request_that_will_never_be_answered_ends_its_connection(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
     talk = Conversation(session, server.binary, sink, pool)
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING))
     await server.dispatcher.drain()
@@ -540,7 +544,9 @@ async def test_every_transition_is_in_the_table_and_every_row_of_it_occurs(
             for blocked in (False, True):
                 for end in ends:
                     sink = Sink()
-                    session = Session(1, "h:1", Transport.TCP, lambda: None, 0.0, user_id=user_id)
+                    session = Session(
+                        1, "h:1", TransportKind.TCP, lambda: None, 0.0, user_id=user_id
+                    )
                     talk = Conversation(session, server.binary, sink, pool)
                     talk.feed(memoryview(first))
                     talk.blocked = blocked

@@ -12,7 +12,7 @@ from borzoi.listeners.admission import Admission
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import Unauthenticated
 from borzoi.model.partitioning import Partitioning
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import GetStreams
@@ -50,7 +50,7 @@ async def test_a_connection_is_a_session(server: EmbeddedServer) -> None:
                 await client.call(GetStreams())
         async with quic_client(listener.address, login=True) as client:
             me = await client.call(GetMe())
-            assert me.transport is Transport.QUIC
+            assert me.transport is TransportKind.QUIC
         await until(lambda: len(ended) == 2 and not listener.connections)
         assert len(server.services.sessions) == 0
 

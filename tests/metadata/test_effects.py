@@ -3,7 +3,7 @@ from typing import get_args
 import msgspec
 
 from borzoi.metadata import effects
-from borzoi.metadata.effects import DroppedToken, Effect, Outcome
+from borzoi.metadata.effects import ApplyResult, DroppedToken, Effect
 
 
 def test_effects_are_values_without_names_that_may_be_gone():
@@ -26,12 +26,12 @@ def test_every_effect_of_the_module_is_in_the_union():
         for value in vars(effects).values()
         if isinstance(value, type) and value.__module__ == effects.__name__
     }
-    assert classes - {Outcome} == set(get_args(Effect))
+    assert classes - {ApplyResult} == set(get_args(Effect))
 
 
 def test_an_outcome_is_empty_unless_something_came_of_it():
-    assert Outcome() == Outcome(None, ())
+    assert ApplyResult() == ApplyResult(None, ())
 
 
 def test_no_hash_reaches_a_representation():
-    assert "s3cret" not in repr(Outcome(effects=(DroppedToken(1, "token", "s3cret"),)))
+    assert "s3cret" not in repr(ApplyResult(effects=(DroppedToken(1, "token", "s3cret"),)))

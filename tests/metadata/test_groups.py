@@ -1,7 +1,7 @@
 import pytest
 
 from borzoi.metadata import queries
-from borzoi.metadata.effects import CheckRevocations, DeletedGroup, ForgetPolled, Outcome
+from borzoi.metadata.effects import ApplyResult, CheckRevocations, DeletedGroup, ForgetPolled
 from borzoi.metadata.groups import (
     ClientGone,
     CompleteRevocation,
@@ -33,7 +33,7 @@ def group(control):
 
 def complete(control, *partition_ids):
     for partition_id in partition_ids:
-        assert control.do(CompleteRevocation(0, 0, 0, partition_id)) == Outcome()
+        assert control.do(CompleteRevocation(0, 0, 0, partition_id)) == ApplyResult()
 
 
 def test_groups_are_numbered_from_zero_and_freed_ids_come_back(control):
@@ -75,7 +75,7 @@ def test_a_deleted_group_leaves_no_member_behind(control, group):
 
 
 def test_the_first_member_has_everything(control, group):
-    assert control.do(JoinGroup(0, 0, 0, A)) == Outcome(GroupMember(0, tuple(range(6))))
+    assert control.do(JoinGroup(0, 0, 0, A)) == ApplyResult(GroupMember(0, tuple(range(6))))
     assert control.hands() == [(0, [0, 1, 2, 3, 4, 5])]
 
 
@@ -90,7 +90,7 @@ def test_joining_twice_changes_nothing(control, group):
 def test_a_newcomer_is_promised_its_whole_share(control, group):
     control.join(A)
     outcome = control.do(JoinGroup(0, 0, 0, B))
-    assert outcome == Outcome(GroupMember(1, ()), (CheckRevocations(0, 0, 0, (3, 4, 5)),))
+    assert outcome == ApplyResult(GroupMember(1, ()), (CheckRevocations(0, 0, 0, (3, 4, 5)),))
     assert control.hands() == [(0, [0, 1, 2, 3, 4, 5]), (1, [])]
     assert group.pending[5] == Revocation(target=1, since=control.now)
     complete(control, 5, 3, 4)
@@ -153,14 +153,14 @@ def test_a_promise_redirected_alone_asks_nobody(control):
     control.join(A)
     control.do(JoinGroup(0, 0, 0, B))
     outcome = control.do(JoinGroup(0, 0, 0, C))
-    assert outcome == Outcome(GroupMember(2, ()))
+    assert outcome == ApplyResult(GroupMember(2, ()))
 
 
 def test_completing_what_is_not_pending_means_nothing(control, group):
     control.join(A)
     complete(control, 3)
-    assert control.do(CompleteRevocation(0, 0, 7, 3)) == Outcome()
-    assert control.do(CompleteRevocation(5, 0, 0, 3)) == Outcome()
+    assert control.do(CompleteRevocation(0, 0, 7, 3)) == ApplyResult()
+    assert control.do(CompleteRevocation(5, 0, 0, 3)) == ApplyResult()
     assert control.hands() == [(0, [0, 1, 2, 3, 4, 5])]
 
 
@@ -168,7 +168,7 @@ def test_revocations_that_waited_too_long_are_forced(control, group):
     control.join(A)
     control.do(JoinGroup(0, 0, 0, B))
     since = control.now
-    assert control.do(ExpireRevocations(since - 1)) == Outcome()
+    assert control.do(ExpireRevocations(since - 1)) == ApplyResult()
     assert control.do(ExpireRevocations(since)).effects == (ForgetPolled(0, 0, 0, (3, 4, 5)),)
     assert control.hands() == [(0, [0, 1, 2]), (1, [3, 4, 5])]
     assert group.pending == {}
@@ -196,14 +196,14 @@ def test_the_last_to_leave_leaves_marks_to_forget(control, group):
     outcome = control.do(LeaveGroup(0, 0, 0, A))
     assert outcome.effects == (ForgetPolled(0, 0, 0, (0, 1, 2, 3, 4, 5)),)
     assert control.state.memberships == {}
-    assert control.do(JoinGroup(0, 0, 0, B)) == Outcome(GroupMember(0, tuple(range(6))))
+    assert control.do(JoinGroup(0, 0, 0, B)) == ApplyResult(GroupMember(0, tuple(range(6))))
 
 
 def test_an_idle_member_leaves_without_a_mark(control):
     control.topic(1)
     control.join(A)
     control.join(B)
-    assert control.do(LeaveGroup(0, 0, 0, B)) == Outcome()
+    assert control.do(LeaveGroup(0, 0, 0, B)) == ApplyResult()
 
 
 def test_a_lost_connection_leaves_every_group(control, group):
@@ -216,12 +216,12 @@ def test_a_lost_connection_leaves_every_group(control, group):
         ForgetPolled(0, 1, 0, (0,)),
     )
     assert control.state.memberships == {}
-    assert control.do(ClientGone(A)) == Outcome()
+    assert control.do(ClientGone(A)) == ApplyResult()
 
 
 def test_a_group_of_a_topic_without_partitions_waits_for_some(control):
     control.topic(0)
-    assert control.do(JoinGroup(0, 0, 0, A)) == Outcome(GroupMember(0, ()))
+    assert control.do(JoinGroup(0, 0, 0, A)) == ApplyResult(GroupMember(0, ()))
     assert control.hands() == [(0, [])]
     control.do(CreatePartitions(0, 0, 2))
     assert control.hands() == [(0, [0, 1])]

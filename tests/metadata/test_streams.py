@@ -1,6 +1,6 @@
 import pytest
 
-from borzoi.metadata.effects import DeletedStream, Outcome, PurgedStream
+from borzoi.metadata.effects import ApplyResult, DeletedStream, PurgedStream
 from borzoi.metadata.groups import JoinGroup
 from borzoi.metadata.state import Stream
 from borzoi.model.errors import InvalidFormat, LimitReached, StreamNameTaken, StreamNotFound
@@ -18,9 +18,9 @@ from borzoi.protocol.commands.topics import CreateTopic
 
 def test_streams_are_numbered_from_zero_and_remember_when_they_began(control):
     first = control.do(CreateStream("s1"))
-    assert first == Outcome(StreamInfo(0, control.now, 0, 0, 0, "s1"))
+    assert first == ApplyResult(StreamInfo(0, control.now, 0, 0, 0, "s1"))
     second = control.do(CreateStream("S1"))
-    assert second == Outcome(StreamInfo(1, control.now, 0, 0, 0, "S1"))
+    assert second == ApplyResult(StreamInfo(1, control.now, 0, 0, 0, "S1"))
     births = control.state.births
     assert control.state.streams[1] == Stream(1, "S1", created_at=control.now, birth=births)
 
@@ -71,7 +71,7 @@ def test_a_renamed_stream_is_found_by_its_new_name_only(control):
 
 def test_renaming_to_the_same_name_changes_nothing(control):
     control.do(CreateStream("s1"))
-    assert control.do(UpdateStream(0, "s1")) == Outcome()
+    assert control.do(UpdateStream(0, "s1")) == ApplyResult()
 
 
 def test_renaming_to_a_taken_name_is_refused_but_a_missing_stream_is_told_first(control):
@@ -87,7 +87,7 @@ def test_deleting_a_stream_takes_everything_in_it(control):
     control.do(CreateTopic(0, "t1", 1))
     control.do(CreateConsumerGroup(0, 1, "g"))
     control.do(JoinGroup(0, 1, 0, 5))
-    assert control.do(DeleteStream("s1")) == Outcome(
+    assert control.do(DeleteStream("s1")) == ApplyResult(
         effects=(DeletedStream(0, ((0, (0, 1)), (1, (0,)))),)
     )
     assert control.state.streams == {}

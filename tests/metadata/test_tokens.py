@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.metadata.effects import DroppedToken, Outcome
+from borzoi.metadata.effects import ApplyResult, DroppedToken
 from borzoi.metadata.sealed import SealedCreatePersonalAccessToken as CreateToken
 from borzoi.metadata.sealed import SealedCreateUser
 from borzoi.metadata.state import Token
@@ -31,7 +31,7 @@ def test_any_other_expiry_lies_in_the_future_and_fits_the_wire(expiry):
 
 def test_a_token_belongs_to_the_user_who_acts(control):
     control.do(SealedCreateUser("bob", "h"))
-    assert control.do(CreateToken("token", "abc", 99), user_id=1) == Outcome()
+    assert control.do(CreateToken("token", "abc", 99), user_id=1) == ApplyResult()
     assert control.state.users[1].tokens == {"token": Token("token", "abc", 99)}
     assert control.state.token_owners == {"abc": 1}
 
@@ -96,7 +96,7 @@ def test_expired_tokens_are_cleared_away_and_end_no_session(control):
     control.do(CreateToken("early", "b", 50))
     control.do(CreateToken("later", "c", 51))
     control.do(CreateToken("early", "d", 49), user_id=1)
-    assert control.do(ExpireTokens(50)) == Outcome()
+    assert control.do(ExpireTokens(50)) == ApplyResult()
     assert sorted(control.state.users[0].tokens) == ["later", "never"]
     assert control.state.users[1].tokens == {}
     assert control.state.token_owners == {"a": 0, "c": 0}

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from borzoi.metadata.effects import CreatedPartitions, DeletedTopic, Outcome, PurgedTopic
+from borzoi.metadata.effects import ApplyResult, CreatedPartitions, DeletedTopic, PurgedTopic
 from borzoi.metadata.groups import JoinGroup
 from borzoi.metadata.state import PartitionRecord, Topic
 from borzoi.metadata.topics import TopicDefaults, resolved
@@ -84,7 +84,7 @@ def test_a_topic_is_created_with_its_partitions(control, stream):
     at = control.now
     empty = tuple(PartitionInfo(number, at, 0, 0, 0, 0) for number in (0, 1))
     details = TopicDetails(0, at, 9, Compression.GZIP, 4096, 3, 0, 0, "t", empty)
-    assert outcome == Outcome(details, (CreatedPartitions(0, 0, (0, 1)),))
+    assert outcome == ApplyResult(details, (CreatedPartitions(0, 0, (0, 1)),))
     partitions = {0: PartitionRecord(0, at), 1: PartitionRecord(1, at)}
     assert stream.topics[0] == Topic(
         0, "t", at, Compression.GZIP, 9, 4096, 3, partitions, birth=control.state.births

@@ -1,6 +1,6 @@
 import pytest
 
-from borzoi.metadata.effects import DroppedUser, Outcome
+from borzoi.metadata.effects import ApplyResult, DroppedUser
 from borzoi.metadata.sealed import (
     SealedChangePassword,
     SealedCreatePersonalAccessToken,
@@ -43,7 +43,9 @@ def test_the_first_user_cannot_be_less_than_root():
 def test_users_are_numbered_after_root(control):
     command = SealedCreateUser("bob", "hash", UserStatus.INACTIVE, READS_USERS)
     outcome = control.do(command)
-    assert outcome == Outcome(UserDetails(1, control.now, UserStatus.INACTIVE, "bob", READS_USERS))
+    assert outcome == ApplyResult(
+        UserDetails(1, control.now, UserStatus.INACTIVE, "bob", READS_USERS)
+    )
     assert control.state.users[1] == User(
         1, "bob", "hash", UserStatus.INACTIVE, READS_USERS, created_at=control.now, birth=2
     )
@@ -90,10 +92,10 @@ def test_freed_ids_come_back_most_recent_first(control):
 def test_an_update_changes_what_it_names_and_nothing_else(control):
     control.do(SealedCreateUser("bob", "h"))
     user = control.state.users[1]
-    assert control.do(UpdateUser("bob", "bobby")) == Outcome()
+    assert control.do(UpdateUser("bob", "bobby")) == ApplyResult()
     assert (user.username, user.status) == ("bobby", UserStatus.ACTIVE)
-    assert control.do(UpdateUser("bobby")) == Outcome()
-    assert control.do(UpdateUser(1, "bobby", UserStatus.ACTIVE)) == Outcome()
+    assert control.do(UpdateUser("bobby")) == ApplyResult()
+    assert control.do(UpdateUser(1, "bobby", UserStatus.ACTIVE)) == ApplyResult()
     assert control.state.users.ids == {"iggy": 0, "bobby": 1}
 
 
@@ -128,7 +130,7 @@ def test_root_can_be_renamed_but_not_restricted_or_deleted(control):
 
 
 def test_a_changed_password_replaces_the_hash_and_ends_no_session(control):
-    assert control.do(SealedChangePassword("iggy", "another")) == Outcome()
+    assert control.do(SealedChangePassword("iggy", "another")) == ApplyResult()
     assert control.state.users[0].password_hash == "another"
 
 

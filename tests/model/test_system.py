@@ -3,12 +3,12 @@ from borzoi.model.system import (
     NodeStatus,
     SnapshotCompression,
     SnapshotKind,
-    Transport,
+    TransportKind,
 )
 
 
 def test_every_word_has_its_number_of_the_wire() -> None:
-    assert {kind.name: kind.value for kind in Transport} == {
+    assert {kind.name: kind.value for kind in TransportKind} == {
         "TCP": 1,
         "QUIC": 2,
         "HTTP": 3,

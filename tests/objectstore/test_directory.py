@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.objectstore.directory import DRAFT_MARK, DirectoryStore
-from borzoi.objectstore.errors import Ambiguous, NotFound, PermissionDenied
+from borzoi.objectstore.errors import Ambiguous, ObjectNotFound, PermissionDenied
 from borzoi.objectstore.interface import PART_BYTES_MIN
 
 
@@ -70,7 +70,7 @@ async def test_a_folder_is_no_object(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     await store.put("a/b", b"1")
     for request in (store.get("a"), store.head("a"), store.get("a/b/c")):
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await request
 
 

@@ -1,6 +1,12 @@
 import pytest
 
-from borzoi.objectstore.errors import AlreadyExists, Ambiguous, NotFound, Throttled, Unavailable
+from borzoi.objectstore.errors import (
+    Ambiguous,
+    ObjectExists,
+    ObjectNotFound,
+    Throttled,
+    Unavailable,
+)
 from borzoi.objectstore.faults import Fault, FaultyStore, is_possible
 from borzoi.objectstore.memory import MemoryStore
 
@@ -11,7 +17,7 @@ from borzoi.objectstore.memory import MemoryStore
         (Fault.DROP_BEFORE, Ambiguous, False),
         (Fault.DROP_AFTER, Ambiguous, True),
         (Fault.CONFLICT, Ambiguous, False),
-        (Fault.OWN_EXISTS, AlreadyExists, True),
+        (Fault.OWN_EXISTS, ObjectExists, True),
         (Fault.THROTTLE, Throttled, False),
     ],
 )
@@ -54,7 +60,7 @@ async def test_delays_are_drawn_as_well() -> None:
 
     store = FaultyStore(MemoryStore(), seed=1, chance=0, delay_max=2.0, sleep=sleep)
     for _ in range(20):
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.get("k")
     assert len(set(pauses)) == 20
     assert 0 <= min(pauses) <= max(pauses) <= 2.0

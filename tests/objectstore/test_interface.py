@@ -6,9 +6,9 @@ import os
 import pytest
 
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     InvalidKey,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     PartSizeTooSmall,
     RangeOutOfBounds,
 )
@@ -48,7 +48,7 @@ async def test_put_replaces(store: ObjectStore) -> None:
 
 async def test_only_the_first_create_succeeds(store: ObjectStore) -> None:
     await store.create("k", b"first")
-    with pytest.raises(AlreadyExists) as raised:
+    with pytest.raises(ObjectExists) as raised:
         await store.create("k", b"second")
     assert (raised.value.key, raised.value.retriable) == ("k", False)
     assert bytes((await store.get("k")).data) == b"first"
@@ -60,7 +60,7 @@ async def test_one_of_many_concurrent_creates_wins(store: ObjectStore) -> None:
         async def attempt(number: int, race: int = race) -> int | None:
             try:
                 await store.create(f"race/{race}", b"%d" % number)
-            except AlreadyExists:
+            except ObjectExists:
                 return None
             return number
 
@@ -110,7 +110,7 @@ async def test_a_missing_key_is_not_found(store: ObjectStore) -> None:
         store.get_ranges("a/missing", [(0, 5)]),
         store.get_suffix("a/missing", 5),
     ):
-        with pytest.raises(NotFound) as raised:
+        with pytest.raises(ObjectNotFound) as raised:
             await request
         assert raised.value.key == "a/missing"
 
@@ -119,7 +119,7 @@ async def test_deleting_is_idempotent(store: ObjectStore) -> None:
     await store.put("k", b"1")
     await store.delete("k")
     await store.delete("k")
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await store.head("k")
     await store.create("k", b"2")
 
@@ -150,7 +150,7 @@ async def test_a_multipart_upload_appears_whole(store: ObjectStore) -> None:
     upload = store.open_multipart("big/one", part_size=PART_BYTES_MIN, concurrency=2)
     await upload.part(parts[0])
     await upload.part(parts[1])
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await store.head("big/one")
     await upload.part(parts[2])
     outcome = await upload.complete()
@@ -163,7 +163,7 @@ async def test_an_aborted_upload_leaves_nothing(store: ObjectStore) -> None:
     await upload.part(bytes(PART_BYTES_MIN))
     await upload.abort()
     await upload.abort()
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await store.head("big/two")
     assert await keys(store, "") == []
     await store.open_multipart("big/three").abort()

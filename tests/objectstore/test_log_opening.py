@@ -9,12 +9,18 @@ from borzoi.objectstore.headers import ObjectKind
 from borzoi.objectstore.latency import LatencyStore
 from borzoi.objectstore.log_opening import Opener
 from borzoi.objectstore.memory import MemoryStore
-from borzoi.objectstore.object_log import WINDOW, ObjectLog, Place, newest_checkpoint, read_slot
+from borzoi.objectstore.object_log import (
+    WINDOW,
+    LogAddress,
+    ObjectLog,
+    newest_checkpoint,
+    read_slot,
+)
 
 
 async def opened(store, epoch: int, **keywords) -> tuple[ObjectLog, Records]:
     state = Records([])
-    opener = Opener(Place(store, "lane", 7), epoch, Dice(epoch), state, **keywords)
+    opener = Opener(LogAddress(store, "lane", 7), epoch, Dice(epoch), state, **keywords)
     return await opener.open(), state
 
 
@@ -27,7 +33,7 @@ async def test_an_empty_log_begins_with_a_fence_and_a_checkpoint() -> None:
     store = MemoryStore()
     log, state = await opened(store, 1)
     assert state.records == []
-    place = Place(store, "lane", 7)
+    place = LogAddress(store, "lane", 7)
     fence = await read_slot(place, 0)
     assert fence is not None
     assert (fence.header.kind, fence.header.epoch, fence.header.mark) == (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from borzoi.objectstore.errors import AlreadyExists
+from borzoi.objectstore.errors import ObjectExists
 from borzoi.objectstore.memory import MemoryStore
 
 
@@ -23,6 +23,6 @@ async def test_every_write_has_another_etag() -> None:
 async def test_a_create_that_fails_leaves_the_listing_alone() -> None:
     store = MemoryStore()
     await store.create("k", b"1")
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(ObjectExists):
         await store.create("k", b"2")
     assert [meta.key for meta in await store.list_page("")] == ["k"]

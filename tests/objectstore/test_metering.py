@@ -1,6 +1,6 @@
 import pytest
 
-from borzoi.objectstore.errors import NotFound, ObjectStoreError
+from borzoi.objectstore.errors import ObjectNotFound, ObjectStoreError
 from borzoi.objectstore.memory import MemoryStore
 from borzoi.objectstore.metering import BUCKETS, OUTCOMES, MeteredStore, Meters
 
@@ -11,7 +11,7 @@ async def test_requests_bytes_and_durations_are_counted_by_operation() -> None:
     store = MeteredStore(MemoryStore(), meters, clock=lambda: next(ticks))
     await store.put("k", b"12345")
     await store.get_range("k", 0, 3)
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await store.head("missing")
     assert dict(meters.requests) == {
         ("put", "ok"): 1,

@@ -20,7 +20,7 @@ from borzoi.objectstore.headers import HEADER_BYTES, ObjectKind
 from borzoi.objectstore.listing import list_objects
 from borzoi.objectstore.log_opening import Opener
 from borzoi.objectstore.memory import MemoryStore
-from borzoi.objectstore.object_log import ObjectLog, Place, SystemSource, read_slot
+from borzoi.objectstore.object_log import LogAddress, ObjectLog, SystemSource, read_slot
 
 #: A share of the tier `object`, which plays 5,000; the tier `deep` plays 100,000.
 SCHEDULES = int(os.environ.get("BORZOI_OBJECT_LOG_SCHEDULES", "300"))
@@ -122,7 +122,7 @@ def test_without_this_rule_it_fails(name: str) -> None:
 
 
 async def opened(store, epoch: int, inflight_max: int = 8) -> ObjectLog:
-    opener = Opener(Place(store, "lane", 7), epoch, Dice(epoch), Records([]))
+    opener = Opener(LogAddress(store, "lane", 7), epoch, Dice(epoch), Records([]))
     return await opener.open(inflight_max=inflight_max)
 
 
@@ -204,7 +204,7 @@ async def test_fences_and_what_is_kept_survive_trimming() -> None:
     assert await log.trim(keep=lambda sequence: sequence == 65) == 3
     left = [int(meta.key[-20:]) for meta in await store.list_page("lane/log/")]
     assert left == [0, 65, 68]
-    first = await read_slot(Place(store, "lane", 7), 0)
+    first = await read_slot(LogAddress(store, "lane", 7), 0)
     assert first is not None
     assert first.header.kind is ObjectKind.FENCE
     for number in range(5):
@@ -233,10 +233,10 @@ async def test_a_slot_that_lies_about_its_length_is_corrupt() -> None:
     store = MemoryStore()
     log = await opened(store, 1)
     await log.append(b"12345")
-    key = Place(store, "lane", 7).slot_key(64)
+    key = LogAddress(store, "lane", 7).slot_key(64)
     await store.put(key, bytes((await store.get(key)).data)[:-1])
     with pytest.raises(Corrupt, match="4 bytes follow a header that says 5"):
-        await read_slot(Place(store, "lane", 7), 64)
+        await read_slot(LogAddress(store, "lane", 7), 64)
     await log.close()
 
 

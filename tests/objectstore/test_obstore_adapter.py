@@ -16,9 +16,9 @@ from tests.support.fault_proxy import Played, fault_proxy
 from tests.support.object_servers import client_of, location_of, new_place
 
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     PermissionDenied,
     RangeOutOfBounds,
     Throttled,
@@ -45,7 +45,7 @@ async def test_q1_a_conflict_is_not_an_existing_object(moto: Location) -> None:
                 await write("k", b"1")
             assert raised.value.status == 409
         await store.create("k", b"1")
-        with pytest.raises(AlreadyExists) as existing:
+        with pytest.raises(ObjectExists) as existing:
             await store.create("k", b"2")
         assert existing.value.status == 412
         await store.close()
@@ -98,7 +98,7 @@ async def test_q5_a_missing_key_is_ours_to_name_and_fine_to_delete(tmp_path) -> 
     await store.delete("k")
     await store.put("there", b"1")
     assert await store.delete_many(["k", "there", "m"]) == []
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await store.get("there")
 
 
@@ -141,7 +141,7 @@ async def test_q8_nothing_is_visible_before_the_end(moto: Location) -> None:
     store = open_store(moto)
     upload = store.open_multipart("k", part_size=PART_BYTES_MIN)
     await upload.part(bytes(PART_BYTES_MIN))
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await store.head("k")
     await upload.complete()
     assert (await store.head("k")).size == PART_BYTES_MIN

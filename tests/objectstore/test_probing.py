@@ -8,7 +8,7 @@ from borzoi.objectstore.errors import (
 )
 from borzoi.objectstore.locations import open_store
 from borzoi.objectstore.memory import MemoryStore
-from borzoi.objectstore.probing import DELETED, EXCLUSIVE, LISTED, RANGED, Verdict, probe
+from borzoi.objectstore.probing import DELETED, EXCLUSIVE, LISTED, RANGED, ProbeResult, probe
 
 
 class Overwriting(MemoryStore):
@@ -85,7 +85,7 @@ async def test_a_store_that_does_not_answer_is_not_judged() -> None:
 
 async def test_nothing_is_left_behind() -> None:
     store = MemoryStore()
-    assert isinstance(await probe(store), Verdict)
+    assert isinstance(await probe(store), ProbeResult)
     assert await store.list_page("") == []
 
 

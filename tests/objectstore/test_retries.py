@@ -4,16 +4,16 @@ import random
 import pytest
 
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     ObjectStoreError,
     PermissionDenied,
     Throttled,
     Unavailable,
 )
 from borzoi.objectstore.memory import MemoryStore
-from borzoi.objectstore.retries import POLICIES, Backoff, Policy, RetryingStore, is_tried_again
+from borzoi.objectstore.retries import POLICIES, Backoff, RetryingStore, RetryPolicy, is_tried_again
 
 
 class Scripted(MemoryStore):
@@ -77,8 +77,8 @@ async def test_a_create_with_an_open_outcome_is_left_to_its_caller() -> None:
 
 
 async def test_answers_are_not_questioned() -> None:
-    inner = Scripted(AlreadyExists("there"))
-    with pytest.raises(AlreadyExists):
+    inner = Scripted(ObjectExists("there"))
+    with pytest.raises(ObjectExists):
         await retrying(inner, Clock()).create("k", b"1")
     assert inner.asked == 1
 
@@ -98,7 +98,7 @@ async def test_attempts_and_time_are_limited() -> None:
         await retrying(inner, Clock()).put("k", b"1")
     assert inner.asked == POLICIES["put"].retries + 1
     inner, clock = Scripted(*[Unavailable("down")] * 100), Clock()
-    policies = {"put": Policy(2.0, 1e6, 1_000, 3.0)}
+    policies = {"put": RetryPolicy(2.0, 1e6, 1_000, 3.0)}
     with pytest.raises(Unavailable):
         await RetryingStore(
             inner, policies=policies, dice=random.Random(1), sleep=clock.sleep, clock=clock
@@ -115,7 +115,7 @@ async def test_an_attempt_without_an_answer_ends() -> None:
         async def get(self, key):
             await asyncio.Event().wait()
 
-    policies = {"put": Policy(0.01, 1e9, 0, 1.0), "get": Policy(0.01, 1e9, 0, 1.0)}
+    policies = {"put": RetryPolicy(0.01, 1e9, 0, 1.0), "get": RetryPolicy(0.01, 1e9, 0, 1.0)}
     store = RetryingStore(Hanging(), policies=policies)
     with pytest.raises(Ambiguous, match="no answer within"):
         await store.put("k", b"1")
@@ -138,7 +138,7 @@ def test_pauses_double_up_to_a_cap_and_a_throttled_one_is_longer() -> None:
 @pytest.mark.parametrize(
     ("fault", "op", "attempt", "again"),
     [
-        (NotFound("no"), "get", 1, False),
+        (ObjectNotFound("no"), "get", 1, False),
         (Throttled("slow"), "create", 1, True),
         (Ambiguous("lost"), "create", 1, False),
         (Ambiguous("lost"), "delete", 9, True),

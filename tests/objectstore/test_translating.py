@@ -3,9 +3,9 @@
 import pytest
 
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     ObjectStoreError,
     PartSizeTooSmall,
     PermissionDenied,
@@ -29,12 +29,12 @@ def status(code: int, rest: str = "") -> str:
 @pytest.mark.parametrize(
     ("name", "text", "op", "family"),
     [
-        ("FileNotFoundError", status(404, "NoSuchKey"), "get", NotFound),
-        ("FileNotFoundError", "No such file or directory (os error 2)", "delete", NotFound),
+        ("FileNotFoundError", status(404, "NoSuchKey"), "get", ObjectNotFound),
+        ("FileNotFoundError", "No such file or directory (os error 2)", "delete", ObjectNotFound),
         ("FileNotFoundError", status(404, "NoSuchBucket"), "get", Unavailable),
         ("FileNotFoundError", status(404, "NoSuchBucket"), "put", Unavailable),
-        ("AlreadyExistsError", status(412), "create", AlreadyExists),
-        ("AlreadyExistsError", "File exists (os error 17)", "create", AlreadyExists),
+        ("AlreadyExistsError", status(412), "create", ObjectExists),
+        ("AlreadyExistsError", "File exists (os error 17)", "create", ObjectExists),
         ("AlreadyExistsError", status(409), "create", Ambiguous),
         ("AlreadyExistsError", status(409), "put", Ambiguous),
         ("PermissionDeniedError", status(403), "get", PermissionDenied),

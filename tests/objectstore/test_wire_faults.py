@@ -23,8 +23,8 @@ from borzoi.objectstore.listing import list_objects
 from borzoi.objectstore.locations import Location, Timing, open_store
 from borzoi.objectstore.log_opening import Opener
 from borzoi.objectstore.multipart import BufferedMultipartWriter
-from borzoi.objectstore.object_log import Place, SystemSource
-from borzoi.objectstore.retries import POLICIES, Policy, RetryingStore
+from borzoi.objectstore.object_log import LogAddress, SystemSource
+from borzoi.objectstore.retries import POLICIES, RetryingStore, RetryPolicy
 
 #: A hanging request has to end within a test; everything else answers at once.
 TIMING = Timing(connect_seconds=3.0, request_seconds=1.5, part_retries=4, part_retry_seconds=30.0)
@@ -193,7 +193,7 @@ async def test_a_log_keeps_its_order_and_loses_nothing(
     patient: RetryingStore, truth: ObjectStore, proxy: FaultProxy, fault: Played
 ) -> None:
     faults: list[str] = []
-    place = Place(patient, "lane", 1)
+    place = LogAddress(patient, "lane", 1)
     log = await Opener(place, 1, SystemSource(), Records(faults)).open()
     rules = [proxy.play(fault, f"{number:020}") for number in (65, 66, 70)]
     acks = [log.append(msgspec.msgpack.encode((number, number))) for number in range(12)]
@@ -201,10 +201,10 @@ async def test_a_log_keeps_its_order_and_loses_nothing(
     assert [rule.played for rule in rules] == [1, 1, 1]
     await log.close()
     state = Records(faults)
-    await Opener(Place(truth, "lane", 1), 2, SystemSource(), state).open()
+    await Opener(LogAddress(truth, "lane", 1), 2, SystemSource(), state).open()
     assert (state.records, faults) == (list(range(12)), [])
 
 
 def test_the_policies_are_those_of_the_table() -> None:
-    assert POLICIES["create"] == Policy(2.0, 4 * MIB, 10, 30.0)
+    assert POLICIES["create"] == RetryPolicy(2.0, 4 * MIB, 10, 30.0)
     assert POLICIES["put"].attempt_timeout(8 * MIB) == 4.0

@@ -13,14 +13,14 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.operations import (
     Append,
     DeleteOffset,
-    DeleteSegments,
     Describe,
     Flush,
     IsSettled,
     LoadOffset,
     OffsetPair,
-    Operation,
+    PartitionOperation,
     Poll,
+    RemoveSegments,
     StoreOffset,
 )
 from borzoi.partitions.partition import Partition
@@ -40,7 +40,7 @@ async def test_operations_do_what_they_say_one_after_another() -> None:
         new_ids=lambda count: b"\1" * 16 * count,
     )
 
-    def ask(operation: Operation[A]) -> A:
+    def ask(operation: PartitionOperation[A]) -> A:
         answer = operation.perform(partition, 5)
         assert not isinstance(answer, Future)
         return answer
@@ -61,7 +61,7 @@ async def test_operations_do_what_they_say_one_after_another() -> None:
     flushed = Flush(sync=True).perform(partition, 5)
     assert flushed is not None
     await flushed
-    removed = DeleteSegments(3).perform(partition, 5)
+    removed = RemoveSegments(3).perform(partition, 5)
     assert await removed == (0, 0, 0)
     assert ask(Describe()) == partition.statistics
 
@@ -70,7 +70,7 @@ def test_an_operation_is_a_value_of_plain_fields() -> None:
     """What crosses to another process holds no reference to this one; the bytes of a batch travel
     by their place in shared memory."""
     plain = {int, bool, int | None, ConsumerKind, PollingStrategy}
-    for operation in Operation.__subclasses__():
+    for operation in PartitionOperation.__subclasses__():
         assert operation.__struct_config__.frozen
         for field in msgspec.structs.fields(operation):
             assert field.type in plain or operation is Append, (operation, field)

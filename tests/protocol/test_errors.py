@@ -22,7 +22,7 @@ from borzoi.model.errors import (
     StorageFailure,
     StreamNotFound,
 )
-from borzoi.protocol.errors import CATCH_ALL, ERRORS, Row, code_of, error_of, row_of
+from borzoi.protocol.errors import CATCH_ALL, ERRORS, ErrorRow, code_of, error_of, row_of
 
 CODES_OF_THE_PROTOCOL = 223
 
@@ -63,7 +63,7 @@ def test_every_exception_of_the_table_belongs_to_the_tree_of_the_model() -> None
 
 
 @pytest.mark.parametrize("row", [row for row in ERRORS if row.error is not ServerError], ids=str)
-def test_an_exception_and_its_number_are_two_names_of_one_thing(row: Row) -> None:
+def test_an_exception_and_its_number_are_two_names_of_one_thing(row: ErrorRow) -> None:
     error = error_of(row.code, "told so")
     assert type(error) is row.error
     assert str(error) == "told so"
@@ -71,7 +71,7 @@ def test_an_exception_and_its_number_are_two_names_of_one_thing(row: Row) -> Non
 
 
 @pytest.mark.parametrize("row", [row for row in ERRORS if row.error is ServerError], ids=str)
-def test_a_number_without_a_class_keeps_its_number(row: Row) -> None:
+def test_a_number_without_a_class_keeps_its_number(row: ErrorRow) -> None:
     error = error_of(row.code)
     assert type(error) is ServerError
     assert code_of(error) == row.code

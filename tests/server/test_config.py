@@ -4,7 +4,7 @@ import pytest
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.server.config import KEYS, check_follower, load, parts_not_there
-from borzoi.server.declaring import Key, shown_section
+from borzoi.server.declaring import SettingKey, shown_section
 from borzoi.server.settings import Settings
 from borzoi.server.toml import written
 
@@ -52,7 +52,7 @@ BESIDE = {
 }
 
 
-def other_value(key: Key):
+def other_value(key: SettingKey):
     return SPECIAL.get(key.path, OTHER[key.declaration.kind.name](key))
 
 
@@ -73,7 +73,9 @@ def as_text(value) -> str:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
-def test_every_key_is_heard_in_the_environment_and_in_the_file(key: Key, tmp_path: Path) -> None:
+def test_every_key_is_heard_in_the_environment_and_in_the_file(
+    key: SettingKey, tmp_path: Path
+) -> None:
     value = other_value(key)
     wanted = key.declaration.kind.parse(value)
     name = key.path.replace("[]", ".0").replace(".", "_").upper()

@@ -18,7 +18,7 @@ from borzoi.model.errors import InvalidCredentials, StaleClient
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.model.topics import Compression
 from borzoi.protocol.commands.groups import CreateConsumerGroup, GetConsumerGroup, JoinConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
@@ -290,7 +290,7 @@ async def test_who_spoke_or_left_while_others_were_dropped_is_not_dropped(tmp_pa
 
 def test_a_stranger_is_overdue_after_its_time_and_a_guest_never() -> None:
     def session() -> Session:
-        return Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0)
+        return Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
 
     stranger, guest, waiting = session(), session(), session()
     everyone = [stranger, guest, waiting]

@@ -19,7 +19,7 @@ from borzoi.server.config import load
 from borzoi.server.listening import (
     PROBED_AFTER_SECONDS,
     Endpoint,
-    Surroundings,
+    ListeningContext,
     listen,
     socket_options,
     tls_context,
@@ -48,7 +48,7 @@ def settings_of(folder: Path, **variables: str) -> Settings:
 async def listening(server: EmbeddedServer, settings: Settings) -> list[Endpoint]:
     return await listen(
         settings,
-        Surroundings(
+        ListeningContext(
             binary=server.binary,
             pool=server.opened.pool,
             revoked_tokens=server.opened.revoked_tokens,

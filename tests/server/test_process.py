@@ -28,7 +28,7 @@ from borzoi.metadata.topics import resolved
 from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.partitioning import Partitioning
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
@@ -44,7 +44,7 @@ from borzoi.server.process import (
     EXIT_CANNOT_START,
     EXIT_OK,
     STOP_SECONDS_MAX,
-    Server,
+    RunningServer,
     Start,
     run,
 )
@@ -313,14 +313,14 @@ async def test_who_was_dropped_before_takes_no_namesake_along_when_it_disconnect
     opened = open_data(
         start.configuration.settings, tmp_path, environment={}, default_credentials=True
     )
-    server = Server(start, tmp_path, opened)
+    server = RunningServer(start, tmp_path, opened)
     services, state = server._services, opened.state
 
     async def submitted(command: Command) -> None:
         await services.metadata.submit(Proposal(command, ROOT_USER_ID))
 
     def session() -> Session:
-        return Session(77, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, joined=True)
+        return Session(77, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, joined=True)
 
     await submitted(CreateStream("s"))
     await submitted(resolved(CreateTopic("s", "t", 1), services.metadata.defaults))

@@ -92,7 +92,7 @@ async def test_deleting_segments_ends_with_their_partition(tmp_path: Path) -> No
         for _ in range(30):
             await sent(server, size=1000)
         plane = server.services.partitions
-        deleting = plane.run(ZERO, operations.DeleteSegments(29), now=1)
+        deleting = plane.run(ZERO, operations.RemoveSegments(29), now=1)
         assert isinstance(deleting, asyncio.Future)
         await asyncio.sleep(0)
         await server.root().call(PurgeTopic("s", "t"))

@@ -11,7 +11,7 @@ import pytest
 from borzoi.consensus.config import PlantedBugs
 from borzoi.simulator.draws import draw
 from borzoi.simulator.outcome import Failure
-from borzoi.simulator.planted import PLANTED, SCRIPTED_ELSEWHERE, Found, find
+from borzoi.simulator.planted import PLANTED, SCRIPTED_ELSEWHERE, Detection, find
 from borzoi.simulator.simulation import Simulation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,17 +26,17 @@ QUICK = (
     "truncate_before_checkpoint_durable", "join_first_vote", "genesis_with_majority",
     "old_heartbeat_accepted", "timestamp_from_local_clock",
 )  # fmt: skip
-table: list[Found] = []
+table: list[Detection] = []
 
 
-def hunt(name: str) -> Found:
+def hunt(name: str) -> Detection:
     found = find(BY_NAME[name])
     table.append(found)
     assert found.failure is not None, f"{name} was not found in {found.tried} runs"
     return found
 
 
-def still_fine_without_it(found: Found) -> None:
+def still_fine_without_it(found: Detection) -> None:
     """The objection is to the planted bug, not to the draw."""
     planted = BY_NAME[found.name]
     if planted.scenario is not None:
@@ -67,7 +67,7 @@ def test_a_broken_rule_is_shown_by_its_own_test(name):
     assert done.returncode == 0, done.stdout
     assert name in (ROOT / script.partition("::")[0]).read_text()
     shown = Failure("script", script, 0)
-    table.append(Found(name, rule, shown, None, 1, children_times() - began, script))
+    table.append(Detection(name, rule, shown, None, 1, children_times() - began, script))
 
 
 def children_times() -> float:

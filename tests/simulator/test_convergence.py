@@ -10,7 +10,7 @@ from borzoi.simulator import convergence
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.machines import ControlMachine, DataMachine
-from borzoi.simulator.node import Node
+from borzoi.simulator.node import SimulatedNode
 from borzoi.simulator.simulation import Simulation
 
 
@@ -22,7 +22,7 @@ def finished() -> Simulation:
     return simulation
 
 
-def leader_of(simulation: Simulation) -> Node:
+def leader_of(simulation: Simulation) -> SimulatedNode:
     number = simulation.primary()
     assert number is not None
     return simulation.nodes[number]

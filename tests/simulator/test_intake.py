@@ -7,21 +7,21 @@ from borzoi.simulator.auditor import Violation
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.intake import BACKLOG_MAX
 from borzoi.simulator.network import Corrupted
-from borzoi.simulator.node import Node
+from borzoi.simulator.node import SimulatedNode
 from borzoi.simulator.simulation import Simulation
 from borzoi.simulator.strangers import Foreign, frame
 
 CALM = Draw(seed=4, replicas=3, clients=2, safety_ticks=600, disturb_primary=0, think_ticks=5)
 
 
-def running_node(**changes) -> Node:
+def running_node(**changes) -> SimulatedNode:
     simulation = Simulation(CALM.changed(**changes))
     simulation.start()
     simulation.advance(100)
     return simulation.nodes[2]
 
 
-def ping(node: Node) -> bytes:
+def ping(node: SimulatedNode) -> bytes:
     return frame(Ping, node.configs[0].cluster, Command.PING)
 
 
@@ -29,7 +29,7 @@ def foreign(number: int) -> Foreign:
     return Foreign(b"", f"nothing in it, number {number}")
 
 
-def refused(node: Node) -> list[str]:
+def refused(node: SimulatedNode) -> list[str]:
     prefix = "frame refused: "
     return [key.removeprefix(prefix) for key in node.around.auditor.counters if prefix in key]
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from borzoi.consensus.frames import root
-from borzoi.consensus.machine import Proposal, Stamped
+from borzoi.consensus.machine import AdmittedRequest, StampedBody
 from borzoi.consensus.messages import Operation
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeStream
@@ -16,7 +16,7 @@ from borzoi.simulator.machines import ControlMachine, DataMachine
 from borzoi.simulator.mix import Mix
 from borzoi.simulator.operations import (
     INVALID_COMMAND,
-    Row,
+    PartitionRow,
     control,
     data_body,
     payloads_of,
@@ -63,8 +63,8 @@ def test_numbers_are_reused_and_incarnations_are_not():
     execute(machine, 3, DeleteStream("s"))
     execute(machine, 4, CreateStream("other"))
     second = read_rows(execute(machine, 5, topic("other", "t", 1)).payload)
-    assert first == [Row(0, 2, 0)]
-    assert second == [Row(0, 5, 0)]
+    assert first == [PartitionRow(0, 2, 0)]
+    assert second == [PartitionRow(0, 5, 0)]
 
 
 def test_every_purge_has_a_generation():
@@ -72,7 +72,7 @@ def test_every_purge_has_a_generation():
     execute(machine, 1, CreateStream("s"))
     execute(machine, 2, topic("s", "t", 2))
     rows = read_rows(execute(machine, 3, PurgeStream("s")).payload)
-    assert rows == [Row(0, 2, 1), Row(1, 2, 1)]
+    assert rows == [PartitionRow(0, 2, 1), PartitionRow(1, 2, 1)]
     rows = read_rows(execute(machine, 4, PurgeStream("s")).payload)
     assert {row.generation for row in rows} == {2}
 
@@ -86,7 +86,7 @@ def test_what_metadata_refuses_is_answered_with_its_status():
 
 
 def proposal(operation, body):
-    return Proposal(bytes(16), 1, operation, body, 0)
+    return AdmittedRequest(bytes(16), 1, operation, body, 0)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_offsets_continue_what_is_prepared_not_what_is_applied():
     for _ in range(3):
         send = proposal(Operation.SEND_MESSAGES, send_body(1, 1, [b"a", b"b"]))
         stamped = machine.stamp(send, 5)
-        assert isinstance(stamped, Stamped)
+        assert isinstance(stamped, StampedBody)
         bodies.append(stamped.body)
     assert [read_send(body).descriptor.base_offset for body in bodies] == [0, 2, 4]
     assert payloads_of(bodies[2]) == [b"a", b"b"]

@@ -2,16 +2,16 @@
 
 from borzoi.simulator.draws import Draw, draw
 from borzoi.simulator.minimize import candidates, minimize
-from borzoi.simulator.outcome import Failure, Outcome
+from borzoi.simulator.outcome import Failure, RunOutcome
 
 
 def runner(fails):
     """A stand-in for the simulation that fails when `fails(draw)` says so."""
 
-    def run(chosen: Draw, *, bugs=()) -> Outcome:
+    def run(chosen: Draw, *, bugs=()) -> RunOutcome:
         kind = fails(chosen)
         failure = Failure(kind, "", min(500, chosen.safety_ticks - 1)) if kind else None
-        return Outcome(chosen.seed, chosen.line(), "", "", 1, 1, 0.0, failure)
+        return RunOutcome(chosen.seed, chosen.line(), "", "", 1, 1, 0.0, failure)
 
     return run
 

@@ -9,7 +9,7 @@ from borzoi.simulator import operations as ops
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.mix import KNOWN_PARTITIONS_MAX, Directory, Mix
 
-ROWS = [ops.Row(1, 1, 0), ops.Row(2, 1, 0)]
+ROWS = [ops.PartitionRow(1, 1, 0), ops.PartitionRow(2, 1, 0)]
 
 
 def mix(**changes):
@@ -50,7 +50,7 @@ def test_what_is_switched_off_is_not_asked_for():
 def test_the_directory_remembers_the_newest_partitions():
     directory = Directory()
     assert directory.pick(Random(1)) is None
-    directory.created([ops.Row(number, 1, 0) for number in range(100)])
+    directory.created([ops.PartitionRow(number, 1, 0) for number in range(100)])
     assert len(directory.partitions) == KNOWN_PARTITIONS_MAX
     assert directory.pick(Random(1)) in directory.partitions
 

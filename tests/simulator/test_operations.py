@@ -31,7 +31,7 @@ def test_a_control_command_is_numbered_by_its_operation():
 
 
 def test_answers_carry_rows():
-    rows = [ops.Row(1, 2, 3)]
+    rows = [ops.PartitionRow(1, 2, 3)]
     assert ops.read_rows(ops.control_answer(None, rows)) == rows
 
 

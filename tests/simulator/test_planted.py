@@ -1,7 +1,7 @@
 """The table of planted bugs itself."""
 
 from borzoi.simulator.outcome import Failure
-from borzoi.simulator.planted import PLANTED, SCRIPTED_ELSEWHERE, Found, Planted, find
+from borzoi.simulator.planted import PLANTED, SCRIPTED_ELSEWHERE, Detection, Planted, find
 
 
 def test_no_switch_is_listed_twice():
@@ -17,6 +17,6 @@ def test_a_search_that_finds_nothing_says_so():
 
 
 def test_a_line_names_rule_checker_and_place():
-    line = Found("x", "N9", Failure("reads", "", 1), None, 1, 0.5).line()
+    line = Detection("x", "N9", Failure("reads", "", 1), None, 1, 0.5).line()
     assert "reads" in line
     assert "scenario" in line

@@ -1,15 +1,15 @@
 """The summary says how much was run, what happened, and what failed."""
 
-from borzoi.simulator.outcome import Failure, Outcome, Totals
+from borzoi.simulator.outcome import CampaignTotals, Failure, RunOutcome
 from borzoi.simulator.report import failure_lines, number, summary, table
 
 
-def totals(failures: int = 0) -> Totals:
-    sums = Totals()
+def totals(failures: int = 0) -> CampaignTotals:
+    sums = CampaignTotals()
     for seed in range(4):
         failure = Failure("liveness", "stuck", 9) if seed < failures else None
         sums.add(
-            Outcome(seed, f"seed={seed}", "d", "s", 6000, 100, 0.1, failure,
+            RunOutcome(seed, f"seed={seed}", "d", "s", 6000, 100, 0.1, failure,
                     {"commits": 1200, "view_changes": 2, "acknowledgements": 7}, {"crash": 3})
         )  # fmt: skip
     return sums
@@ -39,7 +39,7 @@ def test_failures_come_with_seed_and_draw():
 
 
 def test_many_failures_are_counted_not_listed():
-    sums = Totals()
+    sums = CampaignTotals()
     sums.failures = [
         {"seed": seed, "draw": "", "kind": "reads", "message": "", "tick": 1} for seed in range(25)
     ]

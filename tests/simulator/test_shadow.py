@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from borzoi.consensus.frames import root
-from borzoi.consensus.machine import Proposal, Stamped
+from borzoi.consensus.machine import AdmittedRequest, StampedBody
 from borzoi.consensus.messages import Operation
 from borzoi.simulator import operations as ops
 from borzoi.simulator.draws import Draw
@@ -57,8 +57,8 @@ def test_data_answers_and_contents_are_predicted(seed):
     shadow = DataShadow(300)
     for op in range(1, 300):
         operation, body = data_request(random)
-        stamped = machine.stamp(Proposal(bytes(16), 0, operation, body, 0), op)
-        assert isinstance(stamped, Stamped)
+        stamped = machine.stamp(AdmittedRequest(bytes(16), 0, operation, body, 0), op)
+        assert isinstance(stamped, StampedBody)
         answer = machine.apply(header(op, operation), stamped.body)
         assert answer is not None
         assert tuple(answer) == shadow.predict(header(op, operation), stamped.body)
@@ -78,8 +78,8 @@ def stamped(payloads, **changes):
         control_commit=lambda: 100, new_ids=lambda n: b"\x01" * 16 * n, segment_bytes=1000
     )
     body = ops.send_body(1, 1, payloads)
-    made = machine.stamp(Proposal(bytes(16), 0, Operation.SEND_MESSAGES, body, 0), 1)
-    assert isinstance(made, Stamped)
+    made = machine.stamp(AdmittedRequest(bytes(16), 0, Operation.SEND_MESSAGES, body, 0), 1)
+    assert isinstance(made, StampedBody)
     return made.body
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from borzoi.simulator.clocks import RATE_UNIT
 from borzoi.simulator.draws import Draw
-from borzoi.simulator.node import Node
+from borzoi.simulator.node import SimulatedNode
 from borzoi.simulator.simulation import Simulation
 from borzoi.simulator.timekeeping import NEVER
 
@@ -18,7 +18,7 @@ def running(ticks: int = 300) -> Simulation:
     return simulation
 
 
-def ticks_of_its_own(node: Node) -> int:
+def ticks_of_its_own(node: SimulatedNode) -> int:
     """What the replicas have been told, and what is still saved up for them."""
     node.timekeeper.account()
     return node.replicas[0].timers.now + node.timekeeper.owed

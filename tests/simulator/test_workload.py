@@ -3,7 +3,7 @@
 from borzoi.consensus.effects import Refusal
 from borzoi.consensus.messages import Operation
 from borzoi.simulator.draws import Draw
-from borzoi.simulator.service import Call
+from borzoi.simulator.service import NodeCall
 from borzoi.simulator.simulation import Simulation
 from borzoi.simulator.workload import other_content
 
@@ -57,7 +57,7 @@ def test_a_number_used_twice_is_executed_once():
 
 
 def test_only_a_whole_send_has_another_content():
-    call = Call(1, b"c" * 16, 1, 1, Operation.SEND_MESSAGES, b"short")
+    call = NodeCall(1, b"c" * 16, 1, 1, Operation.SEND_MESSAGES, b"short")
     assert other_content(call) == call
 
 

@@ -12,7 +12,7 @@ from tests.support.server import RunningServer, running_server
 from borzoi.model.partitioning import Partitioning
 from borzoi.records.arrow import encode, requests
 from borzoi.spark.broker import Broker
-from borzoi.spark.options import Connection
+from borzoi.spark.options import ConnectionOptions
 from borzoi.spark.session import session
 
 
@@ -49,7 +49,7 @@ def servers(server: RunningServer) -> str:
 
 @pytest.fixture
 def broker(servers: str) -> Iterator[Broker]:
-    made = Broker(Connection(servers))
+    made = Broker(ConnectionOptions(servers))
     yield made
     made.close()
 

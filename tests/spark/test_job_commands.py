@@ -10,7 +10,7 @@ from tests.spark.conftest import fill
 from borzoi.__main__ import main
 from borzoi.spark.broker import Broker
 from borzoi.spark.job_commands import connector_options, job, section_of
-from borzoi.spark.lake.files import FileWriter, Layout
+from borzoi.spark.lake.files import FileWriter, TableLayout
 from borzoi.spark.lake.parquet import ParquetTable
 from borzoi.spark.lake.tables import Epoch
 
@@ -73,7 +73,7 @@ def test_compact(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pydict({"n": [1]})
     table.prepare(batch.schema)
     for epoch in range(2):
-        writer = FileWriter(Layout(str(tmp_path)))
+        writer = FileWriter(TableLayout(str(tmp_path)))
         writer.write(batch)
         table.commit(writer.close(), Epoch("q", epoch))
     code, output = invoke("compact", f"parquet:{tmp_path}")

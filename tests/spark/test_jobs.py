@@ -20,7 +20,7 @@ from borzoi.spark.jobs import (
     top_values,
     verify,
 )
-from borzoi.spark.options import Connection, InvalidOption, source_options
+from borzoi.spark.options import ConnectionOptions, InvalidOption, source_options
 from borzoi.spark.pipelines.running import OK, run_pipeline
 
 
@@ -73,11 +73,11 @@ def test_stats_count_without_reading(
 def test_letters_without_a_source_need_a_target(servers: str, broker: Broker, topic: str) -> None:
     fill(broker, topic, 0, [b"a", b"b"])
     with pytest.raises(InvalidOption, match="does not say where it came from"):
-        replay_dead_letters(Connection(servers), topic)
+        replay_dead_letters(ConnectionOptions(servers), topic)
     target = f"{topic}-again"
     broker.ensure_topic(target, 1)
-    assert replay_dead_letters(Connection(servers), topic, target) == 2
-    assert replay_dead_letters(Connection(servers), topic, target) == 0
+    assert replay_dead_letters(ConnectionOptions(servers), topic, target) == 2
+    assert replay_dead_letters(ConnectionOptions(servers), topic, target) == 0
     assert everything(broker, target) == [b"a", b"b"]
 
 

@@ -8,12 +8,12 @@ from tests.support.segment_files import FIRST_TIME, STEP, write_segment
 
 from borzoi.records.message import Message
 from borzoi.spark.locating import Locator, ends_between
-from borzoi.spark.offsets import Key, Position, Range
-from borzoi.spark.options import Connection, SourceOptions
-from borzoi.spark.plan import Limits
-from borzoi.spark.segments import Segment
+from borzoi.spark.offsets import PartitionKey, Position, Range
+from borzoi.spark.options import ConnectionOptions, SourceOptions
+from borzoi.spark.plan import SplitLimits
+from borzoi.spark.segments import SealedSegment
 
-KEY = Key("1/2", 0)
+KEY = PartitionKey("1/2", 0)
 SIZES = [10, 200, 0, 50, 1000, 3, 77, 5, 500, 12]
 
 
@@ -24,7 +24,7 @@ def located(data: Path) -> Locator:
     write_segment(directory, 0, messages[:6])
     write_segment(directory, 6, messages[6:])
     options = SourceOptions(
-        Connection("nowhere:1"), ("1/2",), segments="direct-only", data_directory=data
+        ConnectionOptions("nowhere:1"), ("1/2",), segments="direct-only", data_directory=data
     )
     locator = Locator(options)
     locator.extents()
@@ -62,7 +62,7 @@ def test_a_directory_says_what_it_holds(tmp_path: Path) -> None:
     assert locator.timestamp_at(KEY, 99) is None
     assert locator.changed(KEY, Position(8, 1, FIRST_TIME + STEP)) is None
     assert "written again" in (locator.changed(KEY, Position(8, 1, 5)) or "")
-    splits = locator.plan([Range(KEY, 0, 10)], Limits(1 << 20))
+    splits = locator.plan([Range(KEY, 0, 10)], SplitLimits(1 << 20))
     assert [(each.start, each.end) for each in splits] == [(0, 10)]
     locator.store("nobody", {})
     locator.close()
@@ -70,5 +70,5 @@ def test_a_directory_says_what_it_holds(tmp_path: Path) -> None:
 
 def test_ends_begin_where_the_range_does(tmp_path: Path) -> None:
     write_segment(tmp_path, 0, [[Message(b"x" * size)] for size in SIZES])
-    begin, ends = ends_between(Segment(tmp_path, 0, 10), 1, 3)
+    begin, ends = ends_between(SealedSegment(tmp_path, 0, 10), 1, 3)
     assert (begin, ends.tolist()) == (74, [74 + 264, 74 + 264 + 64])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from borzoi.spark.offsets import (
     DataLoss,
     Extent,
-    Key,
+    PartitionKey,
     Position,
     Range,
     admit_bytes,
@@ -23,22 +23,22 @@ from borzoi.spark.offsets import (
 )
 from borzoi.spark.options import Bound, InvalidOption, Moment
 
-A, B = Key("s/t", 0), Key("s/t", 1)
+A, B = PartitionKey("s/t", 0), PartitionKey("s/t", 1)
 EXTENTS = {A: Extent(10, 100, 7, 50), B: Extent(0, 20, 7, 50)}
 
 lags = st.dictionaries(
-    st.builds(Key, st.sampled_from(["a/b", "a/c"]), st.integers(0, 5)),
+    st.builds(PartitionKey, st.sampled_from(["a/b", "a/c"]), st.integers(0, 5)),
     st.tuples(st.integers(0, 1000), st.integers(0, 1000)),
     min_size=1,
 )
 
 
-def never(key: Key, micros: int) -> int | None:
+def never(key: PartitionKey, micros: int) -> int | None:
     return None
 
 
 def test_positions_survive_the_checkpoint() -> None:
-    positions = {A: Position(5, 7, 9), Key("other/topic", 3): Position(2**40, 1)}
+    positions = {A: Position(5, 7, 9), PartitionKey("other/topic", 3): Position(2**40, 1)}
     assert from_json(to_json(positions)) == positions
 
 
@@ -59,7 +59,7 @@ def test_words_and_numbers_say_where_to_start() -> None:
 def test_times_are_looked_up_in_each_partition() -> None:
     asked = []
 
-    def find(key: Key, micros: int) -> int | None:
+    def find(key: PartitionKey, micros: int) -> int | None:
         asked.append((key, micros))
         return 42 if key == A else None
 
@@ -76,14 +76,14 @@ def test_times_are_looked_up_in_each_partition() -> None:
 def test_offsets_for_topics_that_are_not_read_are_refused() -> None:
     with pytest.raises(InvalidOption, match="not subscribed"):
         resolve(Bound(offsets={"x/y": {0: 1}}), EXTENTS, now=0, find_time=never)
-    several = EXTENTS | {Key("s/u", 0): Extent(0, 1, 1)}
+    several = EXTENTS | {PartitionKey("s/u", 0): Extent(0, 1, 1)}
     with pytest.raises(InvalidOption, match="ambiguous"):
         resolve(Bound(offsets={"": {0: 1}}), several, now=0, find_time=never)
 
 
 @given(lags, st.integers(1, 3000))
 def test_a_batch_takes_its_share_of_every_partition(
-    spans: dict[Key, tuple[int, int]], rows_max: int
+    spans: dict[PartitionKey, tuple[int, int]], rows_max: int
 ) -> None:
     start = {key: first for key, (first, _) in spans.items()}
     end = {key: first + more for key, (first, more) in spans.items()}
@@ -99,14 +99,14 @@ def test_a_batch_takes_its_share_of_every_partition(
 
 @given(lags, st.integers(1, 100_000))
 def test_a_batch_of_bytes_moves_and_stays_within_what_is_there(
-    spans: dict[Key, tuple[int, int]], bytes_max: int
+    spans: dict[PartitionKey, tuple[int, int]], bytes_max: int
 ) -> None:
     size = 100
     start = {key: first for key, (first, _) in spans.items()}
     end = {key: first + more for key, (first, more) in spans.items()}
     sizes = {key: more * size for key, (_, more) in spans.items()}
 
-    def after(key: Key, first: int, share: int) -> int:
+    def after(key: PartitionKey, first: int, share: int) -> int:
         return max(first + 1, first + share // size)
 
     admitted = admit_bytes(start, end, bytes_max, after, sizes)

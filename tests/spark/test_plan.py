@@ -8,15 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.spark.offsets import Key, Range
-from borzoi.spark.plan import ONE_PER_PARTITION, Limits, Window, plan
-from borzoi.spark.segments import Segment
+from borzoi.spark.offsets import PartitionKey, Range
+from borzoi.spark.plan import ONE_PER_PARTITION, SplitLimits, Window, plan
+from borzoi.spark.segments import SealedSegment
 
-KEY = Key("s/t", 0)
+KEY = PartitionKey("s/t", 0)
 HERE = Path("p")
 
 
-def ends_of(segment: Segment, start: int, end: int) -> tuple[int, Any]:
+def ends_of(segment: SealedSegment, start: int, end: int) -> tuple[int, Any]:
     """Message n of the partition has 100 + n % 7 bytes."""
     sizes = np.array([100 + n % 7 for n in range(segment.base, end)], np.int64)
     ends = np.cumsum(sizes)
@@ -36,13 +36,13 @@ def test_splits_hold_every_message_once_and_in_order(
     counts: list[int], start: int, length: int, bytes_max: int, records_max: int | None, least: int
 ) -> None:
     bases = [0, *np.cumsum(counts).tolist()]
-    segments = [Segment(HERE, a, b) for a, b in itertools.pairwise(bases)]
+    segments = [SealedSegment(HERE, a, b) for a, b in itertools.pairwise(bases)]
     splits = plan(
         [Range(KEY, start, start + length)],
         segments_of=lambda _: segments,
         ends_of=ends_of,
         mean_bytes_of=lambda _: 103,
-        limits=Limits(bytes_max, records_max, least),
+        limits=SplitLimits(bytes_max, records_max, least),
     )
     assert [n for s in splits for n in range(s.start, s.end)] == list(range(start, start + length))
     sealed = bases[-1]
@@ -59,8 +59,8 @@ def test_splits_hold_every_message_once_and_in_order(
 
 def test_a_stream_has_one_split_for_each_partition() -> None:
     """Two tasks for one partition would write its messages out of order."""
-    segments = [Segment(HERE, 0, 10), Segment(HERE, 10, 20)]
-    other = Key("s/t", 1)
+    segments = [SealedSegment(HERE, 0, 10), SealedSegment(HERE, 10, 20)]
+    other = PartitionKey("s/t", 1)
     splits = plan(
         [Range(KEY, 5, 30), Range(other, 0, 4)],
         segments_of=lambda key: segments if key == KEY else (),
@@ -75,31 +75,31 @@ def test_a_stream_has_one_split_for_each_partition() -> None:
 
 
 def test_small_segments_are_read_by_one_task() -> None:
-    segments = [Segment(HERE, n, n + 1) for n in range(50)]
+    segments = [SealedSegment(HERE, n, n + 1) for n in range(50)]
     splits = plan(
         [Range(KEY, 0, 50)],
         segments_of=lambda _: segments,
         ends_of=ends_of,
         mean_bytes_of=lambda _: 1,
-        limits=Limits(1 << 20),
+        limits=SplitLimits(1 << 20),
     )
     assert len(splits) == 1
     assert len(splits[0].pieces) == 50
 
 
 def test_a_gap_between_segments_is_left_to_the_server() -> None:
-    segments = [Segment(HERE, 0, 10), Segment(HERE, 20, 30)]
+    segments = [SealedSegment(HERE, 0, 10), SealedSegment(HERE, 20, 30)]
     splits = plan(
         [Range(KEY, 5, 30)],
         segments_of=lambda _: segments,
         ends_of=ends_of,
         mean_bytes_of=lambda _: 1,
-        limits=Limits(1 << 20),
+        limits=SplitLimits(1 << 20),
     )
     assert [(s.start, s.end, s.is_tail) for s in splits] == [(5, 10, False), (10, 30, True)]
 
 
-def times(key: Key, micros: int) -> int | None:
+def times(key: PartitionKey, micros: int) -> int | None:
     """Message n has the time 10 n; there are 100."""
     found = -(-micros // 10)
     return found if found < 100 else None

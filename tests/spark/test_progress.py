@@ -7,10 +7,10 @@ from typing import Any
 from prometheus_client import generate_latest
 from rich.console import Console
 
-from borzoi.spark.offsets import Key, Position, to_json
+from borzoi.spark.offsets import PartitionKey, Position, to_json
 from borzoi.spark.progress import (
     JsonLines,
-    Metrics,
+    PipelineMetrics,
     Terminal,
     end_offsets,
     report_of,
@@ -18,7 +18,7 @@ from borzoi.spark.progress import (
     table_of,
 )
 
-KEY = Key("a/b", 0)
+KEY = PartitionKey("a/b", 0)
 
 
 def position(offset: int) -> str:
@@ -83,7 +83,7 @@ def test_a_terminal_shows_one_line_for_each_query() -> None:
 
 
 def test_prometheus_has_the_names_of_the_documentation() -> None:
-    metrics = Metrics("orders")
+    metrics = PipelineMetrics("orders")
     metrics.show(report_of("dead-letters", progress(60, 110), {KEY: 10}, now=0))
     metrics.close()
     text = generate_latest(metrics.registry).decode()

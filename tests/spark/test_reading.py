@@ -9,14 +9,14 @@ from tests.support.segment_files import FIRST_TIME, STEP, write_segment
 
 from borzoi.model.errors import InvalidChecksum
 from borzoi.records.message import Message
-from borzoi.spark.offsets import Key
-from borzoi.spark.options import Connection, SourceOptions
+from borzoi.spark.offsets import PartitionKey
+from borzoi.spark.options import ConnectionOptions, SourceOptions
 from borzoi.spark.plan import Split
 from borzoi.spark.reading import first_header, index_batches, read_batches, read_runs_of
 from borzoi.spark.rows import Shape
 from borzoi.spark.segments import Piece, SegmentGone
 
-OPTIONS = SourceOptions(Connection("nowhere:1"), segments="direct-only")
+OPTIONS = SourceOptions(ConnectionOptions("nowhere:1"), segments="direct-only")
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def split(tmp_path: Path) -> Split:
     for base in (0, 4):
         write_segment(tmp_path, base, [[Message(b"%d" % (base + n))] for n in range(4)])
     pieces = (Piece(tmp_path, 0, 2, 4, 0), Piece(tmp_path, 4, 4, 7, 0))
-    return Split(Key("s/t", 3), 2, 7, 0, pieces)
+    return Split(PartitionKey("s/t", 3), 2, 7, 0, pieces)
 
 
 def test_pieces_are_read_one_after_the_other(split: Split) -> None:

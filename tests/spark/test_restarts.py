@@ -11,7 +11,7 @@ from tests.spark.test_sink import attempt, rows, send, stored
 from tests.support.server import RunningServer, running_server
 
 from borzoi.spark.broker import Broker, close_brokers_of_worker
-from borzoi.spark.options import Connection, source_options
+from borzoi.spark.options import ConnectionOptions, source_options
 from borzoi.spark.rows import spark_schema
 from borzoi.spark.source import BorzoiStreamReader
 
@@ -30,7 +30,7 @@ def address(server: RunningServer) -> str:
 
 @pytest.mark.parametrize("is_crash", [False, True])
 def test_planner_and_tasks_go_on_after_a_restart(own_server: RunningServer, is_crash: bool) -> None:
-    broker = Broker(Connection(address(own_server)))
+    broker = Broker(ConnectionOptions(address(own_server)))
     broker.ensure_topic("s/t", 1)
     fill(broker, "s/t", 0, [b"%d" % n for n in range(100)])
     options = source_options({"servers": address(own_server), "subscribe": "s/t"})
@@ -54,7 +54,7 @@ def test_planner_and_tasks_go_on_after_a_restart(own_server: RunningServer, is_c
 
 
 def test_a_crashed_server_has_what_a_second_attempt_leaves_out(own_server: RunningServer) -> None:
-    broker = Broker(Connection(address(own_server)))
+    broker = Broker(ConnectionOptions(address(own_server)))
     broker.ensure_topic("s/t", 1)
     send(broker, "s/t", attempt(0), rows(0, 60))
     own_server.kill()
@@ -71,7 +71,7 @@ def test_a_running_query_survives_restarts_of_the_server(
     spark: SparkSession, own_server: RunningServer, tmp_path: Path
 ) -> None:
     servers = address(own_server)
-    broker = Broker(Connection(servers))
+    broker = Broker(ConnectionOptions(servers))
     for name in ("s/in", "s/out"):
         broker.ensure_topic(name, 1)
     query = (

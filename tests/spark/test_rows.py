@@ -7,7 +7,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructType
 
 from borzoi.records.arrow import HeadersForm, schema_of
-from borzoi.spark.offsets import Key
+from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import COLUMNS, InvalidOption, source_options
 from borzoi.spark.rows import Shape, as_text, index_batch, shape_of, spark_schema
 
@@ -54,7 +54,9 @@ def test_bytes_that_are_not_text_are_replaced() -> None:
 
 def test_columns_of_an_index_need_no_message() -> None:
     shape = Shape(("partition", "timestamp", "offset"))
-    batch = index_batch(Key("a/b", 2), np.array([7, 8]), np.array([1, 2], np.uint64), shape)
+    batch = index_batch(
+        PartitionKey("a/b", 2), np.array([7, 8]), np.array([1, 2], np.uint64), shape
+    )
     assert batch.column("partition").to_pylist() == [2, 2]
     assert batch.column("offset").to_pylist() == [7, 8]
     assert batch.schema.names == list(shape.columns)

@@ -14,7 +14,7 @@ from borzoi.model.topics import Compression
 from borzoi.records.message import Message, decode_messages
 from borzoi.spark.segments import (
     Piece,
-    Segment,
+    SealedSegment,
     SegmentGone,
     all_segments,
     body_size,
@@ -66,8 +66,11 @@ def test_every_segment_but_the_last_is_sealed(tmp_path: Path) -> None:
     (tmp_path / "recovery.point").write_bytes(b"")
     (tmp_path / "00000000000000000009.log.tmp").write_bytes(b"")
     assert list_bases(tmp_path) == [0, 3, 7]
-    assert sealed_segments(tmp_path) == [Segment(tmp_path, 0, 3), Segment(tmp_path, 3, 7)]
-    assert all_segments(tmp_path)[-1] == Segment(tmp_path, 7, 9)
+    assert sealed_segments(tmp_path) == [
+        SealedSegment(tmp_path, 0, 3),
+        SealedSegment(tmp_path, 3, 7),
+    ]
+    assert all_segments(tmp_path)[-1] == SealedSegment(tmp_path, 7, 9)
     assert list_bases(tmp_path / "absent") == []
     assert all_segments(tmp_path / "absent") == []
 
@@ -103,7 +106,7 @@ def test_an_index_that_does_not_fit_its_log_is_refused(tmp_path: Path) -> None:
 
 def test_times_are_found_by_the_index(tmp_path: Path) -> None:
     end = write_segment(tmp_path, 10, [[Message(b"a")] * 3, [Message(b"b")] * 2])
-    segment = Segment(tmp_path, 10, end)
+    segment = SealedSegment(tmp_path, 10, end)
     assert offset_from_time(segment, 0) == 10
     assert offset_from_time(segment, FIRST_TIME) == 10
     assert offset_from_time(segment, FIRST_TIME + 1) == 13

@@ -15,8 +15,8 @@ from borzoi.model.partitioning import partition_for_key
 from borzoi.records.message import Message, decode_messages
 from borzoi.records.user_headers import user_headers
 from borzoi.spark.broker import Broker, close_brokers_of_worker
-from borzoi.spark.offsets import Key
-from borzoi.spark.options import Connection, InvalidOption, SinkOptions, sink_options
+from borzoi.spark.offsets import PartitionKey
+from borzoi.spark.options import ConnectionOptions, InvalidOption, SinkOptions, sink_options
 from borzoi.spark.reconcile import Doubt
 from borzoi.spark.sink import (
     Attempt,
@@ -38,10 +38,10 @@ def _closed() -> Iterator[None]:
 
 
 def stored(broker: Broker, topic: str, partition: int) -> list[Message]:
-    extent = broker.extents([topic])[Key(topic, partition)]
+    extent = broker.extents([topic])[PartitionKey(topic, partition)]
     found: list[Message] = []
     while len(found) < extent.latest:
-        run = broker.run(Key(topic, partition), len(found), 100_000)
+        run = broker.run(PartitionKey(topic, partition), len(found), 100_000)
         found += decode_messages(run.buffer)
     return found
 
@@ -70,7 +70,7 @@ def attempt(epoch: int, run: str = "run-1", number: int = 0, task: int = 0) -> A
 def send(
     broker: Broker, topic: str, tried: Attempt, *batches: pa.RecordBatch, way: str = "lineage"
 ) -> Written:
-    options = SinkOptions(Connection("unused"), topic=topic, orphan_grace=1000)
+    options = SinkOptions(ConnectionOptions("unused"), topic=topic, orphan_grace=1000)
     sender = Sender(broker, options, way, tried)
     for batch in batches:
         sender.write(batch)
@@ -175,7 +175,7 @@ def test_rows_choose_their_topic(broker: Broker, topic: str) -> None:
     other = f"{topic}2"
     broker.ensure_topic(other, 1)
     batch = pa.RecordBatch.from_pydict({"topic": [topic, other, topic], "payload": ["a", "b", "c"]})
-    sender = Sender(broker, SinkOptions(Connection("unused")), "position", attempt(0))
+    sender = Sender(broker, SinkOptions(ConnectionOptions("unused")), "position", attempt(0))
     sender.write(batch)
     assert sorted(sender.result().topics) == sorted([topic, other])
     assert sorted(everything(broker, topic)) == [b"a", b"c"]
@@ -199,7 +199,7 @@ def test_a_missing_topic_is_named_or_made(broker: Broker, topic: str) -> None:
     absent = f"{topic}-absent"
     with pytest.raises(TopicNotFound, match="createPartitions"):
         send(broker, absent, attempt(0), rows(0, 1))
-    options = SinkOptions(Connection("unused"), topic=absent, create_partitions=2)
+    options = SinkOptions(ConnectionOptions("unused"), topic=absent, create_partitions=2)
     sender = Sender(broker, options, "lineage", attempt(0))
     sender.write(rows(0, 1))
     assert len(broker.extents([absent])) == 2

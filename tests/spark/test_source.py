@@ -27,7 +27,7 @@ from borzoi.protocol.commands.partitions import CreatePartitions
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.topics import DeleteTopic, PurgeTopic
 from borzoi.spark.broker import Broker, close_brokers_of_worker, name_parts
-from borzoi.spark.offsets import DataLoss, Key
+from borzoi.spark.offsets import DataLoss, PartitionKey
 from borzoi.spark.options import InvalidOption, source_options
 from borzoi.spark.plan import Split, Window
 from borzoi.spark.rows import spark_schema
@@ -122,7 +122,7 @@ def test_splits_are_cut_and_counted(
 
 def test_bounds_by_offset_and_time(servers: str, broker: Broker, topic: str) -> None:
     fill(broker, topic, 1, numbered(1, 10))
-    middle = broker.timestamp_at(Key(topic, 1), 9)
+    middle = broker.timestamp_at(PartitionKey(topic, 1), 9)
     fill(broker, topic, 1, numbered(1, 10, 10))
     assert middle is not None
     by_offset = reader(servers, topic, startingOffsets='{"1": 3}', endingOffsets='{"1": 5}')
@@ -306,7 +306,7 @@ def test_retention_that_overtakes_the_query_is_named_or_passed_over(
     start = strict.initialOffset()
     first = strict.latestOffset(start, ReadMaxRows(10))
     broker.call(DeleteSegments(*name_parts(topic), 0, 1))
-    kept = broker.extents([topic])[Key(topic, 0)].earliest
+    kept = broker.extents([topic])[PartitionKey(topic, 0)].earliest
     assert kept > 10
     with pytest.raises(
         DataLoss, match=rf"\[0\] lost messages .* wanted from offset 10 on, .* {kept} to 5999"
@@ -330,9 +330,9 @@ def test_messages_that_vanish_between_planning_and_reading_are_named(
             broker.call(DeleteSegments(*name_parts(topic), 0, 1))
             with pytest.raises(DataLoss, match="wanted 0 to 5999"):
                 payloads(read, partitions)
-    planned = Split(Key(topic, 0), 0, 6000, 0)
+    planned = Split(PartitionKey(topic, 0), 0, 6000, 0)
     lenient = reader(servers, topic, failOnDataLoss="false")
-    kept = broker.extents([topic])[Key(topic, 0)].earliest
+    kept = broker.extents([topic])[PartitionKey(topic, 0)].earliest
     partitions[0].value = planned
     assert payloads(lenient, partitions[:1]) == numbered(0, 6000 - kept, kept)
 
@@ -376,8 +376,8 @@ def test_processed_offsets_are_stored_for_others_to_see(
     read = stream(servers, topic, consumerName="spark-test")
     end = read.latestOffset(read.initialOffset(), ReadAllAvailable())
     read.commit(end)
-    assert broker.stored_offset("spark-test", Key(topic, 0)) == 49
-    assert broker.stored_offset("spark-test", Key(topic, 1)) is None
+    assert broker.stored_offset("spark-test", PartitionKey(topic, 0)) == 49
+    assert broker.stored_offset("spark-test", PartitionKey(topic, 1)) is None
     read.stop()
 
 

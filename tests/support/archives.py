@@ -5,7 +5,7 @@ from random import Random
 
 from tests.support.logs import numbered
 
-from borzoi.archive.archiver import Archiver, PartitionView, Settings
+from borzoi.archive.archiver import Archiver, ArchiveSettings, PartitionView
 from borzoi.model.namespace import Namespace
 from borzoi.objectstore.interface import ObjectStore
 from borzoi.storage.compressed import open_twin
@@ -49,7 +49,10 @@ def view_of(
 def archiver_to(store: ObjectStore, *, now: int = CREATED_AT + 10**9, **settings) -> Archiver:
     clock = iter(range(now, now + 10**6))
     return Archiver(
-        store, Settings(server="node", **settings), clock=lambda: next(clock), version="0.0-test"
+        store,
+        ArchiveSettings(server="node", **settings),
+        clock=lambda: next(clock),
+        version="0.0-test",
     )
 
 

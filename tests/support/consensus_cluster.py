@@ -14,7 +14,7 @@ from borzoi.consensus import effects as out
 from borzoi.consensus.checkpoint import Artifact, Checkpoint
 from borzoi.consensus.config import Config, PlantedBugs, Timeouts
 from borzoi.consensus.journal import Gap, JournalRecord, JournalScan
-from borzoi.consensus.machine import Outcome, Proposal, Stamped, StateMachine
+from borzoi.consensus.machine import AdmittedRequest, OpResult, StampedBody, StateMachine
 from borzoi.consensus.messages import ZERO, Header, Operation, Prepare
 from borzoi.consensus.recovery import Restored
 from borzoi.consensus.replica import Replica
@@ -34,17 +34,17 @@ class RegisterMachine:
     def __init__(self) -> None:
         self.applied: list[bytes] = []
 
-    def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
+    def stamp(self, proposal: AdmittedRequest, timestamp: int) -> StampedBody | int:
         if proposal.payload == b"refuse":
             return 7
-        return Stamped(proposal.payload, proposal.payload[0] if proposal.payload else 0)
+        return StampedBody(proposal.payload, proposal.payload[0] if proposal.payload else 0)
 
     def forget_prepared(self) -> None:
         pass
 
-    def apply(self, header: Prepare, body: bytes) -> Outcome | None:
+    def apply(self, header: Prepare, body: bytes) -> OpResult | None:
         self.applied.append(body)
-        return Outcome(0, len(self.applied).to_bytes(4, "little"))
+        return OpResult(0, len(self.applied).to_bytes(4, "little"))
 
     def checkpoint(self, op: int) -> tuple[Artifact, ...]:
         return (Artifact(1, op, b"\n".join(self.applied)),)
@@ -331,8 +331,8 @@ class ScriptedCluster:
         if settle:
             self.settle()
 
-    def replies(self) -> list[out.Reply]:
-        return [effect for _, effect in self.outputs if isinstance(effect, out.Reply)]
+    def replies(self) -> list[out.Respond]:
+        return [effect for _, effect in self.outputs if isinstance(effect, out.Respond)]
 
     def applied(self, replica: int) -> list[bytes]:
         """Payloads a RegisterMachine has applied."""

@@ -22,8 +22,8 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
-from borzoi.model.system import Transport
-from borzoi.partitions.operations import Operation
+from borzoi.model.system import TransportKind
+from borzoi.partitions.operations import PartitionOperation
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.messages import SendMessages
@@ -110,7 +110,7 @@ class EmbeddedServer:
         session = Session(
             self._ports,
             f"{host}:{self._ports}",
-            Transport.TCP,
+            TransportKind.TCP,
             lambda: None,
             pinged_at=0.0,
             user_id=user_id,
@@ -169,7 +169,7 @@ async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None
     )
 
 
-def asked(plane: PartitionPlane, namespace: Namespace, operation: Operation[A]) -> A:
+def asked(plane: PartitionPlane, namespace: Namespace, operation: PartitionOperation[A]) -> A:
     """The answer of an operation that need not wait."""
     return here(plane.run(namespace, operation, now=1))
 

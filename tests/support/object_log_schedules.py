@@ -16,16 +16,16 @@ import msgspec
 
 from borzoi.objectstore.decorating import StoreDecorator
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
     Fenced,
+    ObjectExists,
     ObjectStoreError,
     Throttled,
     Unavailable,
 )
 from borzoi.objectstore.log_opening import Opener
 from borzoi.objectstore.memory import MemoryStore
-from borzoi.objectstore.object_log import ObjectLog, Place, Slot
+from borzoi.objectstore.object_log import LogAddress, ObjectLog, Slot
 from borzoi.objectstore.translating import WRITES
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Writer:
         self.epoch = epoch
         self.sent: list[Request] = []
         self.state = Records(world.faults)
-        self.place = Place(ScheduledStore(world.store, self.sent), "l", 7, window=WINDOW)
+        self.place = LogAddress(ScheduledStore(world.store, self.sent), "l", 7, window=WINDOW)
         self.log: ObjectLog | None = None
         self.next_offset = 0
         self.next_sequence = 0
@@ -319,7 +319,7 @@ class World:
                 request.fail(lost)
             case 3 if request.op == "create":  # done by a lost attempt, so there is one
                 await request.perform_quietly()
-                request.fail(AlreadyExists("there is one", op=request.op))
+                request.fail(ObjectExists("there is one", op=request.op))
             case 3:  # refused
                 request.fail(Throttled("slow down", op=request.op))
             case _:  # given up by its sender, and arrives later
@@ -336,7 +336,7 @@ class World:
         """Open the log once more, without trouble, and compare."""
         self.epochs += 1
         state = Records(self.faults)
-        place = Place(self.store, "l", 7, window=WINDOW)
+        place = LogAddress(self.store, "l", 7, window=WINDOW)
         await Opener(place, self.epochs, Dice(-self.epochs), state).open(inflight_max=1)
         state.opened()
         for offset, record in self.promised.items():

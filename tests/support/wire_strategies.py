@@ -22,7 +22,7 @@ from borzoi.model.system import (
     NodeStatus,
     SnapshotCompression,
     SnapshotKind,
-    Transport,
+    TransportKind,
 )
 from borzoi.model.topics import Compression
 from borzoi.model.users import (
@@ -201,7 +201,7 @@ _nodes = _built(
     st.sampled_from(NodeStatus),
 )
 #: The largest u32 says "nobody" there.
-_sessions = (u32, st.none() | st.integers(0, U32_MAX - 1), st.sampled_from(Transport), texts)
+_sessions = (u32, st.none() | st.integers(0, U32_MAX - 1), st.sampled_from(TransportKind), texts)
 _clients = _built(system.ClientInfo, *_sessions, u32)
 _client_groups = _built(system.ClientGroup, u32, u32, u32)
 _users = _built(users.UserInfo, u32, u64, statuses, names)

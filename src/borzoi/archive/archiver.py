@@ -26,7 +26,7 @@ from borzoi.model.errors import BorzoiError
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.model.namespace import Namespace
 from borzoi.objectstore.creating import Taken, create_once
-from borzoi.objectstore.errors import NotFound
+from borzoi.objectstore.errors import ObjectNotFound
 from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
 from borzoi.objectstore.listing import list_objects
 from borzoi.storage.layout import ALL_TWIN_SUFFIXES, LOG_SUFFIX, index_name
@@ -60,7 +60,7 @@ class StateFiles(Protocol):
         ...
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ArchiveSettings(msgspec.Struct, frozen=True):
     """How to archive."""
 
     #: The first part of every key: one archive may serve several servers.
@@ -94,7 +94,12 @@ class Archiver:
     """Copies the sealed segments of one server to one store."""
 
     def __init__(
-        self, store: ObjectStore, settings: Settings, *, clock: Callable[[], int], version: str
+        self,
+        store: ObjectStore,
+        settings: ArchiveSettings,
+        *,
+        clock: Callable[[], int],
+        version: str,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -197,7 +202,7 @@ class Archiver:
             async with limit:
                 try:
                     data = (await self._store.get(key)).data
-                except NotFound:
+                except ObjectNotFound:
                     listed.discard(start)
                     return
             known[start] = decode_segment_marker(data, key=key)
@@ -311,7 +316,7 @@ class Archiver:
         prefix = layout.state_prefix(settings.server, index)
         try:
             await self._store.head(prefix + layout.STATE_MARKER)
-        except NotFound:
+        except ObjectNotFound:
             files = await asyncio.to_thread(state.read)
             marks = [
                 await upload_bytes(self._store, prefix + name, name, data, check=settings.verify)

@@ -6,7 +6,7 @@ Markers go last, so that the copy is at any time an archive whose markers tell t
 from collections.abc import AsyncIterator
 
 from borzoi.archive.layout import MARKER_SUFFIX
-from borzoi.objectstore.errors import NotFound
+from borzoi.objectstore.errors import ObjectNotFound
 from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectMeta, ObjectStore
 from borzoi.objectstore.listing import list_objects
 from borzoi.objectstore.multipart import BufferedMultipartWriter
@@ -58,5 +58,5 @@ async def _is_same(
         return False
     try:
         return (await source.get(meta.key)).data == (await target.get(meta.key)).data
-    except NotFound:
+    except ObjectNotFound:
         return False

@@ -24,7 +24,7 @@ from borzoi.archive.catalog import (
 )
 from borzoi.archive.markers import FileMark, SegmentMarker, decode_state_marker
 from borzoi.model.errors import BorzoiError
-from borzoi.objectstore.errors import Corrupt, NotFound
+from borzoi.objectstore.errors import Corrupt, ObjectNotFound
 from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
 from borzoi.storage.compressed import open_twin
 from borzoi.storage.layout import DRAFT_SUFFIX, partition_directory
@@ -36,7 +36,7 @@ class TargetInUse(BorzoiError):
     """Something is where the restored files would go."""
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedRestore(msgspec.Struct, frozen=True):
     """One partition to restore."""
 
     life: ArchivedLife
@@ -50,7 +50,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 async def plan_restore(
     store: ObjectStore, catalog: Catalog, selection: Selection, target: Path
-) -> list[Planned]:
+) -> list[PlannedRestore]:
     """What is going to be restored where; raises before anything is written when it cannot be."""
     plans = []
     for life in catalog.newest(selection):
@@ -67,13 +67,13 @@ async def plan_restore(
         directory = partition_directory(target, namespace)
         if directory.exists() and any(directory.iterdir()):
             raise TargetInUse(f"{directory} is not empty; restore into another directory")
-        plans.append(Planned(life, markers, directory))
+        plans.append(PlannedRestore(life, markers, directory))
     if not plans:
         raise NotInArchive("the archive holds no such segment")
     return plans
 
 
-async def restore(store: ObjectStore, server: str, plan: Planned) -> AsyncIterator[int]:
+async def restore(store: ObjectStore, server: str, plan: PlannedRestore) -> AsyncIterator[int]:
     """Restore one partition; yields how many bytes each step brought."""
     prefix = layout.life_prefix(server, plan.life.life)
     plan.directory.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ async def restore(store: ObjectStore, server: str, plan: Planned) -> AsyncIterat
                 store, prefix + marker.index.name, marker.index, plan.directory
             ):
                 yield size
-        except NotFound:
+        except ObjectNotFound:
             lacks_index = True
     if lacks_index:
         await asyncio.to_thread(rebuild_indexes, plan.directory)

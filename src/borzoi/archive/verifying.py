@@ -8,7 +8,7 @@ from borzoi.archive import layout
 from borzoi.archive.catalog import Catalog, Selection, gap_in, read_markers
 from borzoi.archive.markers import FileMark, decode_state_marker
 from borzoi.archive.uploading import verify_object
-from borzoi.objectstore.errors import Corrupt, NotFound
+from borzoi.objectstore.errors import Corrupt, ObjectNotFound
 from borzoi.objectstore.interface import ObjectStore
 
 
@@ -47,6 +47,6 @@ async def verify(
 async def _checked(store: ObjectStore, key: str, mark: FileMark) -> Checked:
     try:
         await verify_object(store, key, mark)
-    except (Corrupt, NotFound) as fault:
+    except (Corrupt, ObjectNotFound) as fault:
         return Checked(key, mark.size, str(fault))
     return Checked(key, mark.size)

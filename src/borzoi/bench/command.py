@@ -24,14 +24,14 @@ from borzoi.bench.limit import measure
 from borzoi.bench.page import page_of
 from borzoi.bench.plan import (
     KINDS,
-    Kind,
+    LoadKind,
     Plan,
     batches_for,
     check,
     frame_bytes,
     span_of,
 )
-from borzoi.bench.report import Surroundings, default_identifier, directory_name, report_of
+from borzoi.bench.report import ReportContext, default_identifier, directory_name, report_of
 from borzoi.bench.running import processes_for, run
 from borzoi.bench.screen import live, print_differences, print_limits, print_summary
 from borzoi.cli.tree import CommandTree
@@ -133,7 +133,7 @@ class _reported:
             raise click.ClickException(str(fault)) from fault
 
 
-def _kind_command(kind: Kind) -> click.Group:
+def _kind_command(kind: LoadKind) -> click.Group:
     params: list[click.Parameter] = []
 
     def add(*names: str, default: object, text: str, **more: Any) -> None:
@@ -186,13 +186,13 @@ def _kind_command(kind: Kind) -> click.Group:
     return group
 
 
-def _usual_streams(kind: Kind) -> str:
+def _usual_streams(kind: LoadKind) -> str:
     if kind.streams is not None:
         return str(kind.streams)
     return "one per producer" if kind.produces else "one per consumer"
 
 
-def _with_kind(plan: Plan, kind: Kind, options: dict[str, Any]) -> Plan:
+def _with_kind(plan: Plan, kind: LoadKind, options: dict[str, Any]) -> Plan:
     producers = options.get("producers", 0)
     consumers = options.get("consumers", 0)
     if kind.alternates and not kind.balanced:
@@ -320,7 +320,7 @@ def execute(invocation: Invocation) -> None:
         with Client(options) as client:
             stats = client.get_stats()
         limits = measure(frame_bytes(plan), Path()) if invocation.with_limit else None
-        surroundings = Surroundings(
+        surroundings = ReportContext(
             transport=invocation.transport,
             server_address=str(options.addresses[0]),
             command=shlex.join(["borzoi", *sys.argv[1:]]),

@@ -59,7 +59,7 @@ def span_of(text: str, name: str, *, least: int = 1, most: int = PAYLOAD_BYTES_M
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LoadKind:
     """One way to load a server."""
 
     name: str
@@ -81,19 +81,19 @@ class Kind:
 
 # fmt: off
 KINDS: Final = (
-    Kind("pinned-producer", "pp", "each producer has a stream of its own", produces=True),
-    Kind("pinned-consumer", "pc", "each consumer reads a stream of its own", consumes=True),
-    Kind("pinned-producer-and-consumer", "ppc", "producers and consumers at once",
+    LoadKind("pinned-producer", "pp", "each producer has a stream of its own", produces=True),
+    LoadKind("pinned-consumer", "pc", "each consumer reads a stream of its own", consumes=True),
+    LoadKind("pinned-producer-and-consumer", "ppc", "producers and consumers at once",
          produces=True, consumes=True),
-    Kind("balanced-producer", "bp", "producers spread over partitions",
+    LoadKind("balanced-producer", "bp", "producers spread over partitions",
          produces=True, balanced=True, streams=1, partitions=24),
-    Kind("balanced-consumer-group", "bcg", "consumers in groups",
+    LoadKind("balanced-consumer-group", "bcg", "consumers in groups",
          consumes=True, balanced=True, streams=1, partitions=24),
-    Kind("balanced-producer-and-consumer-group", "bpcg", "producers, and consumers in groups",
+    LoadKind("balanced-producer-and-consumer-group", "bpcg", "producers, and consumers in groups",
          produces=True, consumes=True, balanced=True, streams=1, partitions=24),
-    Kind("end-to-end-producing-consumer", "e2e", "each actor sends a batch, then polls it",
+    LoadKind("end-to-end-producing-consumer", "e2e", "each actor sends a batch, then polls it",
          produces=True, consumes=True, alternates=True, streams=8),
-    Kind("end-to-end-producing-consumer-group", "e2ecg", "the same through groups",
+    LoadKind("end-to-end-producing-consumer-group", "e2ecg", "the same through groups",
          produces=True, consumes=True, alternates=True, balanced=True, streams=1, partitions=24),
 )
 # fmt: on
@@ -104,7 +104,7 @@ KIND_BY_NAME: Final = {name: kind for kind in KINDS for name in (kind.name, kind
 class Plan:
     """A whole run."""
 
-    kind: Kind
+    kind: LoadKind
     producers: int = 8
     consumers: int = 8
     streams: int = 8

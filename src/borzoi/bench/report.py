@@ -32,7 +32,7 @@ AGGREGATE: Final = "producers_and_consumers"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReportContext:
     """What a report says besides figures."""
 
     transport: str
@@ -48,7 +48,7 @@ class Surroundings:
 def report_of(
     plan: Plan,
     measured: Sequence[Measured],
-    surroundings: Surroundings,
+    surroundings: ReportContext,
     server_stats: Mapping[str, Any],
     limits: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def params(plan: Plan, surroundings: Surroundings) -> dict[str, Any]:
+def params(plan: Plan, surroundings: ReportContext) -> dict[str, Any]:
     return {
         "benchmark_kind": plan.kind.json_name,
         "transport": surroundings.transport,
@@ -165,7 +165,7 @@ def params(plan: Plan, surroundings: Surroundings) -> dict[str, Any]:
     }
 
 
-def pretty_name(plan: Plan, surroundings: Surroundings) -> str:
+def pretty_name(plan: Plan, surroundings: ReportContext) -> str:
     text = (
         f"{plan.kind.name}: {plan.actors_count} actors over {surroundings.transport},"
         f" batches of {plan.messages_per_batch} × {plan.message_size} B"
@@ -173,7 +173,7 @@ def pretty_name(plan: Plan, surroundings: Surroundings) -> str:
     return f"{text} ({surroundings.remark})" if surroundings.remark else text
 
 
-def directory_name(plan: Plan, surroundings: Surroundings) -> str:
+def directory_name(plan: Plan, surroundings: ReportContext) -> str:
     """The kind, the load, the transport and the machine, fit for a directory."""
     volume = f"{volume_bytes(plan) / 1e9:.3g}GB"
     parts = [

@@ -36,7 +36,7 @@ VARIABLES: Final = frozenset({"BORZOI_SERVER", "BORZOI_HOME", "BORZOI_USERNAME",
 PACKAGES: Final = ("msgspec", "numpy", "uvloop", "xxhash", "cryptography", "click")
 
 
-class State(Enum):
+class CheckState(Enum):
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
@@ -44,7 +44,7 @@ class State(Enum):
 
 class Verdict(NamedTuple):
     check: str
-    state: State
+    state: CheckState
     found: str
     advice: str = ""
 
@@ -56,9 +56,9 @@ def doctor(connecting: Connecting, form: str, list_mode: str) -> None:
     """Check configuration, ports, disk, limits, clock and versions, and say what to do."""
     verdicts = [*examine(connecting)]
     rows = [{**one._asdict(), "state": one.state.value} for one in verdicts]
-    columns = {"check": "Check", "state": "State", "found": "Found", "advice": "What to do"}
+    columns = {"check": "Check", "state": "CheckState", "found": "Found", "advice": "What to do"}
     emit_list(rows, columns, chosen(form, list_mode))
-    if any(one.state is State.PROBLEM for one in verdicts):
+    if any(one.state is CheckState.PROBLEM for one in verdicts):
         sys.exit(int(Exit.FAILED))
 
 
@@ -82,19 +82,19 @@ def versions() -> Verdict:
             missing.append(name)
     if missing:
         return Verdict(
-            "versions", State.PROBLEM, f"missing: {', '.join(missing)}", "install borzoi again"
+            "versions", CheckState.PROBLEM, f"missing: {', '.join(missing)}", "install borzoi again"
         )
-    return Verdict("versions", State.OK, ", ".join(found))
+    return Verdict("versions", CheckState.OK, ", ".join(found))
 
 
 def accelerator() -> Verdict:
     from borzoi.records.accelerator import ACCELERATOR
 
     if ACCELERATOR.native is not None:
-        return Verdict("accelerator", State.OK, "the C module is in use")
+        return Verdict("accelerator", CheckState.OK, "the C module is in use")
     return Verdict(
         "accelerator",
-        State.WARNING,
+        CheckState.WARNING,
         "batches are stamped in Python",
         "install a C compiler and borzoi again, for faster sends",
     )
@@ -114,8 +114,8 @@ def configuration() -> Verdict:
     said = (ran.stderr or ran.stdout).strip().splitlines()
     last = said[-1] if said else ""
     if ran.returncode == 0:
-        return Verdict("configuration", State.OK, last)
-    state = State.WARNING if "warning" in ran.stderr else State.PROBLEM
+        return Verdict("configuration", CheckState.OK, last)
+    state = CheckState.WARNING if "warning" in ran.stderr else CheckState.PROBLEM
     return Verdict("configuration", state, last, "`borzoi config check` says all of it")
 
 
@@ -132,10 +132,10 @@ def disk(directory: Path) -> Verdict:
     free = shutil.disk_usage(place).free
     found = f"{free / GIB:.1f} GiB free at {place}"
     if not os.access(place, os.W_OK):
-        return Verdict("disk", State.PROBLEM, f"{place} cannot be written", "change its owner")
+        return Verdict("disk", CheckState.PROBLEM, f"{place} cannot be written", "change its owner")
     if free < FREE_DISK_MIN:
-        return Verdict("disk", State.WARNING, found, "make room, or set system.path elsewhere")
-    return Verdict("disk", State.OK, found)
+        return Verdict("disk", CheckState.WARNING, found, "make room, or set system.path elsewhere")
+    return Verdict("disk", CheckState.OK, found)
 
 
 def descriptors(limits: tuple[int, int]) -> Verdict:
@@ -143,14 +143,16 @@ def descriptors(limits: tuple[int, int]) -> Verdict:
     found = f"{soft} files, {hard} at most"
     if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS_MIN:
         advice = "raise it: ulimit -n, LimitNOFILE in systemd, --ulimit for containers"
-        return Verdict("open files", State.WARNING, found, advice)
-    return Verdict("open files", State.OK, found)
+        return Verdict("open files", CheckState.WARNING, found, advice)
+    return Verdict("open files", CheckState.OK, found)
 
 
 def processors() -> Verdict:
     usable = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Verdict("machine", State.OK, f"{usable} processors, {memory / GIB:.1f} GiB of memory")
+    return Verdict(
+        "machine", CheckState.OK, f"{usable} processors, {memory / GIB:.1f} GiB of memory"
+    )
 
 
 def server(connecting: Connecting) -> Iterator[Verdict]:
@@ -163,9 +165,9 @@ def server(connecting: Connecting) -> Iterator[Verdict]:
             began = time.perf_counter()
             client.ping()
             took = (time.perf_counter() - began) * 1000
-        yield Verdict("server", State.OK, f"{address} answers in {took:.1f} ms")
+        yield Verdict("server", CheckState.OK, f"{address} answers in {took:.1f} ms")
     except BorzoiError as fault:
-        yield Verdict("server", State.WARNING, str(fault), "`borzoi serve` starts one")
+        yield Verdict("server", CheckState.WARNING, str(fault), "`borzoi serve` starts one")
         return
     yield from _logged_in(connecting)
 
@@ -174,15 +176,15 @@ def _logged_in(connecting: Connecting) -> Iterator[Verdict]:
     try:
         options = connecting.client_options()
     except (click.ClickException, BorzoiError):
-        yield Verdict("login", State.WARNING, "no credentials were given", "`borzoi login`")
+        yield Verdict("login", CheckState.WARNING, "no credentials were given", "`borzoi login`")
         return
     try:
         with Client(options, timeout=3) as client:
             before, stats, after = time.time(), client.get_stats(), time.time()
     except BorzoiError as fault:
-        yield Verdict("login", State.PROBLEM, str(fault), "`borzoi login`, or -u and -p")
+        yield Verdict("login", CheckState.PROBLEM, str(fault), "`borzoi login`, or -u and -p")
         return
-    yield Verdict("login", State.OK, "the credentials are right")
+    yield Verdict("login", CheckState.OK, "the credentials are right")
     yield clock(_server_time(stats), (before + after) / 2)
 
 
@@ -194,5 +196,5 @@ def clock(theirs: float, ours: float) -> Verdict:
     apart = abs(theirs - ours)
     found = f"{apart:.1f} s apart"
     if apart > CLOCK_SECONDS_MAX:
-        return Verdict("clock", State.WARNING, found, "synchronise both with NTP")
-    return Verdict("clock", State.OK, found)
+        return Verdict("clock", CheckState.WARNING, found, "synchronise both with NTP")
+    return Verdict("clock", CheckState.OK, found)

@@ -24,7 +24,7 @@ BATCH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class MessageRange:
     """Which messages of each partition: from a place, up to an offset or a time."""
 
     start: Start = "first"
@@ -75,7 +75,7 @@ def partitions_of(client: Client, topic: Topic, wanted: tuple[int, ...]) -> list
 
 
 def batches(
-    client: Client, topic: Topic, among: Range, *, follow: bool = False, count: int = BATCH
+    client: Client, topic: Topic, among: MessageRange, *, follow: bool = False, count: int = BATCH
 ) -> Iterator[Polled]:
     """Polls that brought something, partition after partition, oldest first within each."""
     offsets: dict[int, Start] = dict.fromkeys(
@@ -119,7 +119,7 @@ def followed(client: Client, topic: Topic, offsets: dict[int, int]) -> Iterator[
             time.sleep(pause)
 
 
-def bounded(polled: Polled, among: Range) -> Polled:
+def bounded(polled: Polled, among: MessageRange) -> Polled:
     """What lies before the end of the range; offsets and times both rise."""
     kept = polled.messages
     if among.end_offset is not None:
@@ -134,7 +134,7 @@ def bounded(polled: Polled, among: Range) -> Polled:
 
 
 def messages(
-    client: Client, topic: Topic, among: Range, *, follow: bool = False
+    client: Client, topic: Topic, among: MessageRange, *, follow: bool = False
 ) -> Iterator[Message]:
     for polled in batches(client, topic, among, follow=follow):
         yield from polled.messages

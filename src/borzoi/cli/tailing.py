@@ -9,7 +9,7 @@ import click
 from borzoi.cli.connecting import connected
 from borzoi.cli.expressions import condition
 from borzoi.cli.faults import reported
-from borzoi.cli.following import Range, followed, messages, partitions_of, start_of
+from borzoi.cli.following import MessageRange, followed, messages, partitions_of, start_of
 from borzoi.cli.headers import headers_of
 from borzoi.cli.names import TOPIC, Topic, shown_topic
 from borzoi.cli.output import chosen, done, format_option
@@ -84,7 +84,9 @@ def tail(
         begin = start_of(start) if start is not None else None
     with connected() as client:
         if begin is not None:
-            found = messages(client, topic, Range(begin, partitions=partitions), follow=follow)
+            found = messages(
+                client, topic, MessageRange(begin, partitions=partitions), follow=follow
+            )
         else:
             found = _last(client, topic, 10 if last is None else last, partitions, follow)
         wanted: Iterator[Message] = filter(passes, found) if passes else found

@@ -17,7 +17,7 @@ import click
 from borzoi.cli.connecting import connected
 from borzoi.cli.expressions import Condition, condition
 from borzoi.cli.faults import CommandFailed, Exit, reported
-from borzoi.cli.following import Range, batches, microseconds, moment_of, start_of
+from borzoi.cli.following import MessageRange, batches, microseconds, moment_of, start_of
 from borzoi.cli.messages import again
 from borzoi.cli.names import TOPIC, Topic, shown_topic
 from borzoi.cli.output import note, when
@@ -47,12 +47,14 @@ def ranged(function: Any) -> Any:
     return function
 
 
-def range_of(start: str, end: str | None, partitions: tuple[int, ...]) -> Range:
+def range_of(start: str, end: str | None, partitions: tuple[int, ...]) -> MessageRange:
     if end is None:
-        return Range(start_of(start), partitions=partitions)
+        return MessageRange(start_of(start), partitions=partitions)
     if end.isdecimal():
-        return Range(start_of(start), end_offset=int(end), partitions=partitions)
-    return Range(start_of(start), end_time=microseconds(moment_of(end)), partitions=partitions)
+        return MessageRange(start_of(start), end_offset=int(end), partitions=partitions)
+    return MessageRange(
+        start_of(start), end_time=microseconds(moment_of(end)), partitions=partitions
+    )
 
 
 def form_of(path: Path | None, given: str | None, allowed: tuple[str, ...]) -> str:
@@ -113,7 +115,7 @@ def _kept(messages: list[Message], passes: Condition | None) -> list[Message]:
 
 @contextmanager
 def _progress(
-    client: Client, topic: Topic, among: Range, *, show: bool
+    client: Client, topic: Topic, among: MessageRange, *, show: bool
 ) -> Iterator[Callable[[int], None]]:
     """A bar over the messages there are now; on a terminal only."""
     if not (show and sys.stderr.isatty()):

@@ -15,7 +15,7 @@ import click
 INTERRUPTED: Final = 130
 
 
-class Entry(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command that is not loaded yet."""
 
     #: ``module:attribute``.
@@ -27,7 +27,9 @@ class Entry(NamedTuple):
 class CommandTree(click.Group):
     """A group over a table of entries, and commands added as usual."""
 
-    def __init__(self, *args: Any, entries: Mapping[str, Entry] | None = None, **kw: Any) -> None:
+    def __init__(
+        self, *args: Any, entries: Mapping[str, LazyCommand] | None = None, **kw: Any
+    ) -> None:
         super().__init__(*args, **kw)
         self.entries = dict(entries or {})
         self._aliases = {alias: name for name, one in self.entries.items() for alias in one.aliases}

@@ -38,7 +38,7 @@ class Batching:
 
 
 @dataclass(slots=True, eq=False)
-class Batch(Generic[OutcomeT]):
+class OutgoingBatch(Generic[OutcomeT]):
     """Messages that are sent together, and what becomes of them."""
 
     lane: Hashable
@@ -56,7 +56,7 @@ class Gathering(Generic[OutcomeT]):
         self._batching = batching
         self._new_outcome = new_outcome
         #: Batches of each lane in the order they are sent; the first may be on its way.
-        self._lanes: dict[Hashable, deque[Batch[OutcomeT]]] = {}
+        self._lanes: dict[Hashable, deque[OutgoingBatch[OutcomeT]]] = {}
         self._on_their_way: set[Hashable] = set()
         #: All of it, on its way or not.
         self.size = 0
@@ -65,7 +65,9 @@ class Gathering(Generic[OutcomeT]):
         """Whether a message of this size may be added; one always may when nothing waits."""
         return self.size + size + HEADER_BYTES <= self._batching.buffer_bytes or not self.size
 
-    def add(self, lane: Hashable, message: Sendable, size: int, now: float) -> Batch[OutcomeT]:
+    def add(
+        self, lane: Hashable, message: Sendable, size: int, now: float
+    ) -> OutgoingBatch[OutcomeT]:
         """Put a message into a batch of its lane; that batch."""
         size += HEADER_BYTES
         batching = self._batching
@@ -76,7 +78,7 @@ class Gathering(Generic[OutcomeT]):
         if batch is None or batch.is_closed or batch.size + size > batching.batch_bytes:
             if batch is not None:
                 batch.is_closed = True
-            batch = Batch(lane, self._new_outcome(), now + batching.linger)
+            batch = OutgoingBatch(lane, self._new_outcome(), now + batching.linger)
             batches.append(batch)
         batch.messages.append(message)
         batch.size += size
@@ -85,7 +87,7 @@ class Gathering(Generic[OutcomeT]):
             batch.is_closed = True
         return batch
 
-    def due(self, now: float, *, everything: bool = False) -> list[Batch[OutcomeT]]:
+    def due(self, now: float, *, everything: bool = False) -> list[OutgoingBatch[OutcomeT]]:
         """Batches to send now, at most one of each lane; they are on their way from here on."""
         found = []
         for lane, batches in self._lanes.items():
@@ -109,7 +111,7 @@ class Gathering(Generic[OutcomeT]):
             default=None,
         )
 
-    def arrived(self, batch: Batch[OutcomeT]) -> None:
+    def arrived(self, batch: OutgoingBatch[OutcomeT]) -> None:
         """A batch is not on its way any more, for better or worse."""
         self._on_their_way.discard(batch.lane)
         batches = self._lanes[batch.lane]
@@ -118,6 +120,6 @@ class Gathering(Generic[OutcomeT]):
             del self._lanes[batch.lane]
         self.size -= batch.size
 
-    def waiting(self) -> list[Batch[OutcomeT]]:
+    def waiting(self) -> list[OutgoingBatch[OutcomeT]]:
         """All batches that have not arrived."""
         return [batch for batches in self._lanes.values() for batch in batches]

@@ -49,18 +49,18 @@ from borzoi.client.options import (
 )
 from borzoi.model.errors import InvalidConnectionString, InvalidFormat
 from borzoi.model.limits import U16_MAX, U32_MAX, U64_MAX
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.model.units import SECOND, parse_duration
 
-SCHEMES: Final[Mapping[str, Transport]] = {
+SCHEMES: Final[Mapping[str, TransportKind]] = {
     name + suffix: transport
     for name in ("borzoi", "iggy")
     for suffix, transport in {
-        "": Transport.TCP,
-        "+tcp": Transport.TCP,
-        "+ws": Transport.WEBSOCKET,
-        "+http": Transport.HTTP,
-        "+quic": Transport.QUIC,
+        "": TransportKind.TCP,
+        "+tcp": TransportKind.TCP,
+        "+ws": TransportKind.WEBSOCKET,
+        "+http": TransportKind.HTTP,
+        "+quic": TransportKind.QUIC,
     }.items()
 }
 
@@ -121,7 +121,7 @@ def _credentials(text: str) -> Credentials | None:
     return Password(unquote(username), unquote(password))
 
 
-def _address(text: str, transport: Transport) -> Address:
+def _address(text: str, transport: TransportKind) -> Address:
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         colon, port = rest[:1], rest[1:]

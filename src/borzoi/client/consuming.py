@@ -45,7 +45,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Progress:
+class ConsumerProgress:
     """All partitions of a consumer, and the messages that were polled and not yet given."""
 
     places: dict[int, Place] = field(default_factory=dict)

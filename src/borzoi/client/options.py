@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from borzoi.model.errors import InvalidConnectionString
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 
 #: Where each transport of a server listens unless it was told otherwise.
 DEFAULT_PORTS: Final = {
-    Transport.TCP: 8090,
-    Transport.QUIC: 8080,
-    Transport.HTTP: 3000,
-    Transport.WEBSOCKET: 8092,
+    TransportKind.TCP: 8090,
+    TransportKind.QUIC: 8080,
+    TransportKind.HTTP: 3000,
+    TransportKind.WEBSOCKET: 8092,
 }
 
 #: A server on this machine with the credentials that it has for trying things out.
@@ -79,8 +79,8 @@ class Reconnection:
 class Options:
     """All of it."""
 
-    addresses: tuple[Address, ...] = (Address("127.0.0.1", DEFAULT_PORTS[Transport.TCP]),)
-    transport: Transport = Transport.TCP
+    addresses: tuple[Address, ...] = (Address("127.0.0.1", DEFAULT_PORTS[TransportKind.TCP]),)
+    transport: TransportKind = TransportKind.TCP
     credentials: Credentials | None = None
     tls: Tls | None = None
     reconnection: Reconnection = Reconnection()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from borzoi.client.options import Address, Reconnection
-from borzoi.model.system import NodeRole, NodeStatus, Transport
+from borzoi.model.system import NodeRole, NodeStatus, TransportKind
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.system import ClusterMetadata, ClusterNode
@@ -60,7 +60,9 @@ def pauses(reconnection: Reconnection) -> Iterator[float]:
         left = None if left is None else left - 1
 
 
-def redirected(metadata: ClusterMetadata, address: Address, transport: Transport) -> Address | None:
+def redirected(
+    metadata: ClusterMetadata, address: Address, transport: TransportKind
+) -> Address | None:
     """The node to talk to instead of this one; None when this one leads or none does."""
     if len(metadata.nodes) < 2:
         return None
@@ -71,12 +73,12 @@ def redirected(metadata: ClusterMetadata, address: Address, transport: Transport
     return None
 
 
-def _port(node: ClusterNode, transport: Transport) -> int:
+def _port(node: ClusterNode, transport: TransportKind) -> int:
     return {
-        Transport.TCP: node.tcp_port,
-        Transport.QUIC: node.quic_port,
-        Transport.HTTP: node.http_port,
-        Transport.WEBSOCKET: node.websocket_port,
+        TransportKind.TCP: node.tcp_port,
+        TransportKind.QUIC: node.quic_port,
+        TransportKind.HTTP: node.http_port,
+        TransportKind.WEBSOCKET: node.websocket_port,
     }[transport]
 
 

@@ -54,7 +54,7 @@ _EMPTY: Final = memoryview(b"")
 _KEPT_MESSAGES_MAX: Final = 4096
 
 
-class Encoded(NamedTuple):
+class EncodedMessages(NamedTuple):
     """Messages ready to be sent, wherever they go."""
 
     messages_count: int
@@ -68,7 +68,7 @@ def encode(
     *,
     now: int,
     new_ids: Callable[[int], bytes] | None = None,
-) -> Encoded:
+) -> EncodedMessages:
     """Indexes and messages; `new_ids(n)` gives n × 16 bytes for those that come without an id."""
     if not messages:
         raise InvalidMessagesCount("a send needs at least one message")
@@ -128,17 +128,17 @@ def _with_new_ids(bodies: _Bodies, new_ids: Callable[[int], bytes]) -> list[byte
     return [new if given is NO_ID else given for given, new in zip(bodies.ids, made, strict=True)]
 
 
-def _encode_alike(payloads: Sequence[Bytes], size: int, now: int) -> Encoded:
+def _encode_alike(payloads: Sequence[Bytes], size: int, now: int) -> EncodedMessages:
     count = len(payloads)
     check_sizes(size, 0)
     whole = count * (HEADER_BYTES + size)
     _check_batch(whole)
     header = HEADER.pack(0, NO_ID, 0, 0, now, 0, size, 0)
     indexes = _kept_indexes(HEADER_BYTES + size, count)
-    return Encoded(count, whole, (indexes, header, header.join(payloads)))
+    return EncodedMessages(count, whole, (indexes, header, header.join(payloads)))
 
 
-def _encode_few(bodies: _Bodies, lengths: list[int], now: int) -> Encoded:
+def _encode_few(bodies: _Bodies, lengths: list[int], now: int) -> EncodedMessages:
     parts: list[Bytes] = []
     indexes = b""
     end = 0
@@ -151,10 +151,10 @@ def _encode_few(bodies: _Bodies, lengths: list[int], now: int) -> Encoded:
         parts += (header, payload, headers)
         indexes += INDEX_ENTRY.pack(0, end, 0)
     _check_batch(end)
-    return Encoded(len(lengths), end, (indexes, b"".join(parts)))
+    return EncodedMessages(len(lengths), end, (indexes, b"".join(parts)))
 
 
-def _encode_many(bodies: _Bodies, lengths: list[int], now: int) -> Encoded:
+def _encode_many(bodies: _Bodies, lengths: list[int], now: int) -> EncodedMessages:
     count = len(lengths)
     payload_lengths = np.array(lengths, np.int64)
     header_lengths = np.zeros(count, np.int64)
@@ -172,11 +172,14 @@ def _encode_many(bodies: _Bodies, lengths: list[int], now: int) -> Encoded:
     parts[1::step] = bodies.payloads
     if bodies.headers is not None:
         parts[2::step] = bodies.headers
-    return Encoded(count, whole, (request_indexes(ends), b"".join(parts)))
+    return EncodedMessages(count, whole, (request_indexes(ends), b"".join(parts)))
 
 
 def send_parts(
-    stream_id: Identifier, topic_id: Identifier, partitioning: Partitioning, encoded: Encoded
+    stream_id: Identifier,
+    topic_id: Identifier,
+    partitioning: Partitioning,
+    encoded: EncodedMessages,
 ) -> list[Buffer]:
     """The whole frame."""
     head = Writer()

@@ -5,7 +5,7 @@ from typing import Final
 from borzoi.consensus import checkpointing, repair
 from borzoi.consensus.client_table import CachedReply
 from borzoi.consensus.effects import STATUS_OK, Applied
-from borzoi.consensus.effects import Reply as ReplyEffect
+from borzoi.consensus.effects import Respond as ReplyEffect
 from borzoi.consensus.frames import checksum
 from borzoi.consensus.messages import (
     HEADER_BYTES,

@@ -33,7 +33,7 @@ class CachedReply(NamedTuple):
     payload: bytes
 
 
-class Session:
+class ClientSession:
     """One client's life between two Registers."""
 
     __slots__ = ("commit", "epoch", "replies", "request_checksum", "user_id", "watermark")
@@ -47,7 +47,7 @@ class Session:
         self.replies: list[CachedReply] = []
 
 
-class Verdict(Enum):
+class RequestVerdict(Enum):
     """What the primary does with a request before it becomes an op."""
 
     NEW = "new"
@@ -64,7 +64,7 @@ class ClientTable:
     __slots__ = ("_sessions", "_sessions_max")
 
     def __init__(self, sessions_max: int) -> None:
-        self._sessions: dict[U128, Session] = {}
+        self._sessions: dict[U128, ClientSession] = {}
         self._sessions_max = sessions_max
 
     def __len__(self) -> int:
@@ -72,21 +72,21 @@ class ClientTable:
 
     def preflight(
         self, client: U128, request: int, request_checksum: U128, epoch: int
-    ) -> tuple[Verdict, CachedReply | None]:
+    ) -> tuple[RequestVerdict, CachedReply | None]:
         """Judge a request by what is committed; ``epoch`` 0 means the sender does not say."""
         session = self._sessions.get(client)
         if session is None:
-            return Verdict.UNKNOWN_SESSION, None
+            return RequestVerdict.UNKNOWN_SESSION, None
         if epoch and epoch != session.epoch:
-            return Verdict.FENCED, None
+            return RequestVerdict.FENCED, None
         if request > session.watermark:
-            return Verdict.NEW, None
+            return RequestVerdict.NEW, None
         if request == session.watermark and request_checksum != session.request_checksum:
-            return Verdict.MISMATCH, None
+            return RequestVerdict.MISMATCH, None
         for reply in session.replies:
             if reply.request == request:
-                return Verdict.RESEND, reply
-        return Verdict.ALREADY_APPLIED, None
+                return RequestVerdict.RESEND, reply
+        return RequestVerdict.ALREADY_APPLIED, None
 
     def register(self, client: U128, op: int, user_id: int) -> bytes:
         """Apply a Register: a new epoch, older holders of the client id are fenced."""
@@ -94,7 +94,7 @@ class ClientTable:
         # Oldest commit first by construction, so the victim is the same on every replica.
         while len(self._sessions) >= self._sessions_max:
             del self._sessions[next(iter(self._sessions))]
-        session = self._sessions[client] = Session(op, user_id)
+        session = self._sessions[client] = ClientSession(op, user_id)
         answer = _EPOCH.pack(op)
         session.replies.append(CachedReply(0, 0, answer))
         return answer
@@ -143,7 +143,7 @@ class ClientTable:
             position = end + length
             if position > len(data):
                 raise StateCorrupted("the client table ends inside a reply")
-            session = self._sessions[client] = Session(epoch, user_id)
+            session = self._sessions[client] = ClientSession(epoch, user_id)
             session.watermark = watermark
             session.request_checksum = request_checksum
             session.commit = commit

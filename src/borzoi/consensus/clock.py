@@ -13,7 +13,7 @@ TOLERANCE_US: Final = 10_000_000
 _SLACK_US: Final = TOLERANCE_US // 2
 
 
-class Sample(NamedTuple):
+class ClockSample(NamedTuple):
     """A peer's wall clock minus our monotonic clock, and the local tick at which we learned it.
 
     Against the monotonic clock, so that a jump of our own wall clock shows at once.
@@ -44,7 +44,7 @@ def agreements(intervals: Sequence[tuple[int, int]], needed: int) -> list[tuple[
     return shared
 
 
-def outside_us(own: int, samples: Sequence[Sample | None], now: int, window: int) -> int:
+def outside_us(own: int, samples: Sequence[ClockSample | None], now: int, window: int) -> int:
     """How far our clock (wall minus monotonic) is from what the others agree on; 0: it is not.
 
     Samples older than the window say nothing. Without an agreement nobody is outside.

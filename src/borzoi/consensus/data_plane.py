@@ -14,9 +14,9 @@ import msgspec
 from borzoi.consensus.checkpoint import Artifact, ArtifactKind
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.invariants import invariant, present
-from borzoi.consensus.machine import Outcome, Proposal, Stamped
+from borzoi.consensus.machine import AdmittedRequest, OpResult, StampedBody
 from borzoi.consensus.messages import Operation, Prepare
-from borzoi.consensus.partition_log import ConsumerKey, NewIds, PartitionLog, Segment
+from borzoi.consensus.partition_log import ConsumerKey, NewIds, PartitionLog, SegmentImage
 from borzoi.consensus.partition_ops import (
     BatchDescriptor,
     PartitionCommand,
@@ -42,9 +42,9 @@ PartitionKey = tuple[int, int]
 _SEND_MESSAGES: Final = Operation.SEND_MESSAGES.value
 _PURGE_PARTITION: Final = Operation.PURGE_PARTITION.value
 _SEGMENT_LOG: Final = ArtifactKind.SEGMENT_LOG.value
-_DONE: Final = Outcome(OK, b"")
-_GONE: Final = Outcome(PARTITION_NOT_FOUND, b"")
-_INVALID: Final = Outcome(INVALID_COMMAND, b"")
+_DONE: Final = OpResult(OK, b"")
+_GONE: Final = OpResult(PARTITION_NOT_FOUND, b"")
+_INVALID: Final = OpResult(INVALID_COMMAND, b"")
 # What a named tuple's own constructor ends with.
 _new: Final = tuple.__new__
 
@@ -82,7 +82,7 @@ class DataPlane:
 
     # -- primary --------------------------------------------------------------------------------
 
-    def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
+    def stamp(self, proposal: AdmittedRequest, timestamp: int) -> StampedBody | int:
         """Offsets, timestamps, ids and checksums, once, before the op exists (D3)."""
         if proposal.operation != _SEND_MESSAGES:
             command = decode_command(proposal.payload)
@@ -92,7 +92,7 @@ class DataPlane:
                 key = (command.namespace, command.incarnation)
                 if command.argument > self._end_of(key)[0]:
                     self._prepared[key] = (command.argument, 0)
-            return _new(Stamped, (proposal.payload, command.namespace))
+            return _new(StampedBody, (proposal.payload, command.namespace))
         decoded = decode_batch(proposal.payload)
         if decoded is None:
             return INVALID_COMMAND
@@ -118,7 +118,7 @@ class DataPlane:
             descriptor.flags,
             generation,
         )
-        return _new(Stamped, (encode_batch(stamped, run), descriptor.namespace))
+        return _new(StampedBody, (encode_batch(stamped, run), descriptor.namespace))
 
     def _end_of(self, key: PartitionKey) -> tuple[int, int]:
         """The generation and the offset that the next batch of a partition gets."""
@@ -137,7 +137,7 @@ class DataPlane:
 
     # -- every replica --------------------------------------------------------------------------
 
-    def apply(self, header: Prepare, body: bytes) -> Outcome | None:
+    def apply(self, header: Prepare, body: bytes) -> OpResult | None:
         if header.operation == _SEND_MESSAGES:
             return self._append(body)
         command = present(decode_command(body), "a committed command decodes")
@@ -158,7 +158,7 @@ class DataPlane:
             log = self.partitions[namespace, incarnation] = PartitionLog(self._segment_bytes)
         return log
 
-    def _append(self, body: bytes) -> Outcome | None:
+    def _append(self, body: bytes) -> OpResult | None:
         descriptor, run = present(decode_batch(body), "a committed batch decodes")
         if self._must_wait(descriptor.incarnation):
             return None
@@ -169,7 +169,7 @@ class DataPlane:
         log.append(descriptor, run)
         return _DONE
 
-    def _execute(self, operation: int, command: PartitionCommand) -> Outcome:
+    def _execute(self, operation: int, command: PartitionCommand) -> OpResult:
         namespace, incarnation, argument, consumer, kind = command
         if operation == Operation.FORGET_PARTITION:
             self._forget(namespace, incarnation)
@@ -181,11 +181,11 @@ class DataPlane:
         match operation:
             case Operation.STORE_CONSUMER_OFFSET:
                 if argument >= log.next_offset:
-                    return Outcome(INVALID_OFFSET, b"")
+                    return OpResult(INVALID_OFFSET, b"")
                 log.offsets[key] = argument
             case Operation.DELETE_CONSUMER_OFFSET:
                 if log.offsets.pop(key, None) is None:
-                    return Outcome(OFFSET_NOT_FOUND, b"")
+                    return OpResult(OFFSET_NOT_FOUND, b"")
             case Operation.TRUNCATE_PARTITION:
                 log.truncate(argument)
             case Operation.PURGE_PARTITION:
@@ -233,7 +233,7 @@ class DataPlane:
             log = self.partitions[namespace, incarnation] = PartitionLog(self._segment_bytes)
             log.first_offset, log.next_offset, log.generation = first, end, generation
             for base, segment_end, log_bytes in sizes:
-                segment = Segment(base)
+                segment = SegmentImage(base)
                 segment.end_offset = segment_end
                 content = next(contents).content
                 segment.log += content[:log_bytes]

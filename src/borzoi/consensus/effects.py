@@ -21,7 +21,7 @@ class Leadership(Enum):
 
 
 class Refusal(IntEnum):
-    """Statuses of Reply that the core gives itself; the state machine's own stay below 2**31."""
+    """Statuses of Respond that the core gives itself; the state machine's own stay below 2**31."""
 
     NOT_PRIMARY = 0x8000_0001
     BUSY = 0x8000_0002
@@ -124,7 +124,7 @@ class Applied(NamedTuple):
     payload: bytes
 
 
-class Reply(NamedTuple):
+class Respond(NamedTuple):
     """The answer to a request this node was asked; ``status`` 0, the machine's, or a Refusal."""
 
     client: U128
@@ -139,7 +139,7 @@ class FailWaiters(NamedTuple):
     reason: str
 
 
-class Role(NamedTuple):
+class RoleChanged(NamedTuple):
     leadership: Leadership
     view: int
 
@@ -214,9 +214,9 @@ Effect: TypeAlias = (
     | DropCheckpoints
     | ReadCheckpoint
     | Applied
-    | Reply
+    | Respond
     | FailWaiters
-    | Role
+    | RoleChanged
     | EnterView
     | GroupCommits
     | GroupCheckpoints

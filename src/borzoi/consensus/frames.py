@@ -62,20 +62,20 @@ from borzoi.model.errors import BorzoiError
 COMMON: Final = "<16s16s16sIIIBB66x"
 
 
-class Layout(NamedTuple):
+class FrameLayout(NamedTuple):
     header: type[Header]
     struct: Struct
     has_body: bool
 
 
-def _layout(header: type[Header], specific: str, *, has_body: bool = False) -> Layout:
+def _layout(header: type[Header], specific: str, *, has_body: bool = False) -> FrameLayout:
     struct = Struct(COMMON + specific)
     padding = HEADER_BYTES - struct.size
-    return Layout(header, Struct(f"{COMMON}{specific}{padding}x"), has_body)
+    return FrameLayout(header, Struct(f"{COMMON}{specific}{padding}x"), has_body)
 
 
 # fmt: off
-LAYOUTS: Final[dict[int, Layout]] = {
+LAYOUTS: Final[dict[int, FrameLayout]] = {
     Command.PING:                   _layout(Ping, "QQQIB", has_body=True),
     Command.PONG:                   _layout(Pong, "QQQIB", has_body=True),
     Command.PING_CLIENT:            _layout(PingClient, "16s"),

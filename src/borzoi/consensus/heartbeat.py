@@ -6,7 +6,7 @@ Sections 4.11 and 4.12.
 from typing import Final
 
 from borzoi.consensus import checkpointing, following, normal, view_change
-from borzoi.consensus.clock import Sample, outside_us
+from borzoi.consensus.clock import ClockSample, outside_us
 from borzoi.consensus.config import BASE_RELEASE
 from borzoi.consensus.effects import ClusterRelease, Fatal, GroupCheckpoints, ReadReady
 from borzoi.consensus.frames import EMPTY_BODY, checksum
@@ -115,7 +115,7 @@ def _sample_clock(r: ReplicaState, header: Pong) -> None:
     """4.11: the peer looked at its clock some time between our ping and now."""
     elapsed_us = max(0, r.monotonic_us - header.ping_monotonic)
     low = header.pong_wall - r.monotonic_us
-    r.clock_samples[header.replica] = Sample(low, low + elapsed_us, r.timers.now)
+    r.clock_samples[header.replica] = ClockSample(low, low + elapsed_us, r.timers.now)
     r.clock_offsets_us[header.replica] = header.pong_wall + elapsed_us // 2 - r.wall_us
 
 

@@ -9,7 +9,7 @@ from borzoi.consensus.checkpoint import Artifact
 from borzoi.consensus.messages import U128, Prepare
 
 
-class Proposal(NamedTuple):
+class AdmittedRequest(NamedTuple):
     """A request that passed preflight and waits to become an op."""
 
     client: U128
@@ -19,20 +19,20 @@ class Proposal(NamedTuple):
     user_id: int
 
 
-class Stamped(NamedTuple):
+class StampedBody(NamedTuple):
     """The body of the op to be, and the partition whose queue it joins."""
 
     body: bytes
     partition: int
 
 
-class Outcome(NamedTuple):
+class OpResult(NamedTuple):
     status: int
     payload: bytes
 
 
 class StateMachine(Protocol):
-    def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
+    def stamp(self, proposal: AdmittedRequest, timestamp: int) -> StampedBody | int:
         """Primary only, once per prepare: validate and stamp (N2, D3), or refuse with a status."""
         ...
 
@@ -40,7 +40,7 @@ class StateMachine(Protocol):
         """Ops stamped but not applied are void: the prepared end is the applied end again."""
         ...
 
-    def apply(self, header: Prepare, body: bytes) -> Outcome | None:
+    def apply(self, header: Prepare, body: bytes) -> OpResult | None:
         """Execute a committed op; None when it must wait for the control plane (X1)."""
         ...
 

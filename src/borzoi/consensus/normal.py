@@ -4,12 +4,12 @@ from typing import Final
 
 from borzoi.consensus import checkpointing, repair, view_change
 from borzoi.consensus.applying import answer, apply_committed
-from borzoi.consensus.client_table import Verdict
+from borzoi.consensus.client_table import RequestVerdict
 from borzoi.consensus.effects import Refusal
-from borzoi.consensus.effects import Reply as ReplyEffect
+from borzoi.consensus.effects import Respond as ReplyEffect
 from borzoi.consensus.frames import EMPTY_BODY, checksum, seal_prepare
 from borzoi.consensus.invariants import invariant
-from borzoi.consensus.machine import Proposal
+from borzoi.consensus.machine import AdmittedRequest
 from borzoi.consensus.messages import (
     HEADER_BYTES,
     U128,
@@ -37,10 +37,10 @@ _UNSTAMPED: Final = frozenset((_NOOP, _REGISTER, _UNREGISTER))
 _KNOWN: Final = frozenset(int(operation) for operation in Operation) - {0}
 
 _REFUSED_BY: Final = {
-    Verdict.UNKNOWN_SESSION: Refusal.UNKNOWN_SESSION,
-    Verdict.FENCED: Refusal.FENCED,
-    Verdict.ALREADY_APPLIED: Refusal.ALREADY_APPLIED,
-    Verdict.MISMATCH: Refusal.REQUEST_MISMATCH,
+    RequestVerdict.UNKNOWN_SESSION: Refusal.UNKNOWN_SESSION,
+    RequestVerdict.FENCED: Refusal.FENCED,
+    RequestVerdict.ALREADY_APPLIED: Refusal.ALREADY_APPLIED,
+    RequestVerdict.MISMATCH: Refusal.REQUEST_MISMATCH,
 }
 
 # -- requests at the primary --------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
         verdict, reply = r.client_table.preflight(
             client, queued.request, queued.request_checksum, queued.epoch
         )
-        if verdict is not Verdict.NEW:
+        if verdict is not RequestVerdict.NEW:
             if reply is not None:
                 answer(r, queued, reply.status, reply.payload)
             else:
@@ -126,7 +126,7 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
             return False
     body, partition = queued.payload, 0
     if operation not in _UNSTAMPED:
-        proposal = _new(Proposal, (client, queued.request, operation, body, queued.user_id))
+        proposal = _new(AdmittedRequest, (client, queued.request, operation, body, queued.user_id))
         if r.bugs.stamped_from_applied_end:
             r.machine.forget_prepared()
         stamped = r.machine.stamp(proposal, next_timestamp(r))

@@ -15,7 +15,7 @@ from borzoi.records.batch import index_entries, walk
 NewIds = Callable[[int], bytes]
 
 
-class Segment:
+class SegmentImage:
     """Bytes of one ``.log`` and its ``.index`` file."""
 
     __slots__ = ("base_offset", "end_offset", "index", "log")
@@ -47,7 +47,7 @@ class PartitionLog:
         self.first_offset = 0
         self.next_offset = 0
         self.generation = 0
-        self.segments: list[Segment] = []
+        self.segments: list[SegmentImage] = []
         self.offsets: dict[ConsumerKey, int] = {}
 
     def append(self, descriptor: BatchDescriptor, run: memoryview) -> None:
@@ -60,7 +60,7 @@ class PartitionLog:
             )
         # Rolled from replicated facts only, so file boundaries are the same everywhere (6.4).
         if not self.segments or len(self.segments[-1].log) >= self.segment_bytes:
-            self.segments.append(Segment(self.next_offset))
+            self.segments.append(SegmentImage(self.next_offset))
         segment = self.segments[-1]
         segment.index += index_entries(
             walk(run),

@@ -60,7 +60,7 @@ class InFlight:
         self.prepared_us = prepared_us
 
 
-class Pipeline:
+class CommitPipeline:
     """Commit is strictly in op order; the partition queues only count and limit (6.1)."""
 
     __slots__ = (

@@ -16,7 +16,7 @@ from borzoi.consensus.state import (
     NORMAL,
     RECOVERING,
     VIEW_CHANGE,
-    Entry,
+    JournalEntry,
     ReplicaState,
 )
 from borzoi.consensus.superblock import Empty, Superblock, Unreadable, genesis, mismatch
@@ -106,9 +106,9 @@ def _restore_log(r: ReplicaState, found: Superblock, log: RecoveredLog) -> None:
     r.canon[r.checkpoint_op] = r.manifest.header
     r.lost = log.lost
     for identity, header in log.readable.items():
-        r.entries[identity] = Entry(header, DURABLE, None)
+        r.entries[identity] = JournalEntry(header, DURABLE, None)
     for identity, header in log.faulty.items():
-        r.entries[identity] = Entry(header, FAULTY, None)
+        r.entries[identity] = JournalEntry(header, FAULTY, None)
     timestamps = [entry.header.timestamp for entry in r.entries.values()]
     timestamps += [header.timestamp for header in r.canon.values()]
     r.last_timestamp = max(timestamps)

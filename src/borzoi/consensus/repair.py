@@ -20,7 +20,7 @@ from borzoi.consensus.messages import (
     RequestHeaders,
     RequestPrepare,
 )
-from borzoi.consensus.state import DURABLE, FAULTY, VIEW_CHANGE, Entry, ReplicaState
+from borzoi.consensus.state import DURABLE, FAULTY, VIEW_CHANGE, JournalEntry, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
 BODIES_IN_FLIGHT: Final = 8
@@ -218,7 +218,7 @@ def on_request_prepare(r: ReplicaState, header: RequestPrepare, _: bytes) -> Non
         send_prepare(r, entry, header.replica)
 
 
-def send_prepare(r: ReplicaState, entry: Entry, to: int) -> None:
+def send_prepare(r: ReplicaState, entry: JournalEntry, to: int) -> None:
     """The original bytes, from memory or from the journal (3.5)."""
     if entry.body is not None:
         r.send(to, entry.header, entry.body)
@@ -228,7 +228,7 @@ def send_prepare(r: ReplicaState, entry: Entry, to: int) -> None:
     r.effects.append(ReadJournal(entry.header.op, entry.header.checksum, token))
 
 
-def read_for_apply(r: ReplicaState, entry: Entry) -> None:
+def read_for_apply(r: ReplicaState, entry: JournalEntry) -> None:
     """The body of a committed op is on disk only; ask unless a read is under way."""
     if entry.reading:
         return

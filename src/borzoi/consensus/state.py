@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from borzoi.consensus.checkpoint import Checkpoint, Manifest
 from borzoi.consensus.client_table import ClientTable
-from borzoi.consensus.clock import Sample
+from borzoi.consensus.clock import ClockSample
 from borzoi.consensus.config import BASE_RELEASE, Config, Randomness
 from borzoi.consensus.effects import (
     Effect,
     Leadership,
-    Role,
+    RoleChanged,
     Send,
     WriteJournal,
     WriteSuperblock,
@@ -25,7 +25,7 @@ from borzoi.consensus.invariants import invariant
 from borzoi.consensus.machine import StateMachine
 from borzoi.consensus.merge import Claim
 from borzoi.consensus.messages import U128, ZERO, DoViewChange, Header, Prepare, RequestStateChunk
-from borzoi.consensus.pipeline import InFlight, Pipeline
+from borzoi.consensus.pipeline import CommitPipeline, InFlight
 from borzoi.consensus.quorum import quorums
 from borzoi.consensus.superblock import Superblock
 from borzoi.consensus.timeouts import NEVER, Timers
@@ -64,7 +64,7 @@ DURABLE: Final = Held.DURABLE.value
 FAULTY: Final = Held.FAULTY.value
 
 
-class Entry:
+class JournalEntry:
     """One prepare in the journal; ``body`` only while it is worth its memory."""
 
     __slots__ = ("body", "header", "held", "reading")
@@ -212,7 +212,7 @@ class ReplicaState:
         self.effects: list[Effect] = []
         self.timers = Timers(config.timeouts, random, config.checkpoint_ticks)
         self.client_table = ClientTable(config.client_table_max)
-        self.pipeline = Pipeline(config.pipeline_max, config.request_queue_max)
+        self.pipeline = CommitPipeline(config.pipeline_max, config.request_queue_max)
         self.monotonic_us = 0
         self.wall_us = 0
         self.next_token = 1
@@ -233,7 +233,7 @@ class ReplicaState:
         self.manifest = Manifest(first, ())
         self.checkpoint_checksums: dict[int, U128] = {}
         self.canon: dict[int, Prepare] = {0: first}
-        self.entries: dict[U128, Entry] = {}
+        self.entries: dict[U128, JournalEntry] = {}
         self.lost: dict[U128, int] = {}
         self.future: dict[int, tuple[Prepare, bytes]] = {}
         self.log_floor = 0
@@ -247,7 +247,7 @@ class ReplicaState:
         self.generation = 0
         self.superblock_due = False
         self.superblock_write: SuperblockWrite | None = None
-        self.journal_writes: deque[tuple[int, Entry]] = deque()
+        self.journal_writes: deque[tuple[int, JournalEntry]] = deque()
         self.checkpoint_write: CheckpointWrite | None = None
         # The op of the newest checkpoint taken or installed, the journal bytes applied since, and
         # the timestamp of the log at which the next one is due (4.8, 6.6).
@@ -286,7 +286,7 @@ class ReplicaState:
         self.contact_us: list[int] = [-1] * self.replica_count
         # How far each peer's wall clock is ahead of ours, by its last Pong; None when unknown.
         self.clock_offsets_us: list[int | None] = [None] * self.replica_count
-        self.clock_samples: list[Sample | None] = [None] * self.replica_count
+        self.clock_samples: list[ClockSample | None] = [None] * self.replica_count
         # Our wall clock minus our monotonic clock when it was last compared with the others'.
         self.clock_base_us = 0
         # What each peer's pings advertise, 0 when it was never heard, and what all of them know.
@@ -370,7 +370,7 @@ class ReplicaState:
 
     def take_role(self, leadership: Leadership) -> None:
         self.leadership = leadership
-        self.effects.append(Role(leadership, self.view))
+        self.effects.append(RoleChanged(leadership, self.view))
 
     def persist(self) -> None:
         """Write the superblock now, or as soon as the write in flight is done."""
@@ -409,11 +409,11 @@ class ReplicaState:
         )
         self.effects.append(WriteSuperblock(written, token))
 
-    def journal(self, header: Prepare, body: bytes) -> Entry:
+    def journal(self, header: Prepare, body: bytes) -> JournalEntry:
         """Hand a prepare to the journal; it counts as durable only after its fsync."""
         bugs = self.bugs
         early = bugs.ack_before_fsync or (bugs.own_ack_before_fsync and self.leads_view())
-        entry = Entry(header, DURABLE if early else WRITING, body)
+        entry = JournalEntry(header, DURABLE if early else WRITING, body)
         self.entries[header.checksum] = entry
         if header.timestamp > self.last_timestamp:
             self.last_timestamp = header.timestamp

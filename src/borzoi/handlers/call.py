@@ -11,7 +11,7 @@ from borzoi.handlers.consumer_quota import ConsumerQuota
 from borzoi.handlers.sessions import Session, Sessions
 from borzoi.handlers.waiting import Waits
 from borzoi.metadata.commands import Command
-from borzoi.metadata.effects import Created, Outcome
+from borzoi.metadata.effects import ApplyResult, Created
 from borzoi.metadata.guards import Allowed, CallerIs, Guard, check
 from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Metadata, User
@@ -82,7 +82,7 @@ class Call(msgspec.Struct, frozen=True):
         if self.allowed is not None:
             check(self.state, self.allowed, caller_id=caller.id)
 
-    async def submit(self, command: Command, *guards: Guard) -> Outcome:
+    async def submit(self, command: Command, *guards: Guard) -> ApplyResult:
         """Propose a change in the caller's name.
 
         Much can happen before its turn comes: the caller is deleted and its id given to another

@@ -30,7 +30,7 @@ from borzoi.shard.partition_plane import PartitionPlane
 LOOK_AGAIN_SECONDS: Final = 1.0
 
 
-class Append(msgspec.Struct, frozen=True):
+class ReceivedSend(msgspec.Struct, frozen=True):
     """A send whose batch was validated."""
 
     stream_id: Identifier
@@ -39,14 +39,14 @@ class Append(msgspec.Struct, frozen=True):
     batch: Batch
 
 
-def batch_received(request: SendMessages) -> Append:
+def batch_received(request: SendMessages) -> ReceivedSend:
     """The batch of a send; its faults are found before stream and topic are looked up."""
     messages, indexes = memoryview(request.messages), memoryview(request.indexes)
     batch = receive(messages, indexes, request.messages_count)
-    return Append(request.stream_id, request.topic_id, request.partitioning, batch)
+    return ReceivedSend(request.stream_id, request.topic_id, request.partitioning, batch)
 
 
-def send(request: Append, call: Call) -> "Future[None] | None":
+def send(request: ReceivedSend, call: Call) -> "Future[None] | None":
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     partition_id = chosen_partition(request.partitioning, stream.id, topic, call.partitions)

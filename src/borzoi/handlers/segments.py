@@ -12,5 +12,5 @@ async def delete_segments(request: DeleteSegments, call: Call) -> None:
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     namespace = Namespace(stream.id, topic.id, request.partition_id)
-    operation = operations.DeleteSegments(request.segments_count)
+    operation = operations.RemoveSegments(request.segments_count)
     await arrived(call.partitions.run(namespace, operation, now=call.now()))

@@ -6,7 +6,7 @@ from typing import Final, Self
 import msgspec
 
 from borzoi.model.limits import U32_MAX
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 
 #: The client id that no session has.
 NOBODY: Final = 0
@@ -21,7 +21,7 @@ class SessionRecord(msgspec.Struct, frozen=True):
 
     client_id: int
     address: str
-    transport: Transport
+    transport: TransportKind
     #: Monotonic seconds; processes of one machine share that clock.
     pinged_at: float
     user_id: int | None
@@ -34,7 +34,7 @@ class Session(msgspec.Struct, eq=False):
 
     client_id: int
     address: str
-    transport: Transport
+    transport: TransportKind
     #: Ends the connection; set by the listener that made it.
     hang_up: Callable[[], None]
     #: Monotonic seconds of the last ping, or of the connect before there was one.

@@ -41,7 +41,7 @@ from borzoi.model.limits import (
     POLLED_BYTES_MAX,
     UNAUTHENTICATED_BYTES_MAX,
 )
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
 from borzoi.protocol.framing import REQUEST_PREFIX
 from borzoi.storage.media import read_exactly
@@ -139,7 +139,7 @@ class QuicConnection(QuicConnectionProtocol):
             self.close()
             return
         self.session = Session(
-            client_id_of(address), address, Transport.QUIC, self.hang_up, self._loop.time()
+            client_id_of(address), address, TransportKind.QUIC, self.hang_up, self._loop.time()
         )
         self._listener.opened(self, self.session)
         self._stay_alive()

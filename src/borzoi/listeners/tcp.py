@@ -25,7 +25,7 @@ from borzoi.listeners.interface import Detached
 from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.identifiers import client_id_of
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.storage.media import File
 
 log = logging.getLogger(__name__)
@@ -345,7 +345,7 @@ class TcpConnection:
 class TcpListener:
     """Accepts connections and keeps them until they end."""
 
-    transport = Transport.TCP
+    transport = TransportKind.TCP
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.storage.media import read_exactly
 from borzoi.storage.reading import FileRange
 
@@ -174,7 +174,7 @@ class TlsConnection(asyncio.Protocol):
 class TlsListener:
     """Accepts TLS connections and keeps them until they end."""
 
-    transport = Transport.TCP
+    transport = TransportKind.TCP
 
     def __init__(
         self,

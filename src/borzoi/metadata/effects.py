@@ -127,7 +127,7 @@ Effect: TypeAlias = (
 Created: TypeAlias = StreamInfo | TopicDetails | GroupInfo | GroupMember | UserDetails
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ApplyResult(msgspec.Struct, frozen=True):
     """What was created, if anything, and what has to be done about the change."""
 
     created: Created | None = None
@@ -140,4 +140,4 @@ class Outcome(msgspec.Struct, frozen=True):
 
 #: What a command that passed its checks still has to do. Command functions check, and return
 #: the change: that is how a refused command is known to have left no trace.
-Change: TypeAlias = Callable[[], Outcome]
+Change: TypeAlias = Callable[[], ApplyResult]

@@ -17,12 +17,12 @@ import msgspec
 from borzoi.metadata import queries
 from borzoi.metadata.assignment import deal, levelling
 from borzoi.metadata.effects import (
+    ApplyResult,
     Change,
     CheckRevocations,
     DeletedGroup,
     Effect,
     ForgetPolled,
-    Outcome,
 )
 from borzoi.metadata.state import Group, GroupAddress, Member, Metadata, Revocation, Topic
 from borzoi.model.errors import GroupNameTaken
@@ -88,10 +88,10 @@ def create_group(state: Metadata, command: CreateConsumerGroup) -> Change:
     if name in topic.groups.ids:
         raise GroupNameTaken(f"consumer group {name!r} exists already in topic {topic.name!r}")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         group = Group(topic.groups.next_id, name, birth=state.next_birth())
         topic.groups.add(name, group)
-        return Outcome(GroupInfo(group.id, len(topic.partitions), 0, name))
+        return ApplyResult(GroupInfo(group.id, len(topic.partitions), 0, name))
 
     return change
 
@@ -102,10 +102,10 @@ def delete_group(state: Metadata, command: DeleteConsumerGroup) -> Change:
     group = queries.group_of(topic, command.group_id)
     address = GroupAddress(stream.id, topic.id, group.id)
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         forget_members(state, address, group)
         topic.groups.remove(group.name)
-        return Outcome(effects=(DeletedGroup(*address, tuple(topic.partitions)),))
+        return ApplyResult(effects=(DeletedGroup(*address, tuple(topic.partitions)),))
 
     return change
 
@@ -115,16 +115,16 @@ def join_group(state: Metadata, command: JoinGroup, at: int) -> Change:
     group = queries.group(state, *address)
     topic = queries.topic(state, command.stream_id, command.topic_id)
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         known = group.members.named(command.client_id)
         if known is not None:
-            return Outcome(GroupMember(known.id, tuple(known.partitions)))
+            return ApplyResult(GroupMember(known.id, tuple(known.partitions)))
         member = Member(_next_member_id(group), command.client_id)
         group.members.add(command.client_id, member)
         state.memberships.setdefault(command.client_id, set()).add(address)
         pending = _promise_shares(topic, group, at)
         effects = (CheckRevocations(*address, pending),) if pending else ()
-        return Outcome(GroupMember(member.id, tuple(member.partitions)), effects)
+        return ApplyResult(GroupMember(member.id, tuple(member.partitions)), effects)
 
     return change
 
@@ -141,15 +141,15 @@ def handovers_of(stream_id: int, topic: Topic) -> tuple[CheckRevocations, ...]:
 def leave_group(state: Metadata, command: LeaveGroup) -> Change:
     address = GroupAddress(command.stream_id, command.topic_id, command.group_id)
     queries.member(queries.group(state, *address), command.client_id)
-    return lambda: Outcome(effects=_part(state, address, command.client_id))
+    return lambda: ApplyResult(effects=_part(state, address, command.client_id))
 
 
 def client_gone(state: Metadata, command: ClientGone) -> Change:
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         effects: list[Effect] = []
         for address in queries.groups_of(state, command.client_id):
             effects += _part(state, address, command.client_id)
-        return Outcome(effects=tuple(effects))
+        return ApplyResult(effects=tuple(effects))
 
     return change
 
@@ -157,16 +157,16 @@ def client_gone(state: Metadata, command: ClientGone) -> Change:
 def complete_revocation(state: Metadata, command: CompleteRevocation) -> Change:
     group = queries.find_group(state, command.stream_id, command.topic_id, command.group_id)
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         if group is not None and command.partition_id in group.pending:
             _hand_over(group, command.partition_id)
-        return Outcome()
+        return ApplyResult()
 
     return change
 
 
 def expire_revocations(state: Metadata, command: ExpireRevocations) -> Change:
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         effects: list[Effect] = []
         for address in queries.groups_with_members(state):
             group = queries.group(state, *address)
@@ -175,7 +175,7 @@ def expire_revocations(state: Metadata, command: ExpireRevocations) -> Change:
                 _hand_over(group, partition_id)
             if overdue:
                 effects.append(ForgetPolled(*address, tuple(overdue)))
-        return Outcome(effects=tuple(effects))
+        return ApplyResult(effects=tuple(effects))
 
     return change
 

@@ -11,7 +11,7 @@ import msgspec
 
 from borzoi.metadata import groups, partitions, streams, tokens, topics, users
 from borzoi.metadata.commands import Command, LoggedCommand
-from borzoi.metadata.effects import Change, Outcome
+from borzoi.metadata.effects import ApplyResult, Change
 from borzoi.metadata.groups import (
     ClientGone,
     CompleteRevocation,
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
     guards: tuple[Guard, ...] = ()
 
 
-def apply(state: Metadata, entry: Entry) -> Outcome:
+def apply(state: Metadata, entry: Entry) -> ApplyResult:
     """Changes the state as the entry says; raises a `BorzoiError`, and changes nothing, if it
     may not."""
     return _checked(state, entry)()

@@ -8,11 +8,11 @@ from typing import Final
 
 from borzoi.metadata import queries
 from borzoi.metadata.effects import (
+    ApplyResult,
     Change,
     CreatedPartitions,
     DeletedPartitions,
     Effect,
-    Outcome,
 )
 from borzoi.metadata.groups import deal_anew
 from borzoi.metadata.state import GroupAddress, Metadata, PartitionRecord, Stream, Topic
@@ -52,11 +52,11 @@ def create_partitions(state: Metadata, command: CreatePartitions, at: int) -> Ch
             f" would exceed the {PARTITIONS_PER_TOPIC_MAX} that can be addressed"
         )
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         created = new_partitions(count, command.partitions_count, at)
         topic.partitions.update(created)
         effect = CreatedPartitions(stream.id, topic.id, tuple(created))
-        return Outcome(effects=(effect, *_deal_to_groups(stream, topic)))
+        return ApplyResult(effects=(effect, *_deal_to_groups(stream, topic)))
 
     return change
 
@@ -72,12 +72,12 @@ def delete_partitions(state: Metadata, command: DeletePartitions) -> Change:
             f" so {command.partitions_count} cannot be deleted"
         )
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         deleted = tuple(range(left, len(topic.partitions)))
         for partition_id in deleted:
             del topic.partitions[partition_id]
         effect = DeletedPartitions(stream.id, topic.id, deleted)
-        return Outcome(effects=(effect, *_deal_to_groups(stream, topic)))
+        return ApplyResult(effects=(effect, *_deal_to_groups(stream, topic)))
 
     return change
 

@@ -1,7 +1,7 @@
 """What the commands about streams do to the state."""
 
 from borzoi.metadata import queries
-from borzoi.metadata.effects import Change, DeletedStream, Outcome, PartitionIds, PurgedStream
+from borzoi.metadata.effects import ApplyResult, Change, DeletedStream, PartitionIds, PurgedStream
 from borzoi.metadata.grants import withdraw_stream
 from borzoi.metadata.groups import forget_members, handovers_of
 from borzoi.metadata.state import GroupAddress, Metadata, Stream
@@ -24,10 +24,10 @@ def create_stream(state: Metadata, command: CreateStream, at: int) -> Change:
     if len(state.streams) >= STREAMS_MAX:
         raise LimitReached(f"there are {STREAMS_MAX} streams, which is as many as can be addressed")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         stream = Stream(state.streams.next_id, name, at, birth=state.next_birth())
         state.streams.add(name, stream)
-        return Outcome(StreamInfo(stream.id, at, 0, 0, 0, name))
+        return ApplyResult(StreamInfo(stream.id, at, 0, 0, 0, name))
 
     return change
 
@@ -38,10 +38,10 @@ def update_stream(state: Metadata, command: UpdateStream) -> Change:
     if state.streams.ids.get(name, stream.id) != stream.id:
         raise StreamNameTaken(f"stream {name!r} exists already")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         state.streams.rename(stream.name, name)
         stream.name = name
-        return Outcome()
+        return ApplyResult()
 
     return change
 
@@ -49,13 +49,13 @@ def update_stream(state: Metadata, command: UpdateStream) -> Change:
 def delete_stream(state: Metadata, command: DeleteStream) -> Change:
     stream = queries.stream(state, command.stream_id)
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         for topic in stream.topics.values():
             for group in topic.groups.values():
                 forget_members(state, GroupAddress(stream.id, topic.id, group.id), group)
         state.streams.remove(stream.name)
         withdraw_stream(state, stream.id)
-        return Outcome(effects=(DeletedStream(stream.id, _partitions_by_topic(stream)),))
+        return ApplyResult(effects=(DeletedStream(stream.id, _partitions_by_topic(stream)),))
 
     return change
 
@@ -64,10 +64,10 @@ def purge_stream(state: Metadata, command: PurgeStream) -> Change:
     stream = queries.stream(state, command.stream_id)
     effect = PurgedStream(stream.id, _partitions_by_topic(stream))
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         topics = stream.topics.in_order()
         handovers = [check for topic in topics for check in handovers_of(stream.id, topic)]
-        return Outcome(effects=(effect, *handovers))
+        return ApplyResult(effects=(effect, *handovers))
 
     return change
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from borzoi.metadata import queries
-from borzoi.metadata.effects import Change, DroppedToken, Outcome
+from borzoi.metadata.effects import ApplyResult, Change, DroppedToken
 from borzoi.metadata.sealed import SealedCreatePersonalAccessToken
 from borzoi.metadata.state import Metadata, Token, User
 from borzoi.model.errors import (
@@ -59,10 +59,10 @@ def create_token(state: Metadata, command: SealedCreatePersonalAccessToken, user
     if command.token_hash in state.token_owners:
         raise TokenNameTaken("this very token exists already")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         user.tokens[command.name] = Token(command.name, command.token_hash, command.expiry_at)
         state.token_owners[command.token_hash] = user.id
-        return Outcome()
+        return ApplyResult()
 
     return change
 
@@ -72,20 +72,20 @@ def delete_token(state: Metadata, command: DeletePersonalAccessToken, user_id: i
     if command.name not in user.tokens:
         raise ResourceNotFound(f"user {user.username!r} has no token {command.name!r}")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         token = _drop(state, user, command.name)
-        return Outcome(effects=(DroppedToken(user.id, token.name, token.token_hash),))
+        return ApplyResult(effects=(DroppedToken(user.id, token.name, token.token_hash),))
 
     return change
 
 
 def expire_tokens(state: Metadata, command: ExpireTokens) -> Change:
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         for user in state.users.values():
             for token in list(user.tokens.values()):
                 if token.has_expired(command.before):
                     _drop(state, user, token.name)
-        return Outcome()
+        return ApplyResult()
 
     return change
 

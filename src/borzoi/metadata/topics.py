@@ -9,7 +9,13 @@ from typing import TypeVar
 import msgspec
 
 from borzoi.metadata import queries
-from borzoi.metadata.effects import Change, CreatedPartitions, DeletedTopic, Outcome, PurgedTopic
+from borzoi.metadata.effects import (
+    ApplyResult,
+    Change,
+    CreatedPartitions,
+    DeletedTopic,
+    PurgedTopic,
+)
 from borzoi.metadata.grants import withdraw_topic
 from borzoi.metadata.groups import forget_members, handovers_of
 from borzoi.metadata.partitions import check_partitions_count, new_partitions
@@ -71,7 +77,7 @@ def create_topic(state: Metadata, command: CreateTopic, at: int) -> Change:
             " which is as many as can be addressed"
         )
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         topic = Topic(
             stream.topics.next_id,
             name,
@@ -85,7 +91,7 @@ def create_topic(state: Metadata, command: CreateTopic, at: int) -> Change:
         )
         stream.topics.add(name, topic)
         created = CreatedPartitions(stream.id, topic.id, tuple(topic.partitions))
-        return Outcome(_created(topic), (created,))
+        return ApplyResult(_created(topic), (created,))
 
     return change
 
@@ -98,14 +104,14 @@ def update_topic(state: Metadata, command: UpdateTopic) -> Change:
     if stream.topics.ids.get(name, topic.id) != topic.id:
         raise TopicNameTaken(f"topic {name!r} exists already in stream {stream.name!r}")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         stream.topics.rename(topic.name, name)
         topic.name = name
         topic.compression = command.compression
         topic.message_expiry = command.message_expiry
         topic.max_topic_size = command.max_topic_size
         topic.replication_factor = command.replication_factor
-        return Outcome()
+        return ApplyResult()
 
     return change
 
@@ -114,12 +120,12 @@ def delete_topic(state: Metadata, command: DeleteTopic) -> Change:
     stream = queries.stream(state, command.stream_id)
     topic = queries.topic_of(stream, command.topic_id)
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         for group in topic.groups.values():
             forget_members(state, GroupAddress(stream.id, topic.id, group.id), group)
         stream.topics.remove(topic.name)
         withdraw_topic(state, stream.id, topic.id)
-        return Outcome(effects=(DeletedTopic(stream.id, topic.id, tuple(topic.partitions)),))
+        return ApplyResult(effects=(DeletedTopic(stream.id, topic.id, tuple(topic.partitions)),))
 
     return change
 
@@ -128,7 +134,7 @@ def purge_topic(state: Metadata, command: PurgeTopic) -> Change:
     stream = queries.stream(state, command.stream_id)
     topic = queries.topic_of(stream, command.topic_id)
     effect = PurgedTopic(stream.id, topic.id, tuple(topic.partitions))
-    return lambda: Outcome(effects=(effect, *handovers_of(stream.id, topic)))
+    return lambda: ApplyResult(effects=(effect, *handovers_of(stream.id, topic)))
 
 
 def _created(topic: Topic) -> TopicDetails:

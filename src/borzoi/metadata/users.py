@@ -5,7 +5,7 @@ Passwords arrive hashed.
 """
 
 from borzoi.metadata import queries
-from borzoi.metadata.effects import Change, DroppedUser, Outcome
+from borzoi.metadata.effects import ApplyResult, Change, DroppedUser
 from borzoi.metadata.grants import by_id
 from borzoi.metadata.sealed import SealedChangePassword, SealedCreateUser
 from borzoi.metadata.state import Metadata, User
@@ -49,7 +49,7 @@ def create_user(state: Metadata, command: SealedCreateUser, at: int) -> Change:
     if not state.users and command.permissions != ALL_PERMISSIONS:
         raise CannotChangeRootPermissions("the first user is root and has every permission")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         user = User(
             state.users.next_id,
             command.username,
@@ -61,7 +61,7 @@ def create_user(state: Metadata, command: SealedCreateUser, at: int) -> Change:
         )
         state.users.add(user.username, user)
         details = UserDetails(user.id, at, user.status, user.username, user.permissions)
-        return Outcome(details)
+        return ApplyResult(details)
 
     return change
 
@@ -73,15 +73,15 @@ def update_user(state: Metadata, command: UpdateUser) -> Change:
     if username != user.username:
         check_username_is_free(state, username)
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         state.users.rename(user.username, username)
         user.username = username
         was_active = user.status is UserStatus.ACTIVE
         if command.status is not None:
             user.status = command.status
         if was_active and user.status is UserStatus.INACTIVE:
-            return Outcome(effects=(DroppedUser(user.id),))
-        return Outcome()
+            return ApplyResult(effects=(DroppedUser(user.id),))
+        return ApplyResult()
 
     return change
 
@@ -91,9 +91,9 @@ def update_permissions(state: Metadata, command: UpdatePermissions) -> Change:
     if user.id == ROOT_USER_ID:
         raise CannotChangeRootPermissions("root keeps every permission")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         user.permissions = by_id(command.permissions)
-        return Outcome()
+        return ApplyResult()
 
     return change
 
@@ -101,9 +101,9 @@ def update_permissions(state: Metadata, command: UpdatePermissions) -> Change:
 def change_password(state: Metadata, command: SealedChangePassword) -> Change:
     user = queries.user(state, command.user_id)
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         user.password_hash = command.password_hash
-        return Outcome()
+        return ApplyResult()
 
     return change
 
@@ -113,10 +113,10 @@ def delete_user(state: Metadata, command: DeleteUser) -> Change:
     if user.id == ROOT_USER_ID:
         raise CannotDeleteRoot("root cannot be deleted")
 
-    def change() -> Outcome:
+    def change() -> ApplyResult:
         for token in user.tokens.values():
             del state.token_owners[token.token_hash]
         state.users.remove(user.username)
-        return Outcome(effects=(DroppedUser(user.id),))
+        return ApplyResult(effects=(DroppedUser(user.id),))
 
     return change

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Transport(IntEnum):
+class TransportKind(IntEnum):
     TCP = 1
     QUIC = 2
     HTTP = 3

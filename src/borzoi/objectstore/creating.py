@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     ObjectStoreError,
     PermissionDenied,
     RangeOutOfBounds,
@@ -31,7 +31,7 @@ ATTEMPTS_MAX: Final = 10
 _PASSING: Final[tuple[type[ObjectStoreError], ...]] = (Ambiguous, Throttled, Unavailable)
 
 
-class Taken(AlreadyExists):
+class Taken(ObjectExists):
     """Another writer's object has the key; `found` is how it begins."""
 
     def __init__(self, key: str, found: bytes) -> None:
@@ -64,7 +64,7 @@ async def create_once(
         try:
             await store.create(key, data)
         except ObjectStoreError as fault:
-            if not isinstance(fault, (AlreadyExists, *passing)):
+            if not isinstance(fault, (ObjectExists, *passing)):
                 raise
             try:
                 found = await _beginning(store, key, len(identity))
@@ -87,7 +87,7 @@ async def _beginning(store: ObjectStore, key: str, length: int) -> bytes | None:
     """The first bytes of an object, or None when there is none."""
     try:
         return bytes(await store.get_range(key, 0, length))
-    except NotFound:
+    except ObjectNotFound:
         return None
     except RangeOutOfBounds:
         # It is shorter than ours, so it is another's.

@@ -17,9 +17,9 @@ from typing import Final, ParamSpec, TypeVar
 
 from borzoi.objectstore.bounds import PartShape, exact
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     PermissionDenied,
     Unavailable,
 )
@@ -110,9 +110,9 @@ class DirectoryStore:
         try:
             return await asyncio.to_thread(work, *args, **kwargs)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as fault:
-            raise NotFound(f"there is no such file ({fault})", op=op, key=key) from fault
+            raise ObjectNotFound(f"there is no such file ({fault})", op=op, key=key) from fault
         except FileExistsError as fault:
-            raise AlreadyExists("there is such a file", op=op, key=key) from fault
+            raise ObjectExists("there is such a file", op=op, key=key) from fault
         except PermissionError as fault:
             raise PermissionDenied(str(fault), op=op, key=key) from fault
         except OSError as fault:

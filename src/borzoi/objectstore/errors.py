@@ -1,6 +1,6 @@
 """What can go wrong with an object store, by what the caller does next.
 
-NotFound AlreadyExists           an answer, not a fault
+ObjectNotFound ObjectExists      an answer, not a fault
 RangeOutOfBounds PartSizeTooSmall InvalidKey PreconditionFailed
                                  a mistake of the caller
 Throttled Unavailable            not done; try again
@@ -32,11 +32,11 @@ class ObjectStoreError(StorageFailure):
         self.status = status
 
 
-class NotFound(ObjectStoreError):
+class ObjectNotFound(ObjectStoreError):
     """There is no object with this key."""
 
 
-class AlreadyExists(ObjectStoreError):
+class ObjectExists(ObjectStoreError):
     """There is an object with this key, and it is not the one that was to be created."""
 
 

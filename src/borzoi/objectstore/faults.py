@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from borzoi.objectstore.decorating import StoreDecorator
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
+    ObjectExists,
     ObjectStoreError,
     Throttled,
     Unavailable,
@@ -82,7 +82,7 @@ def failure(fault: Fault, op: str, key: str) -> ObjectStoreError:
         case Fault.THROTTLE:
             return Throttled("played: slow down", op=op, key=key, status=503)
         case Fault.OWN_EXISTS:
-            return AlreadyExists("played: there is one", op=op, key=key, status=412)
+            return ObjectExists("played: there is one", op=op, key=key, status=412)
         case Fault.CONFLICT:
             return Ambiguous("played: conflict", op=op, key=key, status=409)
     family = Ambiguous if op in WRITES else Unavailable

@@ -76,7 +76,7 @@ class ObjectStore(Protocol):
         ...
 
     async def create(self, key: str, data: Buffer) -> PutOutcome:
-        """Write an object unless there is one: `AlreadyExists`."""
+        """Write an object unless there is one: `ObjectExists`."""
         ...
 
     def open_multipart(

@@ -9,11 +9,11 @@ from borzoi.objectstore.errors import Fenced
 from borzoi.objectstore.headers import HEADER_BYTES, Header, ObjectKind, encode_header
 from borzoi.objectstore.object_log import (
     INFLIGHT_DEFAULT,
-    Checkpoint,
+    LogAddress,
+    LogCheckpoint,
     ObjectLog,
-    Place,
     Slot,
-    Source,
+    WriterEnvironment,
     newest_checkpoint,
     read_slot,
     write_checkpoint,
@@ -44,9 +44,9 @@ class Opener:
 
     def __init__(
         self,
-        place: Place,
+        place: LogAddress,
         epoch: int,
-        source: Source,
+        source: WriterEnvironment,
         state: Replayed,
         *,
         prefetched: int = PREFETCHED,
@@ -137,13 +137,15 @@ class Opener:
         """Past every slot that an earlier writer may still have in flight."""
         return self._place.window
 
-    def _refuse_newer(self, found: Checkpoint | None) -> None:
+    def _refuse_newer(self, found: LogCheckpoint | None) -> None:
         if found is not None and found.epoch > self._epoch:
             raise Fenced(
                 f"epoch {found.epoch} has taken over from {self._epoch}", op="open", key=found.key
             )
 
-    def _is_stable(self, base: Checkpoint | None, newest: Checkpoint | None, fence: int) -> bool:
+    def _is_stable(
+        self, base: LogCheckpoint | None, newest: LogCheckpoint | None, fence: int
+    ) -> bool:
         """Whether replay began with the checkpoint that is still the newest after fencing.
 
         A checkpoint that appeared meanwhile allows its writer to delete slots, so a slot that was
@@ -158,7 +160,7 @@ class _Prefetch:
     A slot that was absent when it was read ahead is read again in its turn.
     """
 
-    def __init__(self, place: Place, ahead: int) -> None:
+    def __init__(self, place: LogAddress, ahead: int) -> None:
         self._place = place
         self._ahead = ahead
         self._reads: deque[tuple[int, asyncio.Task[Slot | None]]] = deque()

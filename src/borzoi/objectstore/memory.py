@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from borzoi.objectstore.bounds import PartShape, exact
-from borzoi.objectstore.errors import AlreadyExists, NotFound
+from borzoi.objectstore.errors import ObjectExists, ObjectNotFound
 from borzoi.objectstore.interface import (
     PAGE_KEYS_MAX,
     PART_BYTES_DEFAULT,
@@ -31,7 +31,7 @@ class MemoryStore:
 
     async def create(self, key: str, data: Buffer) -> PutOutcome:
         if checked_key(key) in self._objects:
-            raise AlreadyExists("there is such an object", op="create", key=key)
+            raise ObjectExists("there is such an object", op="create", key=key)
         return self._store(key, bytes(data))
 
     def open_multipart(
@@ -93,7 +93,7 @@ class MemoryStore:
         try:
             return self._objects[checked_key(key)]
         except KeyError:
-            raise NotFound("there is no such object", op=op, key=key) from None
+            raise ObjectNotFound("there is no such object", op=op, key=key) from None
 
 
 class _MemoryUpload:

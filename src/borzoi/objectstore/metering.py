@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 from borzoi.objectstore.decorating import StoreDecorator
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     ObjectStoreError,
     PermissionDenied,
     Throttled,
@@ -25,8 +25,8 @@ BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 OUTCOMES: Final[Mapping[type[ObjectStoreError], str]] = MappingProxyType(
     {
-        NotFound: "not_found",
-        AlreadyExists: "exists",
+        ObjectNotFound: "not_found",
+        ObjectExists: "exists",
         Throttled: "throttled",
         Ambiguous: "ambiguous",
         PermissionDenied: "denied",

@@ -29,7 +29,7 @@ from typing import Final, Protocol
 import msgspec
 
 from borzoi.objectstore.creating import Sleep, Taken, create_once
-from borzoi.objectstore.errors import Corrupt, Fenced, NotFound, ObjectStoreError
+from borzoi.objectstore.errors import Corrupt, Fenced, ObjectNotFound, ObjectStoreError
 from borzoi.objectstore.headers import (
     HEADER_BYTES,
     Header,
@@ -48,7 +48,7 @@ INFLIGHT_DEFAULT: Final = 8
 CHECKPOINTS_KEPT: Final = 3
 
 
-class Source(Protocol):
+class WriterEnvironment(Protocol):
     """What a writer draws from outside: the time in µs, 16 random bytes, and pauses."""
 
     def now(self) -> int: ...
@@ -71,7 +71,7 @@ class SystemSource:
         await asyncio.sleep(seconds)
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogAddress(msgspec.Struct, frozen=True):
     """Where a log is, and which one it is."""
 
     store: ObjectStore
@@ -94,7 +94,7 @@ class Slot(msgspec.Struct, frozen=True):
     body: memoryview
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class LogCheckpoint(msgspec.Struct, frozen=True):
     """What all slots before `next_sequence` amount to."""
 
     key: str
@@ -108,12 +108,12 @@ class ObjectLog:
 
     def __init__(
         self,
-        place: Place,
+        place: LogAddress,
         epoch: int,
-        source: Source,
+        source: WriterEnvironment,
         *,
         next_sequence: int,
-        checkpoint: Checkpoint | None,
+        checkpoint: LogCheckpoint | None,
         inflight_max: int = INFLIGHT_DEFAULT,
     ) -> None:
         assert 0 < inflight_max <= place.window
@@ -291,7 +291,7 @@ class ObjectLog:
 # Slots and checkpoints in the store. --------------------------------------------------------------
 
 
-async def create_slot(place: Place, header: Header, body: Buffer, sleep: Sleep) -> None:
+async def create_slot(place: LogAddress, header: Header, body: Buffer, sleep: Sleep) -> None:
     """Write a slot unless another writer's object is there: then `Fenced`."""
     key = place.slot_key(header.sequence)
     encoded = encode_header(header)
@@ -313,12 +313,12 @@ async def create_slot(place: Place, header: Header, body: Buffer, sleep: Sleep) 
         ) from taken
 
 
-async def read_slot(place: Place, sequence: int) -> Slot | None:
+async def read_slot(place: LogAddress, sequence: int) -> Slot | None:
     """A slot with its body, or None when it is not there."""
     key = place.slot_key(sequence)
     try:
         data = (await place.store.get(key)).data
-    except NotFound:
+    except ObjectNotFound:
         return None
     header = decode_header(data, key=key)
     body = data[HEADER_BYTES:]
@@ -332,8 +332,8 @@ async def read_slot(place: Place, sequence: int) -> Slot | None:
 
 
 async def write_checkpoint(
-    place: Place, epoch: int, source: Source, next_sequence: int, body: Buffer
-) -> Checkpoint:
+    place: LogAddress, epoch: int, source: WriterEnvironment, next_sequence: int, body: Buffer
+) -> LogCheckpoint:
     """Write a checkpoint; its key tells epoch and position, so one of them is written once."""
     checked = with_checksum(body)
     header = Header(
@@ -359,10 +359,10 @@ async def write_checkpoint(
     except Taken:
         # A position of an epoch has one state only, so the checkpoint that is there says the same.
         pass
-    return Checkpoint(key, epoch, next_sequence, bytes(body))
+    return LogCheckpoint(key, epoch, next_sequence, bytes(body))
 
 
-async def newest_checkpoint(place: Place) -> Checkpoint | None:
+async def newest_checkpoint(place: LogAddress) -> LogCheckpoint | None:
     """The checkpoint with the greatest key: of the highest epoch, and there of the last slot."""
     while True:
         found = await list_last(place.store, f"{place.prefix}/ckpt/")
@@ -370,10 +370,10 @@ async def newest_checkpoint(place: Place) -> Checkpoint | None:
             return None
         try:
             data = (await place.store.get(found.key)).data
-        except NotFound:
+        except ObjectNotFound:
             continue  # replaced by a newer one and trimmed since
         header = decode_header(data, key=found.key)
         body = without_checksum(data[HEADER_BYTES:], key=found.key)
         if header.log_id != place.log_id:
             raise Corrupt(f"it belongs to the log {header.log_id}", op="get", key=found.key)
-        return Checkpoint(found.key, header.epoch, header.sequence, body)
+        return LogCheckpoint(found.key, header.epoch, header.sequence, body)

@@ -27,7 +27,7 @@ import obstore
 from obstore.exceptions import BaseError, NotSupportedError
 
 from borzoi.objectstore.bounds import PartShape, coalesced, exact
-from borzoi.objectstore.errors import NotFound, ObjectStoreError
+from borzoi.objectstore.errors import ObjectNotFound, ObjectStoreError
 from borzoi.objectstore.interface import (
     COALESCED_BYTES,
     PAGE_KEYS_MAX,
@@ -149,7 +149,7 @@ class ObstoreStore:
     async def delete(self, key: str) -> None:
         try:
             await self._ask("delete", key, obstore.delete_async(self._once, checked_key(key)))
-        except NotFound:
+        except ObjectNotFound:
             pass
 
     async def delete_many(self, keys: Sequence[str]) -> list[str]:
@@ -158,7 +158,7 @@ class ObstoreStore:
             chunk = [checked_key(key) for key in keys[first : first + PAGE_KEYS_MAX]]
             try:
                 await self._ask("delete_many", chunk[0], obstore.delete_async(self._once, chunk))
-            except NotFound:
+            except ObjectNotFound:
                 # The rest of the chunk may or may not be gone: one by one, then.
                 failed += [key for key in chunk if not await self._is_deleted(key)]
             except ObjectStoreError:

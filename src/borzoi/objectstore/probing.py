@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     ConditionalWriteUnsupported,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     ObjectStoreError,
     WeakStore,
 )
@@ -26,7 +26,7 @@ FIRST: Final = b"borzoi probe: the first object with this key"
 SECOND: Final = b"borzoi probe: another object, which must not replace the first one"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ProbedProperty(msgspec.Struct, frozen=True):
     """One property, and whether the store has it."""
 
     property: str
@@ -34,10 +34,10 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What the probe found, in the order of its requests."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[ProbedProperty, ...]
 
     @property
     def accepted(self) -> bool:
@@ -58,7 +58,7 @@ LISTED: Final = "a listing shows it at once"
 DELETED: Final = "a deleted object is gone at once"
 
 
-async def probe(store: ObjectStore, *, key: str | None = None) -> Verdict:
+async def probe(store: ObjectStore, *, key: str | None = None) -> ProbeResult:
     """Ask the store for everything borzoi needs of it; leaves nothing behind.
 
     Only answers count: a store that does not answer raises, since it may well do so later.
@@ -71,12 +71,12 @@ async def probe(store: ObjectStore, *, key: str | None = None) -> Verdict:
                 detail = await question(store, key)
             except WeakStore as fault:
                 detail = str(fault)
-            findings.append(Finding(name, not detail, detail))
+            findings.append(ProbedProperty(name, not detail, detail))
     except ObjectStoreError:
         await _tidied(store, key)
         raise
     await _tidied(store, key)
-    return Verdict(tuple(findings))
+    return ProbeResult(tuple(findings))
 
 
 async def _tidied(store: ObjectStore, key: str) -> None:
@@ -94,7 +94,7 @@ async def _creates(store: ObjectStore, key: str) -> str:
 async def _excludes(store: ObjectStore, key: str) -> str:
     try:
         await store.create(key, SECOND)
-    except AlreadyExists:
+    except ObjectExists:
         found = bytes((await store.get(key)).data)
         return "" if found == FIRST else "it fails, but the object was replaced"
     return "the second create was answered with success; the store ignores If-None-Match"
@@ -122,7 +122,7 @@ async def _deletes(store: ObjectStore, key: str) -> str:
         return "a listing still shows it"
     try:
         await store.head(key)
-    except NotFound:
+    except ObjectNotFound:
         return ""
     return "it can still be read"
 

@@ -29,7 +29,7 @@ BACKOFF_BASE_SECONDS: Final = 0.05
 BACKOFF_CAP_SECONDS: Final = 5.0
 
 
-class Policy(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How patient to be with one kind of request."""
 
     attempt_seconds: float
@@ -42,21 +42,21 @@ class Policy(msgspec.Struct, frozen=True):
         return self.attempt_seconds + size / self.bytes_per_second
 
 
-_SMALL: Final = Policy(2.0, 8 * MIB, 5, 30.0)
-_LISTING: Final = Policy(5.0, 8 * MIB, 5, 30.0)
+_SMALL: Final = RetryPolicy(2.0, 8 * MIB, 5, 30.0)
+_LISTING: Final = RetryPolicy(5.0, 8 * MIB, 5, 30.0)
 
-POLICIES: Final[Mapping[str, Policy]] = {
-    "put": Policy(2.0, 4 * MIB, 10, 30.0),
-    "create": Policy(2.0, 4 * MIB, 10, 30.0),
+POLICIES: Final[Mapping[str, RetryPolicy]] = {
+    "put": RetryPolicy(2.0, 4 * MIB, 10, 30.0),
+    "create": RetryPolicy(2.0, 4 * MIB, 10, 30.0),
     # Of what is read whole or up to its end the size is not known before.
-    "get": Policy(10.0, 8 * MIB, 5, 60.0),
-    "get_suffix": Policy(5.0, 8 * MIB, 5, 30.0),
+    "get": RetryPolicy(10.0, 8 * MIB, 5, 60.0),
+    "get_suffix": RetryPolicy(5.0, 8 * MIB, 5, 30.0),
     "get_range": _SMALL,
     "get_ranges": _SMALL,
     "head": _LISTING,
     "list_page": _LISTING,
-    "delete": Policy(10.0, 8 * MIB, 3, 45.0),
-    "delete_many": Policy(10.0, 8 * MIB, 3, 45.0),
+    "delete": RetryPolicy(10.0, 8 * MIB, 3, 45.0),
+    "delete_many": RetryPolicy(10.0, 8 * MIB, 3, 45.0),
 }
 
 
@@ -100,7 +100,7 @@ class RetryingStore(StoreDecorator):
         self,
         store: ObjectStore,
         *,
-        policies: Mapping[str, Policy] = POLICIES,
+        policies: Mapping[str, RetryPolicy] = POLICIES,
         dice: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,

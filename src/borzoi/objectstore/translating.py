@@ -8,9 +8,9 @@ import re
 from typing import Final
 
 from borzoi.objectstore.errors import (
-    AlreadyExists,
     Ambiguous,
-    NotFound,
+    ObjectExists,
+    ObjectNotFound,
     ObjectStoreError,
     PartSizeTooSmall,
     PermissionDenied,
@@ -45,10 +45,10 @@ def _family(name: str, text: str, status: int | None, op: str) -> type[ObjectSto
     match name:
         case "FileNotFoundError" | "NotFoundError":
             # Without its bucket a store is as good as down; no object of it is missing.
-            return Unavailable if "NoSuchBucket" in text else NotFound
+            return Unavailable if "NoSuchBucket" in text else ObjectNotFound
         case "AlreadyExistsError":
             is_answer = op == "create" and status != 409
-            return AlreadyExists if is_answer else unknown
+            return ObjectExists if is_answer else unknown
         case "PermissionDeniedError" | "UnauthenticatedError":
             return PermissionDenied
         case "PreconditionError":

@@ -23,7 +23,7 @@ from borzoi.storage.segments import Removed
 Answer = TypeVar("Answer")
 
 
-class Operation(msgspec.Struct, Generic[Answer], frozen=True):
+class PartitionOperation(msgspec.Struct, Generic[Answer], frozen=True):
     """One request to one partition; the type parameter is its answer."""
 
     @abstractmethod
@@ -31,7 +31,7 @@ class Operation(msgspec.Struct, Generic[Answer], frozen=True):
         """Run on the owner of the partition; `now` is in microseconds since the epoch."""
 
 
-class Append(Operation[None], frozen=True):
+class Append(PartitionOperation[None], frozen=True):
     """Store a batch that `records.batch.receive` has checked; it is changed in place."""
 
     batch: Batch
@@ -40,7 +40,7 @@ class Append(Operation[None], frozen=True):
         return partition.append(self.batch, now=now)
 
 
-class Poll(Operation[Polled], frozen=True):
+class Poll(PartitionOperation[Polled], frozen=True):
     """Read messages, and commit the last of them when `auto_commit` is set."""
 
     strategy: PollingStrategy
@@ -63,7 +63,7 @@ class Poll(Operation[Polled], frozen=True):
         )
 
 
-class AwaitMessages(Operation[None], frozen=True):
+class AwaitMessages(PartitionOperation[None], frozen=True):
     """Wait until a message arrives that was not there before, or until the time is over."""
 
     microseconds: int
@@ -72,7 +72,7 @@ class AwaitMessages(Operation[None], frozen=True):
         return partition.arrivals.wait(self.microseconds / 1_000_000)
 
 
-class StoreOffset(Operation[None], frozen=True):
+class StoreOffset(PartitionOperation[None], frozen=True):
     """Commit an offset."""
 
     kind: ConsumerKind
@@ -91,7 +91,7 @@ class OffsetPair(msgspec.Struct, frozen=True):
     current: int
 
 
-class LoadOffset(Operation[OffsetPair], frozen=True):
+class LoadOffset(PartitionOperation[OffsetPair], frozen=True):
     """The stored offset of a consumer, beside the offset of the partition's last message."""
 
     kind: ConsumerKind
@@ -102,7 +102,7 @@ class LoadOffset(Operation[OffsetPair], frozen=True):
         return OffsetPair(stored, partition.current_offset)
 
 
-class DeleteOffset(Operation[None], frozen=True):
+class DeleteOffset(PartitionOperation[None], frozen=True):
     """Forget a stored offset; `ConsumerOffsetNotFound` when there is none."""
 
     kind: ConsumerKind
@@ -112,7 +112,7 @@ class DeleteOffset(Operation[None], frozen=True):
         partition.delete_offset(self.kind, self.consumer_id)
 
 
-class IsSettled(Operation[bool], frozen=True):
+class IsSettled(PartitionOperation[bool], frozen=True):
     """Whether a group has committed everything it polled."""
 
     group_id: int
@@ -121,7 +121,7 @@ class IsSettled(Operation[bool], frozen=True):
         return partition.is_settled(self.group_id)
 
 
-class Flush(Operation[None], frozen=True):
+class Flush(PartitionOperation[None], frozen=True):
     """Write what is only in memory; with `sync` also force it to the disk."""
 
     sync: bool = False
@@ -130,7 +130,7 @@ class Flush(Operation[None], frozen=True):
         return partition.flush(sync=self.sync)
 
 
-class DeleteSegments(Operation[Removed], frozen=True):
+class RemoveSegments(PartitionOperation[Removed], frozen=True):
     """Remove up to `count` of the oldest sealed segments that retention may remove."""
 
     count: int
@@ -139,7 +139,7 @@ class DeleteSegments(Operation[Removed], frozen=True):
         return ensure_future(partition.delete_oldest(self.count))
 
 
-class Describe(Operation[PartitionStatistics], frozen=True):
+class Describe(PartitionOperation[PartitionStatistics], frozen=True):
     """How much the partition holds."""
 
     def perform(self, partition: Partition, now: int) -> PartitionStatistics:

@@ -283,7 +283,7 @@ class Encoded(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SendSections:
     """The sections of one SendMessages request."""
 
     indexes: bytes
@@ -337,13 +337,13 @@ def _values_of(array: pa.Array) -> Encoded:
     return Encoded(messages, positions[1:].astype(np.int64) - base)
 
 
-def requests(encoded: Encoded, *, bytes_max: int, count_max: int) -> Iterator[Request]:
+def requests(encoded: Encoded, *, bytes_max: int, count_max: int) -> Iterator[SendSections]:
     """The messages in requests of bounded size, at least one message each."""
     base = 0
     for piece in cuts(encoded.ends, bytes_max=bytes_max):
         for low in range(piece.start, piece.stop, count_max):
             ends = encoded.ends[low : min(low + count_max, piece.stop)]
-            yield Request(
+            yield SendSections(
                 request_indexes(ends, base), encoded.messages[base : int(ends[-1])], len(ends)
             )
             base = int(ends[-1])

@@ -68,7 +68,7 @@ class Decompressor(Protocol):
     def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
 
 
-class Codec(NamedTuple):
+class CompressionLibrary(NamedTuple):
     compress: Callable[[Buffer], bytes]
     decompressor: Callable[[], Decompressor]
     #: What the library raises about bytes it did not write.
@@ -101,7 +101,7 @@ def decompress(algorithm: Compression, data: Buffer, size: int) -> bytes:
 
 
 @cache
-def codec(algorithm: Compression) -> Codec:
+def codec(algorithm: Compression) -> CompressionLibrary:
     """The library behind an algorithm; FeatureUnavailable when it is not installed."""
     try:
         return CODECS[algorithm]()
@@ -111,40 +111,40 @@ def codec(algorithm: Compression) -> Codec:
         ) from error
 
 
-def _gzip() -> Codec:
+def _gzip() -> CompressionLibrary:
     try:
         from isal import igzip_lib, isal_zlib
     except ImportError:
-        return Codec(
+        return CompressionLibrary(
             lambda data: zlib.compress(data, ZLIB_LEVEL, GZIP_WINDOW),
             lambda: zlib.decompressobj(GZIP_WINDOW),
             (zlib.error,),
         )
     damage: Any = igzip_lib.IsalError  # its stub calls the class an instance
-    return Codec(
+    return CompressionLibrary(
         lambda data: isal_zlib.compress(data, ISAL_LEVEL, GZIP_WINDOW),
         lambda: isal_zlib.decompressobj(GZIP_WINDOW),
         (damage,),
     )
 
 
-def _lz4() -> Codec:
+def _lz4() -> CompressionLibrary:
     from lz4 import frame
 
-    return Codec(frame.compress, frame.LZ4FrameDecompressor, (RuntimeError,))
+    return CompressionLibrary(frame.compress, frame.LZ4FrameDecompressor, (RuntimeError,))
 
 
-def _zstd() -> Codec:
+def _zstd() -> CompressionLibrary:
     try:
         from compression import zstd
     except ImportError:
         from backports import zstd
-    return Codec(
+    return CompressionLibrary(
         lambda data: zstd.compress(data, ZSTD_LEVEL), zstd.ZstdDecompressor, (zstd.ZstdError,)
     )
 
 
-CODECS: Final[Mapping[Compression, Callable[[], Codec]]] = {
+CODECS: Final[Mapping[Compression, Callable[[], CompressionLibrary]]] = {
     Compression.GZIP: _gzip,
     Compression.LZ4: _lz4,
     Compression.ZSTD: _zstd,

@@ -71,7 +71,7 @@ def random_secret() -> str:
     return token_urlsafe(SECRET_BYTES)
 
 
-class Header(msgspec.Struct, frozen=True):
+class JoseHeader(msgspec.Struct, frozen=True):
     alg: str
     typ: str = "JWT"
     kid: str | None = None
@@ -97,7 +97,7 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
 class Unverified(msgspec.Struct, frozen=True):
     """A token that was taken apart; nothing in it is to be believed yet."""
 
-    header: Header
+    header: JoseHeader
     claims: Claims
     signed: bytes
     signature: bytes
@@ -126,7 +126,7 @@ def taken_apart(token: str) -> Unverified:
     parts = token.encode("ascii").split(b".")
     if len(parts) != 3:
         raise InvalidAccessToken("a token has three parts")
-    header = _document(parts[0], Header)
+    header = _document(parts[0], JoseHeader)
     claims = _document(parts[1], Claims)
     return Unverified(header, claims, parts[0] + b"." + parts[1], _bytes(parts[2]))
 

@@ -41,7 +41,7 @@ def archiver_of(
         store = open_store(archive_location(section.object))
     return Archiver(
         RetryingStore(MeteredStore(store, meters)),
-        archives.Settings(
+        archives.ArchiveSettings(
             server=section.name or default_name(settings),
             concurrency=section.concurrency,
             part_size=section.part_size,

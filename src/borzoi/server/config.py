@@ -18,7 +18,7 @@ from borzoi.objectstore.keys import checked_key
 from borzoi.objectstore.locations import checked_location
 from borzoi.security.encryption import decoded_key
 from borzoi.server.archive_location import archive_location
-from borzoi.server.declaring import Key, keys_of, parsed_section
+from borzoi.server.declaring import SettingKey, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
 from borzoi.server.settings import (
     EncryptionSection,
@@ -30,7 +30,7 @@ from borzoi.server.transport_rules import transport_faults
 
 GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20
-KEYS: tuple[Key, ...] = tuple(keys_of(Settings))
+KEYS: tuple[SettingKey, ...] = tuple(keys_of(Settings))
 
 #: Where 0.8 looks for its file when nothing names one; it is optional, like everything in it.
 DEFAULT_FILES = ("borzoi.toml", "core/server/config.toml")

@@ -34,7 +34,7 @@ class Declaration(msgspec.Struct, frozen=True):
     later: str | None = None
 
 
-class Key(msgspec.Struct, frozen=True):
+class SettingKey(msgspec.Struct, frozen=True):
     """A key with its full dotted path."""
 
     path: str
@@ -148,13 +148,13 @@ def _default_of(entry: Entry) -> Any:
             return tuple(parsed_section(entry.kind, table) for table in entry.default)
 
 
-def keys_of(kind: type[Section], prefix: str = "") -> Iterator[Key]:
+def keys_of(kind: type[Section], prefix: str = "") -> Iterator[SettingKey]:
     """Every key below a section, in the order of declaration; array tables as ``name[]``."""
     for name, entry in kind.declared.items():
         path = f"{prefix}{name}"
         match entry:
             case Declaration():
-                yield Key(path, entry)
+                yield SettingKey(path, entry)
             case Inner():
                 yield from keys_of(entry.kind, f"{path}.")
             case Tables():
@@ -177,7 +177,7 @@ def parsed_section(kind: type[S], given: Any, prefix: str = "") -> S:
 def _parsed_entry(entry: Entry, value: Any, path: str) -> Any:
     match entry:
         case Declaration():
-            return parsed_value(Key(path, entry), value)
+            return parsed_value(SettingKey(path, entry), value)
         case Inner():
             return parsed_section(entry.kind, value, f"{path}.")
         case Tables():
@@ -189,7 +189,7 @@ def _parsed_entry(entry: Entry, value: Any, path: str) -> Any:
             )
 
 
-def parsed_value(key: Key, value: Any) -> Any:
+def parsed_value(key: SettingKey, value: Any) -> Any:
     """The value in its own type; the error names the key, the value and what is allowed."""
     declaration = key.declaration
     try:

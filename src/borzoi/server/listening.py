@@ -53,7 +53,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     listener: Listener
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ListeningContext(msgspec.Struct, frozen=True):
     """What the listeners of a server share."""
 
     binary: BinaryProtocol
@@ -65,7 +65,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     loop_lag: Durations
 
 
-async def listen(settings: Settings, around: Surroundings) -> list[Endpoint]:
+async def listen(settings: Settings, around: ListeningContext) -> list[Endpoint]:
     """Every enabled listener, accepting."""
     # One limit over all transports: each connection costs a descriptor, whatever it speaks.
     tcp = settings.tcp
@@ -90,7 +90,7 @@ async def listen(settings: Settings, around: Surroundings) -> list[Endpoint]:
     return endpoints
 
 
-async def _tcp(tcp: TcpSection, around: Surroundings, admission: Admission) -> Endpoint:
+async def _tcp(tcp: TcpSection, around: ListeningContext, admission: Admission) -> Endpoint:
     sock = bound("tcp", tcp.address, dual_stack=tcp.ipv6)
     if not tcp.socket.override_defaults:
         probe_silent_peers(sock)
@@ -118,7 +118,7 @@ async def _tcp(tcp: TcpSection, around: Surroundings, admission: Admission) -> E
 
 
 def _http(
-    http: HttpSection, around: Surroundings, admission: Admission, endpoints: Sequence[Endpoint]
+    http: HttpSection, around: ListeningContext, admission: Admission, endpoints: Sequence[Endpoint]
 ) -> Endpoint:
     # Imported here: a server without HTTP starts sooner.
     from borzoi.listeners.http.listener import HttpListener
@@ -144,7 +144,7 @@ def _http(
 
 
 async def _websocket(
-    websocket: WebSocketSection, around: Surroundings, admission: Admission
+    websocket: WebSocketSection, around: ListeningContext, admission: Admission
 ) -> Endpoint:
     limits = Limits(
         websocket.max_message_size or MESSAGE_BYTES_MAX,
@@ -176,7 +176,7 @@ async def _websocket(
     return Endpoint("websocket", "websocket", plain)
 
 
-def _quic(quic: QuicSection, around: Surroundings, admission: Admission) -> Endpoint:
+def _quic(quic: QuicSection, around: ListeningContext, admission: Admission) -> Endpoint:
     async def make(sock: socket.socket) -> Listener:
         # Imported here: the library is an extra and weighs megabytes.
         from borzoi.listeners.quic import QuicListener, QuicOptions

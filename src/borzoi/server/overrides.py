@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from borzoi.model.errors import InvalidConfiguration
-from borzoi.server.declaring import Key
+from borzoi.server.declaring import SettingKey
 
 PREFIXES = ("BORZOI_", "IGGY_")
 
@@ -62,7 +62,7 @@ def variable(environment: Mapping[str, str], name: str) -> str | None:
     return values.pop() if values else None
 
 
-def overrides(environment: Mapping[str, str], keys: Sequence[Key]) -> Iterator[Override]:
+def overrides(environment: Mapping[str, str], keys: Sequence[SettingKey]) -> Iterator[Override]:
     """What the environment says about the keys, in the order of the keys."""
     for key in keys:
         for path in _paths(key.path):
@@ -104,7 +104,7 @@ def overlaid(document: dict[str, Any], found: Sequence[Override]) -> dict[str, A
     return document
 
 
-def unknown_variables(environment: Mapping[str, str], keys: Sequence[Key]) -> Iterator[str]:
+def unknown_variables(environment: Mapping[str, str], keys: Sequence[SettingKey]) -> Iterator[str]:
     """A sentence for each variable that looks like ours and is not, with the nearest known name."""
     known = {
         "_".join(str(part) for part in path).upper() for key in keys for path in _paths(key.path)

@@ -46,7 +46,7 @@ from borzoi.server.declaring import shown_section
 from borzoi.server.descriptor_limit import raise_to_hard_limit
 from borzoi.server.housekeeping import Chore, chores, run_all
 from borzoi.server.kinds import shown_address
-from borzoi.server.listening import Endpoint, Surroundings, listen
+from borzoi.server.listening import Endpoint, ListeningContext, listen
 from borzoi.server.logs import remove_forgotten, start_logging
 from borzoi.server.neighbours import refuse_to_share
 from borzoi.server.opening import folders_of
@@ -150,7 +150,7 @@ async def _serve(start: Start, directory: Path) -> int:
         environment=start.environment,
         default_credentials=start.default_credentials,
     )
-    server = Server(start, directory, opened)
+    server = RunningServer(start, directory, opened)
     try:
         # Before anyone can know that we are here: a signal must never find us without an answer.
         server.stop_on_signals()
@@ -164,7 +164,7 @@ async def _serve(start: Start, directory: Path) -> int:
         await server.close()
 
 
-class Server:
+class RunningServer:
     """The running server: its listeners, its chores, its end."""
 
     def __init__(self, start: Start, directory: Path, opened: Opened) -> None:
@@ -207,7 +207,7 @@ class Server:
         self._config_file.unlink(missing_ok=True)
         self._endpoints = await listen(
             self._settings,
-            Surroundings(
+            ListeningContext(
                 binary=BinaryProtocol(self._dispatcher),
                 pool=self._opened.pool,
                 revoked_tokens=self._opened.revoked_tokens,

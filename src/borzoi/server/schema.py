@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from borzoi.server.declaring import Key
+from borzoi.server.declaring import SettingKey
 
 
-def markdown_table(keys: Sequence[Key]) -> str:
+def markdown_table(keys: Sequence[SettingKey]) -> str:
     """The reference in the documentation; a test compares the two."""
-    rows = ["| Key | Default | Takes | Meaning |", "|---|---|---|---|"]
+    rows = ["| SettingKey | Default | Takes | Meaning |", "|---|---|---|---|"]
     for key in keys:
         declaration = key.declaration
         default = "" if declaration.secret else _shown(declaration.default)
@@ -33,7 +33,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def json_schema(keys: Sequence[Key]) -> dict[str, Any]:
+def json_schema(keys: Sequence[SettingKey]) -> dict[str, Any]:
     """A JSON schema of the file, for editors."""
     root: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

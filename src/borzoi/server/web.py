@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from borzoi.handlers.dispatch import Dispatcher
-from borzoi.listeners.http.app import HttpApp, Options
+from borzoi.listeners.http.app import HttpApp, HttpOptions
 from borzoi.listeners.http.authentication import Authenticator, Issuing, OtherIssuer, Revocations
 from borzoi.listeners.http.cors import Cors
 from borzoi.listeners.http.metrics import Metrics
@@ -29,7 +29,7 @@ def http_app(
 ) -> HttpApp:
     """The application that answers calls as the section says."""
     services = dispatcher.services
-    options = Options(
+    options = HttpOptions(
         body_bytes_max=section.max_request_size,
         cors=cors_of(section.cors),
         metrics_path=section.metrics.endpoint if section.metrics.enabled else None,

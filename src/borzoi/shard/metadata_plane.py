@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import decode_command, encode_command, is_logged
-from borzoi.metadata.effects import Effect, Outcome
+from borzoi.metadata.effects import ApplyResult, Effect
 from borzoi.metadata.groups import VolatileCommand
 from borzoi.metadata.machine import Entry, apply, verify
 from borzoi.metadata.planned import Planned, planned
@@ -21,7 +21,7 @@ from borzoi.metadata.state import Metadata
 from borzoi.metadata.topics import TopicDefaults, resolved
 from borzoi.model.errors import BorzoiError
 from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
-from borzoi.storage.state_log import Recovered, StateLog
+from borzoi.storage.state_log import RecoveredState, StateLog
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ ClearTarget: TypeAlias = Callable[[Planned], Awaitable[None]]
 
 
 def recovered_state(
-    recovered: Recovered,
+    recovered: RecoveredState,
     effects: list[Effect] | None = None,
     *,
     settled_index: int = -1,
@@ -96,7 +96,7 @@ class MetadataPlane:
         self._carry_out = carry_out
         self._clear_target = clear_target
 
-    async def submit(self, proposal: Proposal) -> Outcome:
+    async def submit(self, proposal: Proposal) -> ApplyResult:
         """Make the change, or raise the reason to refuse it; once this returns it is visible.
 
         Guards are checked when the proposal's turn has come. The waiting caller may be cancelled;
@@ -114,7 +114,7 @@ class MetadataPlane:
             verify(self.state, entry)
             return await _shielded(self._change(entry))
 
-    async def _change(self, entry: Entry) -> Outcome:
+    async def _change(self, entry: Entry) -> ApplyResult:
         if is_logged(entry.command):
             target = planned(self.state, entry.command)
             if target is not None and self._clear_target is not None:
@@ -172,7 +172,7 @@ class MetadataPlane:
         self._log.close()
 
 
-async def _shielded(change: Coroutine[Any, Any, Outcome]) -> Outcome:
+async def _shielded(change: Coroutine[Any, Any, ApplyResult]) -> ApplyResult:
     """Run the change to completion, also when the caller is cancelled; re-raise that afterwards.
 
     An entry that a thread is writing cannot be withdrawn. Abandoning it would let the next command

@@ -33,7 +33,7 @@ from borzoi.model.errors import (
 )
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.futures import arrived, gathered
-from borzoi.partitions.operations import Answer, Describe, Flush, IsSettled, Operation
+from borzoi.partitions.operations import Answer, Describe, Flush, IsSettled, PartitionOperation
 from borzoi.partitions.statistics import EMPTY, PartitionStatistics
 from borzoi.shard.partition_store import PartitionStore, Place
 from borzoi.shard.partition_table import PartitionTable, Totals
@@ -59,7 +59,7 @@ class PartitionPlane:
     # Operations.
 
     def run(
-        self, namespace: Namespace, operation: Operation[Answer], *, now: int
+        self, namespace: Namespace, operation: PartitionOperation[Answer], *, now: int
     ) -> "Answer | Future[Answer]":
         """Run an operation on the owner of the partition; the answer, or a future of it.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from borzoi.simulator.draws import draw
-from borzoi.simulator.outcome import Failure, Outcome, Totals
+from borzoi.simulator.outcome import CampaignTotals, Failure, RunOutcome
 from borzoi.simulator.simulation import simulate
 
 CHUNK_SEEDS: Final = 20
@@ -54,7 +54,7 @@ class Campaign:
 
 def run_seed(
     seed: int, settings: Mapping[str, float], bugs: tuple[str, ...] = (), *, twice: bool = False
-) -> Outcome:
+) -> RunOutcome:
     """One seed at fast fidelity; `twice` also at full, which must give the same digests."""
     chosen = draw(seed, settings)
     outcome = simulate(chosen, bugs=bugs)
@@ -70,19 +70,19 @@ def run_seed(
     return outcome
 
 
-def run_chunk(task: tuple[Campaign, range]) -> tuple[int, Totals]:
+def run_chunk(task: tuple[Campaign, range]) -> tuple[int, CampaignTotals]:
     campaign, seeds = task
-    totals = Totals()
+    totals = CampaignTotals()
     for seed in seeds:
         full = bool(campaign.full_every) and seed % campaign.full_every == 0
         totals.add(run_seed(seed, campaign.settings, campaign.bugs, twice=full))
     return seeds[0], totals
 
 
-def finished_chunks(campaign: Campaign, resume: Path | None) -> dict[int, Totals]:
+def finished_chunks(campaign: Campaign, resume: Path | None) -> dict[int, CampaignTotals]:
     if resume is None or not resume.exists():
         return {}
-    done: dict[int, Totals] = {}
+    done: dict[int, CampaignTotals] = {}
     for text in resume.read_text().splitlines():
         try:
             line = json.loads(text)
@@ -91,11 +91,13 @@ def finished_chunks(campaign: Campaign, resume: Path | None) -> dict[int, Totals
         if "campaign" in line and line["campaign"] != campaign.identity():
             raise OtherCampaign(f"{resume} holds {line['campaign']}, not {campaign.identity()}")
         if "chunk" in line:
-            done[line["chunk"]] = Totals.from_dict(line["totals"])
+            done[line["chunk"]] = CampaignTotals.from_dict(line["totals"])
     return done
 
 
-def _results(campaign: Campaign, todo: list[range], jobs: int) -> Iterator[tuple[int, Totals]]:
+def _results(
+    campaign: Campaign, todo: list[range], jobs: int
+) -> Iterator[tuple[int, CampaignTotals]]:
     tasks = [(campaign, seeds) for seeds in todo]
     if jobs == 1:
         yield from map(run_chunk, tasks)
@@ -110,13 +112,13 @@ def run(
     *,
     jobs: int = 1,
     resume: Path | None = None,
-    progress: Callable[[Totals, int], None] | None = None,
+    progress: Callable[[CampaignTotals, int], None] | None = None,
     stop_at_failure: bool = False,
-) -> Totals:
+) -> CampaignTotals:
     """Runs what is not finished yet. `progress(totals so far, seeds of the whole campaign)`."""
     chunks = campaign.chunks()
     done = finished_chunks(campaign, resume)
-    totals = Totals()
+    totals = CampaignTotals()
     for seeds in chunks:
         if seeds[0] in done:
             totals.merge(done[seeds[0]])

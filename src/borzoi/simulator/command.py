@@ -9,7 +9,7 @@ import click
 
 from borzoi.simulator import campaign, minimize, planted, report
 from borzoi.simulator.draws import UnknownSetting, draw, parse_settings
-from borzoi.simulator.outcome import Outcome, Totals
+from borzoi.simulator.outcome import CampaignTotals, RunOutcome
 from borzoi.simulator.simulation import simulate as simulate_draw
 
 VACUOUS_SHARE_MAX = 0.05
@@ -108,15 +108,15 @@ def _one(
     return 0 if outcome.failure is None else 1
 
 
-def _show(outcome: Outcome) -> None:
-    for line in report.summary(Totals.of([outcome])):
+def _show(outcome: RunOutcome) -> None:
+    for line in report.summary(CampaignTotals.of([outcome])):
         click.echo(line)
     click.echo(f"digest {outcome.digest} state {outcome.state_digest}")
     click.echo("ok" if outcome.failure is None else f"FAILED: {outcome.failure.line()}")
 
 
 def _many(planned: campaign.Campaign, jobs: int, resume: Path | None) -> int:
-    def progress(totals: Totals, whole: int) -> None:
+    def progress(totals: CampaignTotals, whole: int) -> None:
         click.echo(
             f"\r{totals.seeds:>7} of {whole} seeds, {totals.simulated_hours:8.1f} h simulated, "
             f"{len(totals.failures)} failed, {totals.vacuous_share:.1%} vacuous",

@@ -23,7 +23,7 @@ from borzoi.records.validation import INDEX_ENTRY
 from borzoi.simulator.auditor import Auditor, Violation
 from borzoi.simulator.draws import Draw
 from borzoi.simulator.machines import ControlMachine, DataMachine
-from borzoi.simulator.node import Node
+from borzoi.simulator.node import SimulatedNode
 from borzoi.simulator.shadow import Contents, ControlShadow, DataShadow
 from borzoi.simulator.workload import Workload
 
@@ -39,11 +39,11 @@ TIMER_NAMES: Final = {
 }
 
 
-def replicas_of(nodes: Sequence[Node], core: Sequence[int], group: int) -> list[Replica]:
+def replicas_of(nodes: Sequence[SimulatedNode], core: Sequence[int], group: int) -> list[Replica]:
     return [nodes[number].replicas[group] for number in core if nodes[number].is_up]
 
 
-def converged(nodes: Sequence[Node], core: Sequence[int], auditor: Auditor) -> bool:
+def converged(nodes: Sequence[SimulatedNode], core: Sequence[int], auditor: Auditor) -> bool:
     """All of the core up, Normal in one view, and at the end of everything committed."""
     for history in auditor.groups:
         replicas = replicas_of(nodes, core, history.group)
@@ -67,7 +67,7 @@ def converged(nodes: Sequence[Node], core: Sequence[int], auditor: Auditor) -> b
     return True
 
 
-def check_final(nodes: Sequence[Node], core: Sequence[int], auditor: Auditor) -> None:
+def check_final(nodes: Sequence[SimulatedNode], core: Sequence[int], auditor: Auditor) -> None:
     for history in auditor.groups:
         group, end = history.group, len(history.checksums)
         if history.replied_op > end:
@@ -80,7 +80,7 @@ def check_final(nodes: Sequence[Node], core: Sequence[int], auditor: Auditor) ->
             raise Violation("state agreement", f"group {group}: snapshots differ at op {end}")
 
 
-def _check_journal(node: Node, group: int, checksums: list[bytes]) -> None:
+def _check_journal(node: SimulatedNode, group: int, checksums: list[bytes]) -> None:
     """The canonical suffix above the checkpoint lies on the disk, readable, byte for byte."""
     replica, volume = node.replicas[group], node.disk.volumes[group]
     for op in range(replica.checkpoint_op + 1, len(checksums) + 1):
@@ -91,7 +91,7 @@ def _check_journal(node: Node, group: int, checksums: list[bytes]) -> None:
         raise Violation("disk", f"replica {node.number} group {group}: wrong superblock")
 
 
-def _check_contents(node: Node, group: int, shadow: ControlShadow | DataShadow) -> None:
+def _check_contents(node: SimulatedNode, group: int, shadow: ControlShadow | DataShadow) -> None:
     machine = node.machines[group]
     if isinstance(machine, DataMachine) and isinstance(shadow, DataShadow):
         if sorted(machine.partitions) != sorted(shadow.partitions):
@@ -136,7 +136,7 @@ def _objection(log: PartitionLog, contents: Contents, payloads: list[bytes]) -> 
     return None if found == payloads else f"{len(found)} messages of {len(payloads)}"
 
 
-def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
+def check_resources(nodes: Sequence[SimulatedNode], draw: Draw) -> None:
     """Nothing grows without bound: what a replica keeps is a matter of its configuration."""
     for node in nodes:
         for replica in node.replicas:
@@ -162,7 +162,7 @@ def check_resources(nodes: Sequence[Node], draw: Draw) -> None:
                 )
 
 
-def check_bounds(node: Node, replica: Replica, draw: Draw) -> None:
+def check_bounds(node: SimulatedNode, replica: Replica, draw: Draw) -> None:
     """Sessions, ops in flight and requests that wait; and a node knows whether it leads."""
     pipeline = replica.pipeline
     sessions, in_flight, queued = (
@@ -183,7 +183,7 @@ def check_bounds(node: Node, replica: Replica, draw: Draw) -> None:
         )
 
 
-def _excess(node: Node, count: int, what: str, limit: int) -> Violation:
+def _excess(node: SimulatedNode, count: int, what: str, limit: int) -> Violation:
     return Violation("resources", f"replica {node.number} has {count} {what}, at most {limit}")
 
 
@@ -223,7 +223,7 @@ def check_timers(number: int, replica: Replica) -> None:
         )
 
 
-def is_undecidable(nodes: Sequence[Node], core: Sequence[int]) -> bool:
+def is_undecidable(nodes: Sequence[SimulatedNode], core: Sequence[int]) -> bool:
     """Whether standing still is right: the op a merge cannot decide was spoiled in the core.
 
     The fault atlas leaves a good copy of every committed op on some replica. But an op on its way
@@ -265,7 +265,7 @@ def undecided_op(replica: Replica, core: Sequence[Replica]) -> int | None:
     return merged.op if isinstance(merged, Undecided) else None
 
 
-def stuck(nodes: Sequence[Node], core: Sequence[int], workload: Workload) -> str:
+def stuck(nodes: Sequence[SimulatedNode], core: Sequence[int], workload: Workload) -> str:
     parts = [f"acknowledged {workload.acknowledged}, quiet {workload.quiet}"]
     for number in core:
         if not nodes[number].is_up:

@@ -11,8 +11,8 @@ from borzoi.consensus.frames import LAYOUTS, FrameRefused, decode_frame
 from borzoi.consensus.messages import Header, Reply
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.network import Corrupted
-from borzoi.simulator.outputs import Process, Surroundings
-from borzoi.simulator.service import Call, ReadCall, Service
+from borzoi.simulator.outputs import Process, RunContext
+from borzoi.simulator.service import NodeCall, ReadCall, Service
 from borzoi.simulator.strangers import Foreign
 from borzoi.simulator.trace import describe
 
@@ -34,7 +34,7 @@ class Intake:
 
     __slots__ = ("_auditor", "_paced", "_process", "_service", "_trace", "backlog", "pace")
 
-    def __init__(self, process: Stoppable, around: Surroundings, service: Service) -> None:
+    def __init__(self, process: Stoppable, around: RunContext, service: Service) -> None:
         self._process = process
         self._service = service
         # Looked at for every frame, hence at hand.
@@ -80,7 +80,7 @@ class Intake:
             self._take_frame(source, frame)
         elif kind is bytes:
             self._take_frame(source, self._decode(frame))
-        elif kind is Call:
+        elif kind is NodeCall:
             if self._trace.enabled:
                 asked = f"<- client {source} {frame.operation} request {frame.request}"
                 self._process.say(frame.group, asked)

@@ -13,7 +13,7 @@ import msgspec
 from borzoi.consensus.checkpoint import Artifact, ArtifactKind
 from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.data_plane import DataPlane
-from borzoi.consensus.machine import Outcome, Proposal, Stamped
+from borzoi.consensus.machine import AdmittedRequest, OpResult, StampedBody
 from borzoi.consensus.messages import Prepare
 from borzoi.consensus.partition_log import NewIds
 from borzoi.metadata import snapshot
@@ -35,7 +35,7 @@ from borzoi.simulator.operations import (
     CODES,
     INVALID_COMMAND,
     OK,
-    Row,
+    PartitionRow,
     control_answer,
     read_control,
 )
@@ -52,28 +52,28 @@ class ControlMachine:
         self.generations: dict[tuple[int, int], int] = {}
         self.restores = 0
 
-    def stamp(self, proposal: Proposal, timestamp: int) -> Stamped | int:
+    def stamp(self, proposal: AdmittedRequest, timestamp: int) -> StampedBody | int:
         if proposal.operation not in CODES:
             return INVALID_COMMAND
         try:
             read_control(proposal.operation, proposal.payload)
         except StateCorrupted:
             return INVALID_COMMAND
-        return Stamped(proposal.payload, 0)
+        return StampedBody(proposal.payload, 0)
 
     def forget_prepared(self) -> None:
         """Nothing is kept between stamping and applying."""
 
-    def apply(self, header: Prepare, body: bytes) -> Outcome:
+    def apply(self, header: Prepare, body: bytes) -> OpResult:
         command = read_control(header.operation, body)
         try:
             result = apply(self.state, Entry(header.timestamp, header.user_id, command))
         except BorzoiError as error:
-            return Outcome(code_of(error), b"")
+            return OpResult(code_of(error), b"")
         rows = [row for effect in result.effects for row in self._carry_out(header.op, effect)]
-        return Outcome(OK, control_answer(result.created_id, rows))
+        return OpResult(OK, control_answer(result.created_id, rows))
 
-    def _carry_out(self, op: int, effect: Effect) -> list[Row]:
+    def _carry_out(self, op: int, effect: Effect) -> list[PartitionRow]:
         match effect:
             case CreatedPartitions(stream, topic, numbers):
                 self.generations.setdefault((stream, topic), 0)
@@ -94,12 +94,14 @@ class ControlMachine:
                 # Sessions and members: of no concern to the partitions.
                 return []
 
-    def _rows(self, stream: int, topic: int, numbers: tuple[int, ...]) -> list[Row]:
+    def _rows(self, stream: int, topic: int, numbers: tuple[int, ...]) -> list[PartitionRow]:
         generation = self.generations[stream, topic]
         packed = [pack(Namespace(stream, topic, number)) for number in numbers]
-        return [Row(one, self.incarnations[one], generation) for one in packed]
+        return [PartitionRow(one, self.incarnations[one], generation) for one in packed]
 
-    def _drop(self, stream: int, topic: int, numbers: tuple[int, ...], *, whole: bool) -> list[Row]:
+    def _drop(
+        self, stream: int, topic: int, numbers: tuple[int, ...], *, whole: bool
+    ) -> list[PartitionRow]:
         rows = self._rows(stream, topic, numbers)
         for row in rows:
             del self.incarnations[row.namespace]
@@ -107,7 +109,7 @@ class ControlMachine:
             del self.generations[stream, topic]
         return rows
 
-    def _purge(self, stream: int, topic: int, numbers: tuple[int, ...]) -> list[Row]:
+    def _purge(self, stream: int, topic: int, numbers: tuple[int, ...]) -> list[PartitionRow]:
         self.generations[stream, topic] += 1
         return self._rows(stream, topic, numbers)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from borzoi.simulator.draws import Draw
-from borzoi.simulator.outcome import Outcome
+from borzoi.simulator.outcome import RunOutcome
 from borzoi.simulator.simulation import simulate
 
 ROUNDS_MAX: Final = 8
@@ -52,8 +52,8 @@ def minimize(
     *,
     bugs: tuple[str, ...] = (),
     progress: Callable[[Draw], None] | None = None,
-    run: Callable[..., Outcome] = simulate,
-) -> tuple[Draw, Outcome]:
+    run: Callable[..., RunOutcome] = simulate,
+) -> tuple[Draw, RunOutcome]:
     """The simplest draw found that fails the same checker; `draw` if it does not fail."""
     best = run(draw, bugs=bugs)
     if best.failure is None:

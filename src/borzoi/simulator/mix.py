@@ -53,7 +53,7 @@ class Directory:
         # Messages acknowledged so far: at least as many are there.
         self.ends: dict[tuple[int, int], int] = {}
 
-    def created(self, partitions: Iterable[ops.Row]) -> None:
+    def created(self, partitions: Iterable[ops.PartitionRow]) -> None:
         self.partitions += [(one.namespace, one.incarnation) for one in partitions]
         del self.partitions[:-KNOWN_PARTITIONS_MAX]
 

@@ -20,7 +20,7 @@ from borzoi.simulator.auditor import Violation
 from borzoi.simulator.disk import Disk
 from borzoi.simulator.intake import Intake
 from borzoi.simulator.machines import ControlMachine, DataMachine, Machine
-from borzoi.simulator.outputs import Outputs, Surroundings
+from borzoi.simulator.outputs import Outputs, RunContext
 from borzoi.simulator.service import Service
 from borzoi.simulator.timekeeping import Timekeeper
 from borzoi.simulator.trace import event_line
@@ -30,7 +30,7 @@ CATCH_UP_TICKS_MAX: Final = 5
 NEWER_RELEASE: Final = 2
 
 
-class Node:
+class SimulatedNode:
     """Implements what the nemesis may do to a machine, and carries out what replicas decide."""
 
     __slots__ = (
@@ -39,9 +39,7 @@ class Node:
         "paused_until", "rejoining", "replicas", "service", "timekeeper", "undecided", "unfounded",
     )  # fmt: skip
 
-    def __init__(
-        self, number: int, configs: list[Config], disk: Disk, around: Surroundings
-    ) -> None:
+    def __init__(self, number: int, configs: list[Config], disk: Disk, around: RunContext) -> None:
         self.number = number
         self.disk = disk
         self.configs = configs

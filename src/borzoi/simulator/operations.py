@@ -58,7 +58,7 @@ INVALID_COMMAND: Final = 3
 CONSUMER: Final = 1
 
 
-class Row(NamedTuple):
+class PartitionRow(NamedTuple):
     """A partition as an answer of the control plane names it."""
 
     namespace: int
@@ -78,12 +78,12 @@ def read_control(operation: int, body: bytes) -> Command:
     return decode_control(CODES[operation], body)
 
 
-def control_answer(created: int | None, rows: Sequence[Row]) -> bytes:
+def control_answer(created: int | None, rows: Sequence[PartitionRow]) -> bytes:
     return msgspec.msgpack.encode((created, rows))
 
 
-def read_rows(payload: bytes) -> list[Row]:
-    return [Row(*row) for row in msgspec.msgpack.decode(payload)[1]]
+def read_rows(payload: bytes) -> list[PartitionRow]:
+    return [PartitionRow(*row) for row in msgspec.msgpack.decode(payload)[1]]
 
 
 def send_body(namespace: int, incarnation: int, payloads: Sequence[bytes]) -> bytes:

@@ -25,7 +25,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     seed: int
     draw: str
     digest: str
@@ -45,7 +45,7 @@ class Outcome:
         )
 
 
-class Totals:
+class CampaignTotals:
     """Sums over outcomes; what the summary table shows and what a resumed campaign continues."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Totals:
         self.faults: Counter[str] = Counter()
         self.failures: list[dict[str, Any]] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RunOutcome) -> None:
         self.seeds += 1
         self.ticks += outcome.ticks
         self.events += outcome.events
@@ -78,7 +78,7 @@ class Totals:
                 }
             )
 
-    def merge(self, other: "Totals") -> None:
+    def merge(self, other: "CampaignTotals") -> None:
         self.seeds += other.seeds
         self.ticks += other.ticks
         self.events += other.events
@@ -109,7 +109,7 @@ class Totals:
         }
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> "Totals":
+    def from_dict(cls, stored: Mapping[str, Any]) -> "CampaignTotals":
         totals = cls()
         totals.seeds = stored["seeds"]
         totals.ticks = stored["ticks"]
@@ -122,7 +122,7 @@ class Totals:
         return totals
 
     @classmethod
-    def of(cls, outcomes: Iterable[Outcome]) -> "Totals":
+    def of(cls, outcomes: Iterable[RunOutcome]) -> "CampaignTotals":
         totals = cls()
         for outcome in outcomes:
             totals.add(outcome)

@@ -16,12 +16,12 @@ from borzoi.simulator.auditor import VIEW_BOUND, Auditor, Violation
 from borzoi.simulator.disk import Disk
 from borzoi.simulator.events import EventQueue
 from borzoi.simulator.network import Network
-from borzoi.simulator.service import Host, Service
+from borzoi.simulator.service import Service, ServiceHost
 from borzoi.simulator.trace import Trace, describe
 
 
 @dataclass(slots=True)
-class Surroundings:
+class RunContext:
     """What all nodes of a run share."""
 
     events: EventQueue
@@ -35,7 +35,7 @@ class Surroundings:
     crashed_inside: Callable[[Any], None]
 
 
-class Process(Host, Protocol):
+class Process(ServiceHost, Protocol):
     """The node as its outputs see it."""
 
     disk: Disk
@@ -56,7 +56,7 @@ class Process(Host, Protocol):
 class Outputs:
     """One handler for each kind of effect."""
 
-    def __init__(self, process: Process, around: Surroundings, service: Service) -> None:
+    def __init__(self, process: Process, around: RunContext, service: Service) -> None:
         self._process = process
         self._around = around
         self._service = service
@@ -76,9 +76,9 @@ class Outputs:
             fx.DropCheckpoints: self._drop_checkpoints,
             fx.ReadCheckpoint: self._read_checkpoint,
             fx.Applied: self._applied,
-            fx.Reply: service.reply,
+            fx.Respond: service.reply,
             fx.FailWaiters: self._fail_waiters,
-            fx.Role: self._role,
+            fx.RoleChanged: self._role,
             fx.EnterView: self._enter_view,
             fx.GroupCommits: self._group_commits,
             fx.GroupCheckpoints: self._group_checkpoints,
@@ -184,7 +184,7 @@ class Outputs:
 
     # -- between the groups of the node ------------------------------------------------------------
 
-    def _role(self, group: int, effect: fx.Role) -> None:
+    def _role(self, group: int, effect: fx.RoleChanged) -> None:
         process = self._process
         process.leadership[group] = effect.leadership
         if effect.leadership is fx.Leadership.LEADER:

@@ -33,7 +33,7 @@ class Planted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Detection:
     """Who objected, and after how much searching; `seed` None means a scripted scenario."""
 
     name: str
@@ -168,17 +168,17 @@ SCRIPTED_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def find(planted: Planted) -> Found:
+def find(planted: Planted) -> Detection:
     """Looks for the damage; stops at the first objection."""
     began = process_time()
     bugs = (planted.name, *planted.together)
     if planted.scenario is not None:
         failure = planted.scenario(bugs)
-        return Found(planted.name, planted.rule, failure, None, 1, process_time() - began)
+        return Detection(planted.name, planted.rule, failure, None, 1, process_time() - began)
     for seed in range(planted.seeds):
         failure = Simulation(draw(seed, planted.settings), bugs=bugs).run()
         if failure is not None:
             seconds = process_time() - began
-            return Found(planted.name, planted.rule, failure, seed, seed + 1, seconds)
+            return Detection(planted.name, planted.rule, failure, seed, seed + 1, seconds)
     seconds = process_time() - began
-    return Found(planted.name, planted.rule, None, 0, planted.seeds, seconds)
+    return Detection(planted.name, planted.rule, None, 0, planted.seeds, seconds)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from borzoi.simulator.outcome import Totals
+from borzoi.simulator.outcome import CampaignTotals
 
 FAILURES_SHOWN: Final = 20
 # In the order a reader asks: did anything happen, what kinds of it, how was it disturbed.
@@ -32,7 +32,7 @@ def number(value: float) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
-def summary(totals: Totals) -> list[str]:
+def summary(totals: CampaignTotals) -> list[str]:
     wall = totals.wall_seconds or 1e-9
     rows = [
         ("seeds", number(totals.seeds)),
@@ -60,7 +60,7 @@ def summary(totals: Totals) -> list[str]:
     return lines + failure_lines(totals)
 
 
-def failure_lines(totals: Totals) -> list[str]:
+def failure_lines(totals: CampaignTotals) -> list[str]:
     lines = [""] if totals.failures else []
     for failure in sorted(totals.failures, key=lambda entry: int(entry["seed"]))[:FAILURES_SHOWN]:
         lines.append(f"FAILED seed {failure['seed']}: {failure['kind']} at tick {failure['tick']}:")

@@ -27,7 +27,7 @@ UNKNOWN_SESSION: Final = fx.Refusal.UNKNOWN_SESSION
 _new: Final = tuple.__new__
 
 
-class Call(NamedTuple):
+class NodeCall(NamedTuple):
     """A client's request to a node."""
 
     group: int
@@ -39,7 +39,7 @@ class Call(NamedTuple):
     forward: bool = False
 
 
-class Answer(NamedTuple):
+class NodeAnswer(NamedTuple):
     """What a node tells a client; `status` None means the connection was closed."""
 
     group: int
@@ -64,7 +64,7 @@ class ReadAnswer(NamedTuple):
     granted: bool
 
 
-class Host(Protocol):
+class ServiceHost(Protocol):
     """The node as its service sees it."""
 
     number: int
@@ -82,7 +82,7 @@ class Service:
 
     def __init__(
         self,
-        host: Host,
+        host: ServiceHost,
         events: EventQueue,
         network: Network,
         auditor: Auditor,
@@ -105,7 +105,7 @@ class Service:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def call(self, source: int, call: Call) -> None:
+    def call(self, source: int, call: NodeCall) -> None:
         host = self._host
         key = (call.group, call.client, call.request)
         waiters = self._waiters.setdefault(key, [])
@@ -121,7 +121,7 @@ class Service:
         asked = (call.client, call.request, call.operation, call.payload, user, call.epoch)
         host.input(call.group, replica.on_request, asked)
 
-    def _forward(self, replica: Replica, leader: int, call: Call) -> None:
+    def _forward(self, replica: Replica, leader: int, call: NodeCall) -> None:
         self._auditor.counters["requests forwarded"] += 1
         body_checksum = checksum(call.payload)
         # fmt: off
@@ -135,14 +135,14 @@ class Service:
         frame = encode_frame(header, call.payload) if self._full else (header, call.payload)
         self._network.send(self._host.number, leader, frame)
 
-    def reply(self, group: int, effect: fx.Reply) -> None:
+    def reply(self, group: int, effect: fx.Respond) -> None:
         key = (group, effect.client, effect.request)
         host = self._host
         if effect.status == UNKNOWN_SESSION and not self.relaying:
             applied = host.replicas[group].commit_min
             sessions_max = host.configs[group].client_table_max
             self._auditor.forgotten(group, effect.client, sessions_max, applied)
-        answer = _new(Answer, (group, *effect))
+        answer = _new(NodeAnswer, (group, *effect))
         for endpoint in self._waiters.pop(key, ()):
             self._network.send(host.number, endpoint, answer)
 
@@ -150,7 +150,7 @@ class Service:
         number = self._host.number
         for key in [key for key in self._waiters if key[0] == group]:
             for endpoint in self._waiters.pop(key):
-                self._network.send(number, endpoint, Answer(*key, None, b""))
+                self._network.send(number, endpoint, NodeAnswer(*key, None, b""))
         if group == 0:
             reads, self._reads = self._reads, {}
             for source, call in reads.values():

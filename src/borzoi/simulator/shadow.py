@@ -23,7 +23,7 @@ from borzoi.protocol.errors import code_of
 from borzoi.simulator.operations import (
     INVALID_COMMAND,
     OK,
-    Row,
+    PartitionRow,
     control_answer,
     read_control,
     read_send,
@@ -64,7 +64,7 @@ class ControlShadow:
             created = apply(self.state, Entry(header.timestamp, header.user_id, command)).created_id
         except BorzoiError as error:
             return code_of(error), b""
-        rows: list[Row] = []
+        rows: list[PartitionRow] = []
         if header.operation in CREATIONS:
             rows = self._made_at(header.timestamp)
         elif header.operation in DELETIONS:
@@ -78,7 +78,7 @@ class ControlShadow:
             rows = self._purge(stream.id, queries.topic_of(stream, command.topic_id))
         return OK, control_answer(created, rows)
 
-    def _all_rows(self) -> list[Row]:
+    def _all_rows(self) -> list[PartitionRow]:
         return [row for place in self._topics() for row in self._rows(*place)]
 
     def _topics(self) -> Iterator[tuple[int, Topic]]:
@@ -86,7 +86,7 @@ class ControlShadow:
             for topic in stream.topics.in_order():
                 yield stream.id, topic
 
-    def _made_at(self, timestamp: int) -> list[Row]:
+    def _made_at(self, timestamp: int) -> list[PartitionRow]:
         """Partitions made by the op of that time: few of very many, hence looked for first."""
         return [
             row
@@ -96,15 +96,15 @@ class ControlShadow:
             if row.incarnation == self.op_at[timestamp]
         ]
 
-    def _rows(self, stream: int, topic: Topic) -> list[Row]:
+    def _rows(self, stream: int, topic: Topic) -> list[PartitionRow]:
         generation = self.purges.get((stream, topic.id, topic.created_at), 0)
         place = stream << 32 | topic.id << 20
         return [
-            _new(Row, (place | one.id, self.op_at[one.created_at], generation))
+            _new(PartitionRow, (place | one.id, self.op_at[one.created_at], generation))
             for one in topic.partitions.values()
         ]
 
-    def _purge(self, stream: int, topic: Topic) -> list[Row]:
+    def _purge(self, stream: int, topic: Topic) -> list[PartitionRow]:
         key = (stream, topic.id, topic.created_at)
         self.purges[key] = self.purges.get(key, 0) + 1
         return self._rows(stream, topic)

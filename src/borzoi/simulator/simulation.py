@@ -24,9 +24,9 @@ from borzoi.simulator.draws import Draw
 from borzoi.simulator.events import EventQueue, MessageStorm
 from borzoi.simulator.nemesis import Nemesis
 from borzoi.simulator.network import QUIET, Network
-from borzoi.simulator.node import NEWER_RELEASE, Node
-from borzoi.simulator.outcome import Failure, Outcome
-from borzoi.simulator.outputs import Surroundings
+from borzoi.simulator.node import NEWER_RELEASE, SimulatedNode
+from borzoi.simulator.outcome import Failure, RunOutcome
+from borzoi.simulator.outputs import RunContext
 from borzoi.simulator.randomness import happens, stream
 from borzoi.simulator.trace import Trace
 from borzoi.simulator.workload import Workload
@@ -112,7 +112,7 @@ class Simulation:
             command_of,
             digest=draw.seed,
         )
-        around = Surroundings(
+        around = RunContext(
             self.events,
             self.network,
             self.auditor,
@@ -140,7 +140,7 @@ class Simulation:
             CLUSTER,
         )
 
-    def _node(self, number: int, planted: PlantedBugs, around: Surroundings) -> Node:
+    def _node(self, number: int, planted: PlantedBugs, around: RunContext) -> SimulatedNode:
         draw = self.draw
         configs = configs_for(draw, number, planted)
         disk = Disk(
@@ -160,7 +160,7 @@ class Simulation:
         if not draw.genesis:
             for config, volume in zip(configs, disk.volumes, strict=True):
                 volume.format(superblocks.genesis(config))
-        node = Node(number, configs, disk, around)
+        node = SimulatedNode(number, configs, disk, around)
         node.unfounded = bool(draw.genesis)
         return node
 
@@ -170,10 +170,10 @@ class Simulation:
         if self.trace.enabled:
             self.trace.line(f"{self.events.now:>7} {text}")
 
-    def _stopped(self, node: Node, reason: str) -> None:
+    def _stopped(self, node: SimulatedNode, reason: str) -> None:
         self.nemesis.stopped(node, reason)
 
-    def _crashed_inside(self, node: Node) -> None:
+    def _crashed_inside(self, node: SimulatedNode) -> None:
         self.nemesis.crashed_inside(node)
 
     def primary(self) -> int | None:
@@ -351,7 +351,7 @@ class Simulation:
 
 def simulate(
     draw: Draw, *, bugs: tuple[str, ...] = (), trace: Callable[[str], None] | None = None
-) -> Outcome:
+) -> RunOutcome:
     """Runs one draw. A failure is run again with the trace kept, since tracing costs time."""
     began = process_time()
     # Nothing a run makes is cyclic garbage before its end, so nobody needs to look for it. Nor
@@ -368,7 +368,7 @@ def simulate(
         gc.enable()
 
 
-def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) -> Outcome:
+def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) -> RunOutcome:
     auditor, network = simulation.auditor, simulation.network.counters
     arrived = simulation.network.arrived
     for node in simulation.nodes:
@@ -389,7 +389,7 @@ def outcome_of(simulation: Simulation, failure: Failure | None, seconds: float) 
     for name in ("lost", "duplicated", "evicted", "blocked", "filtered", "stale", "corrupted"):
         if getattr(network, name):
             faults[f"frames {name}"] = getattr(network, name)
-    return Outcome(
+    return RunOutcome(
         seed=simulation.draw.seed,
         draw=simulation.draw.line(),
         digest=f"{simulation.network.digest:016x}",

@@ -19,7 +19,7 @@ from borzoi.simulator.events import EventQueue
 from borzoi.simulator.mix import Mix, Request
 from borzoi.simulator.network import Corrupted, Network
 from borzoi.simulator.randomness import happens, stream
-from borzoi.simulator.service import Answer, Call, ReadAnswer, ReadCall
+from borzoi.simulator.service import NodeAnswer, NodeCall, ReadAnswer, ReadCall
 
 IDLE_TICKS: Final = 1500
 READ_LEVELS: Final = ("prefix", "lease", "linearizable")
@@ -36,10 +36,10 @@ PURGES: Final = frozenset({Operation.PURGE_STREAM, Operation.PURGE_TOPIC})
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingCall:
     """The request a client waits for."""
 
-    call: Call
+    call: NodeCall
     sent_at: int
     attempts: int = 1
     # Refusals may arrive twice; only one of them may lead to another try.
@@ -56,12 +56,12 @@ class Client:
         self.world = world
         self.epochs: dict[int, int] = {}
         self.requests: dict[int, int] = {}
-        self.pending: Pending | None = None
+        self.pending: PendingCall | None = None
         self.follow_up: list[Request] = []
         self.wanted: Request | None = None
-        self.abandoned: list[Call] = []
+        self.abandoned: list[NodeCall] = []
         # The last send that was answered.
-        self.sent: Call | None = None
+        self.sent: NodeCall | None = None
         self.target = world.random.randrange(world.draw.replicas)
         self.dead = False
 
@@ -126,11 +126,11 @@ class Client:
     def _issue(self, group: int, operation: int, payload: bytes, request: int) -> None:
         epoch = self.epochs.get(group, 0)
         forward = happens(self.world.random, self.world.draw.forwarding)
-        call = _new(Call, (group, self.identity, epoch, request, operation, payload, forward))
-        self.pending = Pending(call, self.world.events.now)
+        call = _new(NodeCall, (group, self.identity, epoch, request, operation, payload, forward))
+        self.pending = PendingCall(call, self.world.events.now)
         self._transmit(call)
 
-    def _transmit(self, call: Call) -> None:
+    def _transmit(self, call: NodeCall) -> None:
         world = self.world
         world.network.send(self.endpoint, self.target, call)
         if happens(world.random, world.draw.resend_duplicates):
@@ -138,15 +138,15 @@ class Client:
             world.network.send(self.endpoint, world.random.randrange(world.draw.replicas), call)
         world.events.after(world.draw.client_timeout, self._timeout, self.pending)
 
-    def _timeout(self, pending: Pending) -> None:
+    def _timeout(self, pending: PendingCall) -> None:
         if self.pending is not pending or self.world.events.now < self._deadline(pending):
             return
         self._elsewhere(pending)
 
-    def _deadline(self, pending: Pending) -> int:
+    def _deadline(self, pending: PendingCall) -> int:
         return pending.sent_at + self.world.draw.client_timeout
 
-    def _elsewhere(self, pending: Pending) -> None:
+    def _elsewhere(self, pending: PendingCall) -> None:
         world = self.world
         if (
             pending.call.operation != Operation.REGISTER
@@ -161,7 +161,7 @@ class Client:
         self.target = world.random.randrange(world.draw.replicas)
         self._transmit(pending.call)
 
-    def _abandon(self, pending: Pending) -> None:
+    def _abandon(self, pending: PendingCall) -> None:
         """Gives the session up with an unknown outcome: a zombie may bring the request back."""
         self.abandoned.append(pending.call)
         self.pending = None
@@ -176,7 +176,7 @@ class Client:
         if type(frame) is ReadAnswer:
             self.world.counts["read granted" if frame.granted else "read refused"] += 1
             return
-        answer: Answer = frame
+        answer: NodeAnswer = frame
         pending = self.pending
         if pending is None or not is_answer_to(answer, pending.call):
             self._late(answer)
@@ -205,25 +205,25 @@ class Client:
             self._done(pending.call, answer)
         world.events.after(world.thinking(), self.act, None)
 
-    def _again(self, pending: Pending) -> None:
+    def _again(self, pending: PendingCall) -> None:
         if self.pending is pending:
             pending.retrying = False
             pending.sent_at = self.world.events.now
             self._transmit(pending.call)
 
-    def _registered(self, pending: Pending, answer: Answer) -> None:
+    def _registered(self, pending: PendingCall, answer: NodeAnswer) -> None:
         self.pending = None
         if answer.status == 0:
             self.epochs[answer.group] = EPOCH.unpack(answer.payload)[0]
 
-    def _late(self, answer: Answer) -> None:
+    def _late(self, answer: NodeAnswer) -> None:
         """An answer to a request that is over: still a promise, so it is checked like any other."""
         if answer.client == ZERO:
             return
         if answer.request and answer.status is not None and answer.status < 1 << 31:
             self.world.check(answer)
 
-    def _done(self, call: Call, answer: Answer) -> None:
+    def _done(self, call: NodeCall, answer: NodeAnswer) -> None:
         if answer.status is None or answer.status >= 1 << 31:
             self.world.counts[f"refused: {Refusal(answer.status or 0).name}"] += 1
             return
@@ -233,7 +233,7 @@ class Client:
             self.sent = call
 
 
-def other_content(call: Call) -> Call:
+def other_content(call: NodeCall) -> NodeCall:
     """A client that lost count: another send under a number that was used and answered."""
     decoded = decode_batch(call.payload)
     if decoded is None:
@@ -243,7 +243,7 @@ def other_content(call: Call) -> Call:
     return call._replace(payload=body, forward=False)
 
 
-def is_answer_to(answer: Answer, call: Call) -> bool:
+def is_answer_to(answer: NodeAnswer, call: NodeCall) -> bool:
     return (
         answer.request == call.request
         and answer.client == call.client
@@ -298,7 +298,7 @@ class Workload:
 
     # -- checking ----------------------------------------------------------------------------------
 
-    def check(self, answer: Answer) -> None:
+    def check(self, answer: NodeAnswer) -> None:
         status = answer.status
         if status is None:
             return
@@ -308,7 +308,7 @@ class Workload:
         if op is not None:
             self.acknowledged[answer.group] += 1
 
-    def learn(self, client: Client, call: Call, answer: Answer) -> None:
+    def learn(self, client: Client, call: NodeCall, answer: NodeAnswer) -> None:
         """Draws conclusions from an answer: new partitions, and what has to follow a decision."""
         if answer.status != ops.OK:
             return
@@ -330,7 +330,7 @@ class Workload:
             client.follow_up.append((self.mix.group(row.namespace), operation, body))
         del client.follow_up[FOLLOW_UPS_MAX:]
 
-    def _sent(self, call: Call) -> None:
+    def _sent(self, call: NodeCall) -> None:
         decoded = decode_batch(call.payload)
         if decoded is not None:
             key = (decoded[0].namespace, decoded[0].incarnation)
@@ -346,7 +346,7 @@ class Workload:
         self.counts["housekeeping"] += 1
         self._housekeeping += 1
         body = ops.data_body(*partition, self.random.randrange(end))
-        call = Call(
+        call = NodeCall(
             self.mix.group(partition[0]), ZERO, 0, self._housekeeping,
             Operation.TRUNCATE_PARTITION, body,
         )  # fmt: skip

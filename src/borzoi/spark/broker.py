@@ -35,8 +35,8 @@ from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
 from borzoi.protocol.contract import Request, Response
 from borzoi.records import arrow
 from borzoi.records.columnar import Run, run_of
-from borzoi.spark.offsets import Extent, Key
-from borzoi.spark.options import Connection, InvalidOption
+from borzoi.spark.offsets import Extent, PartitionKey
+from borzoi.spark.options import ConnectionOptions, InvalidOption
 
 #: Polls name a consumer, and nothing is stored for this one.
 READER: Final = Consumer(ConsumerKind.CONSUMER, 0)
@@ -46,7 +46,7 @@ DEFAULT_USER: Final = "iggy"
 class Broker:
     """One connection to a server, made when it is first needed."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionOptions) -> None:
         self._connection = connection
         self._client: Client | None = None
 
@@ -88,7 +88,7 @@ class Broker:
 
     def extents(
         self, topics: Iterable[str], assign: Mapping[str, tuple[int, ...]] | None = None
-    ) -> dict[Key, Extent]:
+    ) -> dict[PartitionKey, Extent]:
         """What every partition of these topics holds; a missing topic has none."""
         found = {}
         for name in topics:
@@ -105,7 +105,7 @@ class Broker:
                 # A topic that is deleted and created again has new creation times, both.
                 created = max(part.created_at, details.created_at)
                 earliest = latest - part.messages_count
-                found[Key(name, part.id)] = Extent(earliest, latest, created, mean)
+                found[PartitionKey(name, part.id)] = Extent(earliest, latest, created, mean)
             missing = sorted((wanted or set()) - {part.id for part in details.partitions})
             if missing:
                 raise InvalidOption(
@@ -115,7 +115,7 @@ class Broker:
 
     # ---- messages -------------------------------------------------------------------------------
 
-    def poll(self, key: Key, strategy: PollingStrategy, count: int) -> memoryview | bytes:
+    def poll(self, key: PartitionKey, strategy: PollingStrategy, count: int) -> memoryview | bytes:
         """Messages as they are stored, back to back."""
         stream, topic = name_parts(key.topic)
         request = PollMessages(READER, stream, topic, key.partition, strategy, count)
@@ -123,22 +123,22 @@ class Broker:
         assert isinstance(polled, PolledMessages)
         return polled.messages
 
-    def run(self, key: Key, offset: int, count: int) -> Run:
+    def run(self, key: PartitionKey, offset: int, count: int) -> Run:
         return run_of(self.poll(key, PollingStrategy.offset(offset), count))
 
-    def find_time(self, key: Key, micros: int) -> int | None:
+    def find_time(self, key: PartitionKey, micros: int) -> int | None:
         """Offset of the first message at least as new; None when there is none."""
         run = run_of(self.poll(key, PollingStrategy.timestamp(micros), 1))
         return int(run.headers["offset"][0]) if run.count else None
 
-    def timestamp_at(self, key: Key, offset: int) -> int | None:
+    def timestamp_at(self, key: PartitionKey, offset: int) -> int | None:
         """When the message was appended; None when it is not there."""
         run = self.run(key, offset, 1)
         if run.count == 0 or int(run.headers["offset"][0]) != offset:
             return None
         return int(run.headers["timestamp"][0])
 
-    def send(self, topic: str, partitioning: Partitioning, request: arrow.Request) -> None:
+    def send(self, topic: str, partitioning: Partitioning, request: arrow.SendSections) -> None:
         stream_id, topic_id = name_parts(topic)
         self.call(
             SendMessages(
@@ -153,13 +153,13 @@ class Broker:
 
     # ---- changes --------------------------------------------------------------------------------
 
-    def store_offset(self, consumer: str, key: Key, offset: int) -> None:
+    def store_offset(self, consumer: str, key: PartitionKey, offset: int) -> None:
         """Say that a consumer has processed everything up to and with this offset."""
         stream, topic = name_parts(key.topic)
         named = Consumer(ConsumerKind.CONSUMER, consumer)
         self.call(StoreConsumerOffset(named, stream, topic, key.partition, offset))
 
-    def stored_offset(self, consumer: str, key: Key) -> int | None:
+    def stored_offset(self, consumer: str, key: PartitionKey) -> int | None:
         """What a consumer has processed; None when it stored nothing."""
         stream, topic = name_parts(key.topic)
         named = Consumer(ConsumerKind.CONSUMER, consumer)
@@ -205,7 +205,7 @@ class Broker:
         raise AssertionError("the last attempt returns or raises")
 
 
-def client_options(connection: Connection) -> Options:
+def client_options(connection: ConnectionOptions) -> Options:
     """What the client is told; secrets are read here, where they are used."""
     if connection.connection is not None:
         return replace(parse(connection.connection), heartbeat_interval=0)
@@ -240,10 +240,10 @@ def name_parts(name: str) -> tuple[Identifier, Identifier]:
 
 
 #: Connections of this process, by how they were made.
-_OF_WORKER: dict[Connection, Broker] = {}
+_OF_WORKER: dict[ConnectionOptions, Broker] = {}
 
 
-def broker_of_worker(connection: Connection) -> Broker:
+def broker_of_worker(connection: ConnectionOptions) -> Broker:
     """The connection of this process to that server, kept for the next task."""
     if connection not in _OF_WORKER:
         _OF_WORKER[connection] = Broker(connection)

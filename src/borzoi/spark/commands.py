@@ -17,7 +17,7 @@ from borzoi.spark.pipelines.functions import load_python
 from borzoi.spark.pipelines.model import Pipeline, load_pipeline
 from borzoi.spark.pipelines.planning import plan_pipeline, reset_pipeline, status_of
 from borzoi.spark.pipelines.running import BAD_FILE, Display, run_pipeline
-from borzoi.spark.progress import JsonLines, Metrics, Terminal
+from borzoi.spark.progress import JsonLines, PipelineMetrics, Terminal
 from borzoi.spark.session import session
 
 TEMPLATE: Final = """\
@@ -159,7 +159,7 @@ def run_to_end(
     else:
         displays.append(Terminal(Console()))
     if metrics_port is not None:
-        metrics = Metrics(found.name)
+        metrics = PipelineMetrics(found.name)
         metrics.serve(metrics_port)
         displays.append(metrics)
     try:

@@ -16,7 +16,7 @@ from borzoi.spark import jobs
 from borzoi.spark.commands import reports_errors, run_to_end
 from borzoi.spark.lake.compacting import compact as compact_table
 from borzoi.spark.lake.kinds import KINDS
-from borzoi.spark.options import Connection, InvalidOption, source_options
+from borzoi.spark.options import ConnectionOptions, InvalidOption, source_options
 from borzoi.spark.session import session
 
 #: Exit code when what was looked at is damaged.
@@ -191,7 +191,7 @@ def replay(
     """
     if from_dlq:
         given = connector_options(options)
-        connection: Connection = source_options(given | {"subscribe": topic}).connection
+        connection: ConnectionOptions = source_options(given | {"subscribe": topic}).connection
         sent = jobs.replay_dead_letters(connection, topic, target)
         click.echo(f"{sent} messages sent")
         return

@@ -28,8 +28,8 @@ from borzoi.records.message import decode_messages
 from borzoi.records.user_headers import HeaderValue
 from borzoi.spark.broker import Broker
 from borzoi.spark.locating import Locator
-from borzoi.spark.offsets import DataLoss, Key
-from borzoi.spark.options import Connection, InvalidOption, SourceOptions, source_options
+from borzoi.spark.offsets import DataLoss, PartitionKey
+from borzoi.spark.options import ConnectionOptions, InvalidOption, SourceOptions, source_options
 from borzoi.spark.pipelines.model import Pipeline, pipeline_of
 from borzoi.spark.plan import Split
 from borzoi.spark.reading import read_runs_of
@@ -62,7 +62,7 @@ def copying_pipeline(
 class Verified:
     """What one split turned out to be."""
 
-    key: Key
+    key: PartitionKey
     messages: int
     bytes: int
     fault: str | None = None
@@ -106,7 +106,7 @@ def _verify_split(work: tuple[Split, SourceOptions]) -> Verified:
 class PartitionStats:
     """What a partition holds."""
 
-    key: Key
+    key: PartitionKey
     earliest: int
     latest: int
     bytes: int
@@ -152,7 +152,9 @@ def top_values(options: Mapping[str, str], field: str, count: int) -> list[tuple
 # ---- dead letters -------------------------------------------------------------------------------
 
 
-def replay_dead_letters(connection: Connection, letters: str, target: str | None = None) -> int:
+def replay_dead_letters(
+    connection: ConnectionOptions, letters: str, target: str | None = None
+) -> int:
     """Send the payloads of a dead-letter topic to the topics they came from, or to `target`.
 
     Where the job stopped is stored as the offset of a consumer, after each answer of the server:

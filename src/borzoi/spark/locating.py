@@ -15,12 +15,12 @@ from typing import Any
 
 from borzoi.model.errors import BorzoiError
 from borzoi.spark.broker import Broker
-from borzoi.spark.offsets import Extent, Key, Position, Range
+from borzoi.spark.offsets import Extent, PartitionKey, Position, Range
 from borzoi.spark.options import InvalidOption, SourceOptions
-from borzoi.spark.plan import Limits, Split, plan
+from borzoi.spark.plan import Split, SplitLimits, plan
 from borzoi.spark.reading import first_header
 from borzoi.spark.segments import (
-    Segment,
+    SealedSegment,
     SegmentGone,
     all_segments,
     index_between,
@@ -41,17 +41,17 @@ class Locator:
         self._options = options
         self._has_server = options.segments != "direct-only"
         self._broker = Broker(options.connection)
-        self._extents: dict[Key, Extent] = {}
+        self._extents: dict[PartitionKey, Extent] = {}
         self._directories: dict[str, Path | None] = {}
         #: Partitions whose directory was compared with the server, and the outcome.
-        self._confirmed: dict[Key, bool] = {}
+        self._confirmed: dict[PartitionKey, bool] = {}
 
     def close(self) -> None:
         self._broker.close()
 
     # ---- partitions -----------------------------------------------------------------------------
 
-    def extents(self) -> dict[Key, Extent]:
+    def extents(self) -> dict[PartitionKey, Extent]:
         """What every partition holds right now."""
         if self._has_server:
             found = self._broker.extents(self._topics(), self._options.assign)
@@ -62,7 +62,7 @@ class Locator:
         self._extents = found
         return dict(found)
 
-    def known_extents(self) -> dict[Key, Extent]:
+    def known_extents(self) -> dict[PartitionKey, Extent]:
         """What they held when `extents` looked last."""
         return self._extents
 
@@ -71,7 +71,7 @@ class Locator:
             return self._options.subscribe
         return self._broker.matching_topics(self._options.pattern)
 
-    def _extents_on_disk(self) -> dict[Key, Extent]:
+    def _extents_on_disk(self) -> dict[PartitionKey, Extent]:
         found = {}
         for name in self._options.subscribe:
             folder = self._topic_directory(name) / "partitions"
@@ -85,7 +85,7 @@ class Locator:
                 segments = all_segments(folder / f"{number}")
                 first = segments[0].base if segments else 0
                 last = segments[-1].end if segments else 0
-                found[Key(name, number)] = Extent(first, last, 1)
+                found[PartitionKey(name, number)] = Extent(first, last, 1)
         return found
 
     def _topic_directory(self, name: str) -> Path:
@@ -101,7 +101,7 @@ class Locator:
 
     # ---- times and marks ------------------------------------------------------------------------
 
-    def find_time(self, key: Key, micros: int) -> int | None:
+    def find_time(self, key: PartitionKey, micros: int) -> int | None:
         """Offset of the first message at least as new; None when there is none."""
         if self._has_server:
             return self._broker.find_time(key, micros)
@@ -111,7 +111,7 @@ class Locator:
                 return offset
         return None
 
-    def timestamp_at(self, key: Key, offset: int) -> int | None:
+    def timestamp_at(self, key: PartitionKey, offset: int) -> int | None:
         if self._has_server:
             return self._broker.timestamp_at(key, offset)
         for segment in all_segments(self._directory(key)):
@@ -120,7 +120,7 @@ class Locator:
                 return int(entries["timestamp"][0])
         return None
 
-    def changed(self, key: Key, position: Position) -> str | None:
+    def changed(self, key: PartitionKey, position: Position) -> str | None:
         """Whether the message before a position is another one than the query read there."""
         if not position.mark:
             return None
@@ -132,7 +132,7 @@ class Locator:
             f"{position.offset - 1} is not the one that was read"
         )
 
-    def store(self, consumer: str, positions: dict[Key, Position]) -> None:
+    def store(self, consumer: str, positions: dict[PartitionKey, Position]) -> None:
         """Store processed offsets; a server that cannot take them now gets them next time."""
         if not self._has_server:
             return
@@ -146,7 +146,7 @@ class Locator:
 
     # ---- segments -------------------------------------------------------------------------------
 
-    def plan(self, spans: Sequence[Range], limits: Limits) -> list[Split]:
+    def plan(self, spans: Sequence[Range], limits: SplitLimits) -> list[Split]:
         """Splits of the ranges; direct ones only where the directory is known to be right."""
 
         def split(is_direct: bool) -> list[Split]:
@@ -167,7 +167,7 @@ class Locator:
                 raise
             return split(is_direct=False)
 
-    def _segments(self, key: Key) -> Sequence[Segment]:
+    def _segments(self, key: PartitionKey) -> Sequence[SealedSegment]:
         directory = self._directory(key)
         if not self._has_server:
             return all_segments(directory)
@@ -176,7 +176,7 @@ class Locator:
             self._confirmed[key] = self._is_confirmed(key, segments)
         return segments if segments and self._confirmed[key] else ()
 
-    def _directory(self, key: Key) -> Path:
+    def _directory(self, key: PartitionKey) -> Path:
         if key.topic not in self._directories:
             self._directories[key.topic] = self._find_directory(key.topic)
         found = self._directories[key.topic]
@@ -194,7 +194,7 @@ class Locator:
         assert topic is not None
         return partition_directory(data, stream, topic.id, 0).parent.parent
 
-    def _is_confirmed(self, key: Key, segments: Sequence[Segment]) -> bool:
+    def _is_confirmed(self, key: PartitionKey, segments: Sequence[SealedSegment]) -> bool:
         """Whether the server has the very message that the directory has."""
         at = max(segments[0].base, self._extents[key].earliest)
         segment = next((each for each in segments if each.base <= at < each.end), None)
@@ -205,7 +205,7 @@ class Locator:
             segments_of=lambda _: [segment],
             ends_of=ends_between,
             mean_bytes_of=lambda _: 1,
-            limits=Limits(1),
+            limits=SplitLimits(1),
         )
         stored = first_header(witness[0])
         answered = bytes(self._broker.run(key, at, 1).buffer[:64])
@@ -222,7 +222,7 @@ class Locator:
 
     # ---- bytes ----------------------------------------------------------------------------------
 
-    def size(self, key: Key, start: int, end: int) -> int:
+    def size(self, key: PartitionKey, start: int, end: int) -> int:
         """Bytes of the messages [start, end), exact where there is an index."""
         found, at = 0, start
         for segment in self._segments_with_index(key):
@@ -232,7 +232,7 @@ class Locator:
                 found, at = found + int(ends[-1]) - begin, stop
         return found + max(0, end - at) * max(1, self._extents[key].mean_bytes)
 
-    def offset_after(self, key: Key, start: int, size: int) -> int:
+    def offset_after(self, key: PartitionKey, start: int, size: int) -> int:
         """Where about `size` bytes from `start` on end; at least one message further."""
         at, left = start, size
         for segment in self._segments_with_index(key):
@@ -244,11 +244,11 @@ class Locator:
                 at, left = segment.end, left - (int(ends[-1]) - begin)
         return max(start + 1, at + left // max(1, self._extents[key].mean_bytes))
 
-    def _segments_with_index(self, key: Key) -> Sequence[Segment]:
+    def _segments_with_index(self, key: PartitionKey) -> Sequence[SealedSegment]:
         is_remote = self._options.data_directory is None or self._options.segments == "server"
         return () if is_remote else self._segments(key)
 
 
-def ends_between(segment: Segment, start: int, end: int) -> tuple[int, Any]:
+def ends_between(segment: SealedSegment, start: int, end: int) -> tuple[int, Any]:
     begin, entries = index_between(segment.directory, segment.base, start, end)
     return begin, entries["position"].astype("i8")

@@ -26,7 +26,7 @@ class DataLoss(BorzoiError):
     """Messages that the query wants are not there any more."""
 
 
-class Key(NamedTuple):
+class PartitionKey(NamedTuple):
     """A partition: `stream/topic` and its number."""
 
     topic: str
@@ -57,16 +57,16 @@ class Extent:
 class Range(NamedTuple):
     """Messages to read: `start` up to `end`, which is exclusive."""
 
-    key: Key
+    key: PartitionKey
     start: int
     end: int
 
 
-Positions = Mapping[Key, Position]
-Extents = Mapping[Key, Extent]
-Offsets = Mapping[Key, int]
+Positions = Mapping[PartitionKey, Position]
+Extents = Mapping[PartitionKey, Extent]
+Offsets = Mapping[PartitionKey, int]
 #: Offset of the first message that is at least as new as the time; None when there is none.
-FindTime = Callable[[Key, int], int | None]
+FindTime = Callable[[PartitionKey, int], int | None]
 
 
 # ---- JSON ---------------------------------------------------------------------------------------
@@ -84,13 +84,13 @@ def to_json(positions: Positions) -> dict[str, Any]:
     return document
 
 
-def from_json(document: Mapping[str, Any]) -> dict[Key, Position]:
+def from_json(document: Mapping[str, Any]) -> dict[PartitionKey, Position]:
     if document.get("v") != VERSION:
         raise DataLoss(
             f"the checkpoint has offsets of version {document.get('v')!r}; this is {VERSION}"
         )
     return {
-        Key(topic, int(partition)): Position(entry["o"], entry["c"], entry.get("t", 0))
+        PartitionKey(topic, int(partition)): Position(entry["o"], entry["c"], entry.get("t", 0))
         for topic, table in document.items()
         if topic != "v"
         for partition, entry in table.items()
@@ -100,7 +100,9 @@ def from_json(document: Mapping[str, Any]) -> dict[Key, Position]:
 # ---- where reading starts and ends --------------------------------------------------------------
 
 
-def resolve(bound: Bound, extents: Extents, *, now: int, find_time: FindTime) -> dict[Key, int]:
+def resolve(
+    bound: Bound, extents: Extents, *, now: int, find_time: FindTime
+) -> dict[PartitionKey, int]:
     """The offset that the bound stands for, in every partition."""
     if bound.word is not None:
         is_first = bound.word == "earliest"
@@ -117,7 +119,7 @@ def resolve(bound: Bound, extents: Extents, *, now: int, find_time: FindTime) ->
     return found
 
 
-def _time_of(bound: Bound, key: Key, extents: Extents, now: int) -> int | None:
+def _time_of(bound: Bound, key: PartitionKey, extents: Extents, now: int) -> int | None:
     if bound.moment is not None:
         return bound.moment.at(now)
     table = _table_of(bound.moments or {}, key, extents)
@@ -128,7 +130,9 @@ def _time_of(bound: Bound, key: Key, extents: Extents, now: int) -> int | None:
 LATEST, EARLIEST = -1, -2
 
 
-def _by_offsets(tables: Mapping[str, Mapping[int, int]], extents: Extents) -> dict[Key, int]:
+def _by_offsets(
+    tables: Mapping[str, Mapping[int, int]], extents: Extents
+) -> dict[PartitionKey, int]:
     topics = {key.topic for key in extents} | {""}
     unknown = sorted(set(tables) - topics)
     if unknown:
@@ -142,7 +146,7 @@ def _by_offsets(tables: Mapping[str, Mapping[int, int]], extents: Extents) -> di
 
 
 def _table_of(
-    tables: Mapping[str, Mapping[int, int]], key: Key, extents: Extents
+    tables: Mapping[str, Mapping[int, int]], key: PartitionKey, extents: Extents
 ) -> Mapping[int, int]:
     """The entries of the key's topic; those without a topic belong to the only one there is."""
     if "" in tables and len({each.topic for each in extents}) > 1:
@@ -153,7 +157,7 @@ def _table_of(
 # ---- how much a batch takes ---------------------------------------------------------------------
 
 
-def admit_rows(start: Offsets, end: Offsets, rows_max: int) -> dict[Key, int]:
+def admit_rows(start: Offsets, end: Offsets, rows_max: int) -> dict[PartitionKey, int]:
     """Ends of a batch of at most `rows_max` messages, each partition in proportion to its lag."""
     lags = {key: max(0, end[key] - start.get(key, 0)) for key in end}
     total = sum(lags.values())
@@ -169,7 +173,7 @@ def admit_rows(start: Offsets, end: Offsets, rows_max: int) -> dict[Key, int]:
 
 
 #: Offset at which about so many bytes from `start` on end; at least one message further.
-OffsetAfter = Callable[[Key, int, int], int]
+OffsetAfter = Callable[[PartitionKey, int, int], int]
 
 
 def admit_bytes(
@@ -177,8 +181,8 @@ def admit_bytes(
     end: Offsets,
     bytes_max: int,
     offset_after: OffsetAfter,
-    sizes: Mapping[Key, int],
-) -> dict[Key, int]:
+    sizes: Mapping[PartitionKey, int],
+) -> dict[PartitionKey, int]:
     """Ends of a batch of about `bytes_max` bytes; `sizes` are the bytes between start and end."""
     total = sum(sizes.values())
     if total <= bytes_max:
@@ -204,7 +208,7 @@ def is_worth_a_batch(available: int, rows_min: int | None, waited: int, delay_ma
 # ---- what is gone -------------------------------------------------------------------------------
 
 
-def lost(key: Key, position: Position, extent: Extent | None) -> str | None:
+def lost(key: PartitionKey, position: Position, extent: Extent | None) -> str | None:
     """Why the query cannot go on where it stands; None when it can."""
     place = f"{key.topic}[{key.partition}]"
     if extent is None:
@@ -242,7 +246,7 @@ def ranges(start: Positions, end: Positions, extents: Extents) -> list[Range]:
     return found
 
 
-def lag(positions: Positions, latest: Positions) -> dict[Key, int]:
+def lag(positions: Positions, latest: Positions) -> dict[PartitionKey, int]:
     """Messages that are there and were not read yet."""
     return {
         key: max(0, last.offset - (positions[key].offset if key in positions else 0))

@@ -40,7 +40,7 @@ class InvalidOption(BorzoiError, ValueError):
     """An option has a name or a value that the connector does not know."""
 
 
-class Row(NamedTuple):
+class Option(NamedTuple):
     """One option: how people write its name, its default as a text, and who reads the text."""
 
     name: str
@@ -189,77 +189,81 @@ def _moments(value: str) -> dict[str, dict[int, int]]:
 # ---- the tables ---------------------------------------------------------------------------------
 
 CONNECTION_ROWS: Final = (
-    Row("servers", "127.0.0.1:8090", _text, "address of the server, or several with commas"),
-    Row("connection", None, _text, "connection string, in place of servers and credentials"),
-    Row("username", None, _text, "user to log in as"),
-    Row("password", None, _text, "password; shown in plans unless Spark redacts it"),
-    Row("passwordEnv", None, _text, "environment variable that holds the password"),
-    Row("passwordFile", None, _text, "file that holds the password"),
-    Row("token", None, _text, "personal access token, in place of user and password"),
-    Row("tokenEnv", None, _text, "environment variable that holds the token"),
-    Row("tokenFile", None, _text, "file that holds the token"),
-    Row("timeout", "30s", parse_duration, "wait for one answer of the server at most this long"),
-    Row("retries", "6", _positive, "further attempts when no connection can be made"),
-    Row("retryInterval", "200ms", parse_duration, "first pause between two attempts; it doubles"),
+    Option("servers", "127.0.0.1:8090", _text, "address of the server, or several with commas"),
+    Option("connection", None, _text, "connection string, in place of servers and credentials"),
+    Option("username", None, _text, "user to log in as"),
+    Option("password", None, _text, "password; shown in plans unless Spark redacts it"),
+    Option("passwordEnv", None, _text, "environment variable that holds the password"),
+    Option("passwordFile", None, _text, "file that holds the password"),
+    Option("token", None, _text, "personal access token, in place of user and password"),
+    Option("tokenEnv", None, _text, "environment variable that holds the token"),
+    Option("tokenFile", None, _text, "file that holds the token"),
+    Option("timeout", "30s", parse_duration, "wait for one answer of the server at most this long"),
+    Option("retries", "6", _positive, "further attempts when no connection can be made"),
+    Option(
+        "retryInterval", "200ms", parse_duration, "first pause between two attempts; it doubles"
+    ),
 )
 
 SOURCE_ROWS: Final = (
     *CONNECTION_ROWS,
-    Row("subscribe", None, _topics, "topics, as stream/topic with commas between"),
-    Row("subscribePattern", None, _pattern, "regular expression over stream/topic"),
-    Row("assign", None, _assigned, 'partitions, as {"stream/topic": [0, 1]}'),
-    Row("columns", None, _columns, "columns to read, in this order"),
-    Row("headers", "raw", _one_of("none", "raw", "map", "typed"), "form of the user headers"),
-    Row("payloadFormat", "binary", _one_of("binary", "string"), "type of the payload column"),
-    Row("startingOffsets", None, _limit_word, "earliest, latest, or offsets by partition"),
-    Row("startingTimestamp", None, moment, "first time to read; -10m is relative"),
-    Row("startingOffsetsByTimestamp", None, _moments, "first time by partition"),
-    Row(
+    Option("subscribe", None, _topics, "topics, as stream/topic with commas between"),
+    Option("subscribePattern", None, _pattern, "regular expression over stream/topic"),
+    Option("assign", None, _assigned, 'partitions, as {"stream/topic": [0, 1]}'),
+    Option("columns", None, _columns, "columns to read, in this order"),
+    Option("headers", "raw", _one_of("none", "raw", "map", "typed"), "form of the user headers"),
+    Option("payloadFormat", "binary", _one_of("binary", "string"), "type of the payload column"),
+    Option("startingOffsets", None, _limit_word, "earliest, latest, or offsets by partition"),
+    Option("startingTimestamp", None, moment, "first time to read; -10m is relative"),
+    Option("startingOffsetsByTimestamp", None, _moments, "first time by partition"),
+    Option(
         "startingOffsetsByTimestampStrategy",
         "latest",
         _one_of("error", "latest"),
         "when no message is that new",
     ),
-    Row("endingOffsets", None, _limit_word, "batch: end (exclusive) by partition"),
-    Row("endingTimestamp", None, moment, "batch: first time not to read"),
-    Row("endingOffsetsByTimestamp", None, _moments, "batch: the same by partition"),
-    Row("maxOffsetsPerTrigger", None, _positive, "stream: messages in one batch"),
-    Row("maxBytesPerTrigger", None, _size, "stream: bytes of messages in one batch"),
-    Row("minOffsetsPerTrigger", None, _positive, "stream: wait for so many messages"),
-    Row("maxTriggerDelay", "15m", parse_duration, "stream: but at most this long"),
-    Row("minPartitions", None, _positive, "cut into at least this many tasks"),
-    Row("maxRecordsPerPartition", None, _positive, "messages of one task at most"),
-    Row("maxBytesPerPartition", None, _size, "bytes of one task at most; see below"),
-    Row("failOnDataLoss", "true", _boolean, "end the query when messages are gone"),
-    Row("consumerName", None, _text, "name under which processed offsets are stored"),
-    Row(
+    Option("endingOffsets", None, _limit_word, "batch: end (exclusive) by partition"),
+    Option("endingTimestamp", None, moment, "batch: first time not to read"),
+    Option("endingOffsetsByTimestamp", None, _moments, "batch: the same by partition"),
+    Option("maxOffsetsPerTrigger", None, _positive, "stream: messages in one batch"),
+    Option("maxBytesPerTrigger", None, _size, "stream: bytes of messages in one batch"),
+    Option("minOffsetsPerTrigger", None, _positive, "stream: wait for so many messages"),
+    Option("maxTriggerDelay", "15m", parse_duration, "stream: but at most this long"),
+    Option("minPartitions", None, _positive, "cut into at least this many tasks"),
+    Option("maxRecordsPerPartition", None, _positive, "messages of one task at most"),
+    Option("maxBytesPerPartition", None, _size, "bytes of one task at most; see below"),
+    Option("failOnDataLoss", "true", _boolean, "end the query when messages are gone"),
+    Option("consumerName", None, _text, "name under which processed offsets are stored"),
+    Option(
         "segments",
         "auto",
         _one_of("auto", "direct", "server", "direct-only"),
         "where sealed segments are read",
     ),
-    Row("dataDirectory", None, Path, "data directory of the server, as the executors see it"),
-    Row("maxPollBytes", "4 MiB", _size, "answer to one poll, about"),
-    Row("verify", "none", _one_of("none", "checksum"), "also check every checksum"),
-    Row("plane", "row", _one_of("row", "bulk"), "bulk: one row for each range, not each message"),
+    Option("dataDirectory", None, Path, "data directory of the server, as the executors see it"),
+    Option("maxPollBytes", "4 MiB", _size, "answer to one poll, about"),
+    Option("verify", "none", _one_of("none", "checksum"), "also check every checksum"),
+    Option(
+        "plane", "row", _one_of("row", "bulk"), "bulk: one row for each range, not each message"
+    ),
 )
 
 IDEMPOTENCE: Final = ("auto", "lineage", "key", "position", "column", "none")
 
 SINK_ROWS: Final = (
     *CONNECTION_ROWS,
-    Row("topic", None, topic_name, "stream/topic to write to, when no column names it"),
-    Row("idempotence", "auto", _one_of(*IDEMPOTENCE), "how message ids are made"),
-    Row("idColumns", None, _text, "columns that make a row unique, for idempotence=key"),
-    Row("writeId", None, _text, "batch: makes the ids of a repeated write the same"),
-    Row("batchBytes", "1 MiB", _size, "messages in one request, about"),
-    Row("batchMessages", "10000", _positive, "messages in one request at most"),
-    Row("orphanGrace", "2s", parse_duration, "wait before the first look after a restart"),
-    Row("createPartitions", None, _positive, "create the topic with so many partitions"),
+    Option("topic", None, topic_name, "stream/topic to write to, when no column names it"),
+    Option("idempotence", "auto", _one_of(*IDEMPOTENCE), "how message ids are made"),
+    Option("idColumns", None, _text, "columns that make a row unique, for idempotence=key"),
+    Option("writeId", None, _text, "batch: makes the ids of a repeated write the same"),
+    Option("batchBytes", "1 MiB", _size, "messages in one request, about"),
+    Option("batchMessages", "10000", _positive, "messages in one request at most"),
+    Option("orphanGrace", "2s", parse_duration, "wait before the first look after a restart"),
+    Option("createPartitions", None, _positive, "create the topic with so many partitions"),
 )
 
 
-def read_options(rows: tuple[Row, ...], options: Mapping[str, str]) -> dict[str, Any]:
+def read_options(rows: tuple[Option, ...], options: Mapping[str, str]) -> dict[str, Any]:
     """Values by name; raises for the first option that is unknown or cannot be read."""
     known = {row.name.lower(): row for row in rows}
     for key in options:
@@ -273,7 +277,7 @@ def read_options(rows: tuple[Row, ...], options: Mapping[str, str]) -> dict[str,
     return values
 
 
-def _read(row: Row, text: str) -> Any:
+def _read(row: Option, text: str) -> Any:
     try:
         return row.read(text.strip())
     except BorzoiError as error:
@@ -291,7 +295,7 @@ def _unknown(key: str, names: list[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """How to reach and enter a server. Secrets are read where they are needed, not before."""
 
     servers: str
@@ -323,7 +327,7 @@ class Bound:
 class SourceOptions:
     """Everything a reader needs to know."""
 
-    connection: Connection
+    connection: ConnectionOptions
     subscribe: tuple[str, ...] = ()
     pattern: str | None = None
     assign: Mapping[str, tuple[int, ...]] | None = None
@@ -352,7 +356,7 @@ class SourceOptions:
 class SinkOptions:
     """Everything a writer of a topic needs to know."""
 
-    connection: Connection
+    connection: ConnectionOptions
     topic: str | None = None
     idempotence: str = "auto"
     id_columns: tuple[str, ...] = ()
@@ -420,7 +424,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _connection(values: Mapping[str, Any]) -> Connection:
+def _connection(values: Mapping[str, Any]) -> ConnectionOptions:
     secrets = [
         name
         for name in ("password", "passwordEnv", "passwordFile", "token", "tokenEnv", "tokenFile")
@@ -428,7 +432,7 @@ def _connection(values: Mapping[str, Any]) -> Connection:
     ]
     if len(secrets) > 1:
         raise InvalidOption(f"{secrets[0]} and {secrets[1]} exclude each other")
-    return Connection(
+    return ConnectionOptions(
         values["servers"],
         values["connection"],
         values["username"],

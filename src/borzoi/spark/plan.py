@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from borzoi.spark.offsets import Key, Range
-from borzoi.spark.segments import Piece, Segment
+from borzoi.spark.offsets import PartitionKey, Range
+from borzoi.spark.segments import Piece, SealedSegment
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SplitLimits:
     """How large a split may become."""
 
     #: None for one split per partition, which keeps the order of its messages.
@@ -31,7 +31,7 @@ class Limits:
 
 
 #: What a stream gets unless its options say otherwise.
-ONE_PER_PARTITION: Final = Limits(None)
+ONE_PER_PARTITION: Final = SplitLimits(None)
 DEFAULT_SPLIT_BYTES: Final = 128 * 1024 * 1024
 
 
@@ -42,7 +42,7 @@ class Split:
     The pieces are read from segments; what they do not cover is read through the server.
     """
 
-    key: Key
+    key: PartitionKey
     start: int
     end: int
     size: int
@@ -54,16 +54,16 @@ class Split:
 
 
 #: End positions of the messages [start, end) of a segment, preceded by where `start` begins.
-Ends = Callable[[Segment, int, int], tuple[int, NDArray[Any]]]
+Ends = Callable[[SealedSegment, int, int], tuple[int, NDArray[Any]]]
 
 
 def plan(
     spans: Iterable[Range],
     *,
-    segments_of: Callable[[Key], Sequence[Segment]],
+    segments_of: Callable[[PartitionKey], Sequence[SealedSegment]],
     ends_of: Ends,
-    mean_bytes_of: Callable[[Key], int],
-    limits: Limits,
+    mean_bytes_of: Callable[[PartitionKey], int],
+    limits: SplitLimits,
 ) -> list[Split]:
     """Splits of all ranges, in the order of partitions and offsets."""
     ready = []
@@ -93,7 +93,7 @@ def _whole(span: Range, pieces: Sequence[Piece]) -> Split:
 
 
 def _pieces(
-    span: Range, segments: Sequence[Segment], ends_of: Ends
+    span: Range, segments: Sequence[SealedSegment], ends_of: Ends
 ) -> Iterator[tuple[Piece, int, NDArray[Any]]]:
     """The part of the range that sealed segments cover from its start on, without a gap."""
     at = span.start
@@ -108,7 +108,7 @@ def _pieces(
 
 
 def _direct_splits(
-    key: Key,
+    key: PartitionKey,
     pieces: Sequence[tuple[Piece, int, NDArray[Any]]],
     bytes_max: int,
     records_max: int | None,
@@ -126,7 +126,7 @@ def _direct_splits(
         yield _gathered(key, gathered)
 
 
-def _gathered(key: Key, pieces: Sequence[Piece]) -> Split:
+def _gathered(key: PartitionKey, pieces: Sequence[Piece]) -> Split:
     size = sum(piece.size for piece in pieces)
     return Split(key, pieces[0].start, pieces[-1].end, size, tuple(pieces))
 
@@ -198,7 +198,7 @@ class Window:
             chosen &= self.partitions
         return Window(self.offset_low, self.offset_high, self.time_low, self.time_high, chosen)
 
-    def narrowed(self, span: Range, find_time: Callable[[Key, int], int | None]) -> Range:
+    def narrowed(self, span: Range, find_time: Callable[[PartitionKey, int], int | None]) -> Range:
         """The part of a range that can hold matching messages; empty when none can."""
         start = max(span.start, self.offset_low)
         end = span.end if self.offset_high is None else min(span.end, self.offset_high)

@@ -2,7 +2,7 @@
 
 Spark reports start, end and latest offsets of each source as JSON; the lag is what lies between the
 last two. On a terminal each query is a line that is drawn again; elsewhere each batch is a line of
-JSON. `Metrics` keeps the same numbers for Prometheus.
+JSON. `PipelineMetrics` keeps the same numbers for Prometheus.
 """
 
 import json
@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from borzoi.model.units import format_bytes_roughly
-from borzoi.spark.offsets import Key, from_json
+from borzoi.spark.offsets import PartitionKey, from_json
 
 #: What `observe` calls the bytes of payloads, before the name of a source.
 BYTES_METRIC = "borzoi_bytes"
@@ -50,7 +50,9 @@ class Report:
         return left / self.rows_per_second if self.rows_per_second > 0 else None
 
 
-def report_of(name: str, progress: Mapping[str, Any], first: Mapping[Key, int], now: int) -> Report:
+def report_of(
+    name: str, progress: Mapping[str, Any], first: Mapping[PartitionKey, int], now: int
+) -> Report:
     """The report of one batch; `first` is where the query started reading, `now` in µs."""
     lag: dict[str, int] = {}
     done = total = 0
@@ -87,7 +89,7 @@ def _sum(progress: Mapping[str, Any], name: str) -> float:
     return sum(float(source.get(name) or 0) for source in progress.get("sources", []))
 
 
-def start_offsets(progress: Mapping[str, Any]) -> dict[Key, int]:
+def start_offsets(progress: Mapping[str, Any]) -> dict[PartitionKey, int]:
     """Where the first batch of a query began."""
     found = {}
     for source in progress.get("sources", []):
@@ -103,7 +105,7 @@ def end_offsets(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [document for document in found if document]
 
 
-def _offsets(value: Any) -> dict[Key, Any]:
+def _offsets(value: Any) -> dict[PartitionKey, Any]:
     document = _document(value)
     return from_json(document) if document else {}
 
@@ -180,7 +182,7 @@ def table_of(reports: Any) -> Table:
 # ---- Prometheus ---------------------------------------------------------------------------------
 
 
-class Metrics:
+class PipelineMetrics:
     """The numbers of all queries of a pipeline, under the names that docs/spark.md lists."""
 
     def __init__(self, pipeline: str) -> None:

@@ -14,7 +14,7 @@ from borzoi.model.errors import InvalidChecksum
 from borzoi.records.batch import verify, walk
 from borzoi.records.columnar import Run, check_run, parts
 from borzoi.spark.broker import Broker, broker_of_worker
-from borzoi.spark.offsets import DataLoss, Key
+from borzoi.spark.offsets import DataLoss, PartitionKey
 from borzoi.spark.options import SourceOptions
 from borzoi.spark.plan import Split
 from borzoi.spark.rows import Shape, batch_of, index_batch
@@ -75,7 +75,7 @@ def index_batches(split: Split, shape: Shape) -> Iterator[pa.RecordBatch]:
 
 
 def poll_runs(
-    broker: Broker, key: Key, start: int, end: int, options: SourceOptions
+    broker: Broker, key: PartitionKey, start: int, end: int, options: SourceOptions
 ) -> Iterator[Run]:
     """The messages [start, end) by polls; each answer is about `maxPollBytes`."""
     count = FIRST_POLL
@@ -91,7 +91,7 @@ def poll_runs(
         count = max(1, options.max_poll_bytes // mean)
 
 
-def _after_gap(key: Key, wanted: int, end: int, run: Run, options: SourceOptions) -> int:
+def _after_gap(key: PartitionKey, wanted: int, end: int, run: Run, options: SourceOptions) -> int:
     """Where to go on when the server does not have the wanted message."""
     kept = int(run.headers["offset"][0]) if run.count else None
     if options.fail_on_data_loss:

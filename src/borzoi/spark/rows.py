@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from borzoi.records.arrow import HeadersForm, constant, record_batch, timestamps
 from borzoi.records.columnar import Run
-from borzoi.spark.offsets import Key
+from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import COLUMNS, InvalidOption, SourceOptions
 
 #: Columns that the index of a segment holds, or the plan: the log need not be read for them.
@@ -113,12 +113,12 @@ def shape_of(schema: StructType, options: SourceOptions) -> Shape:
     return Shape(tuple(schema.fieldNames()), form, options.payload_format == "string")
 
 
-def _constants(key: Key) -> dict[str, str | int]:
+def _constants(key: PartitionKey) -> dict[str, str | int]:
     stream, _, topic = key.topic.partition("/")
     return {"stream": stream, "topic": topic, "partition": key.partition}
 
 
-def batch_of(run: Run, key: Key, shape: Shape) -> pa.RecordBatch:
+def batch_of(run: Run, key: PartitionKey, shape: Shape) -> pa.RecordBatch:
     """The columns of a run of messages."""
     batch = record_batch(run, shape.columns, constants=_constants(key), headers=shape.headers)
     if shape.is_text and "payload" in shape.columns:
@@ -128,7 +128,7 @@ def batch_of(run: Run, key: Key, shape: Shape) -> pa.RecordBatch:
 
 
 def index_batch(
-    key: Key, offsets: NDArray[np.int64], micros: NDArray[np.uint64], shape: Shape
+    key: PartitionKey, offsets: NDArray[np.int64], micros: NDArray[np.uint64], shape: Shape
 ) -> pa.RecordBatch:
     """The columns that need no message."""
     constants = _constants(key)

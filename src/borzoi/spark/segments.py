@@ -37,7 +37,7 @@ class SegmentGone(BorzoiError):
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SealedSegment:
     """A sealed segment: the messages `base` up to `end`, which is exclusive."""
 
     directory: Path
@@ -76,20 +76,20 @@ def list_bases(directory: Path) -> list[int]:
     )
 
 
-def sealed_segments(directory: Path) -> list[Segment]:
+def sealed_segments(directory: Path) -> list[SealedSegment]:
     """All segments but the last, which is open."""
     bases = list_bases(directory)
-    return [Segment(directory, base, end) for base, end in itertools.pairwise(bases)]
+    return [SealedSegment(directory, base, end) for base, end in itertools.pairwise(bases)]
 
 
-def all_segments(directory: Path) -> list[Segment]:
+def all_segments(directory: Path) -> list[SealedSegment]:
     """The sealed segments, and what the index of the last one has: for directories at rest."""
     segments = sealed_segments(directory)
     bases = list_bases(directory)
     if bases:
         ends = read_index(directory, bases[-1])["position"]
         whole = int(np.searchsorted(ends, body_size(directory, bases[-1]), side="right"))
-        segments.append(Segment(directory, bases[-1], bases[-1] + whole))
+        segments.append(SealedSegment(directory, bases[-1], bases[-1] + whole))
     return segments
 
 
@@ -116,7 +116,7 @@ def index_between(directory: Path, base: int, start: int, end: int) -> tuple[int
 # ---- bodies -------------------------------------------------------------------------------------
 
 
-class PlainBody:
+class MappedLogFile:
     """A log file, mapped: pages are read as they are touched, and not copied."""
 
     def __init__(self, path: Path) -> None:
@@ -129,7 +129,7 @@ class PlainBody:
         return memoryview(self._map)[start:end]
 
 
-class CompressedBody:
+class InflatedLogFile:
     """A log file in frames; a read inflates the frames it needs."""
 
     def __init__(self, path: Path, algorithm: Compression) -> None:
@@ -145,14 +145,14 @@ class CompressedBody:
         return self._map[position : position + length]
 
 
-def open_body(directory: Path, base: int) -> PlainBody | CompressedBody:
+def open_body(directory: Path, base: int) -> MappedLogFile | InflatedLogFile:
     """The body of a segment, plain or compressed; raises SegmentGone when there is none."""
     for suffix, algorithm in SUFFIXES.items():
         path = directory / f"{base:020}{suffix}"
         try:
             if algorithm is Compression.NONE:
-                return PlainBody(path)
-            return CompressedBody(path, algorithm)
+                return MappedLogFile(path)
+            return InflatedLogFile(path, algorithm)
         except FileNotFoundError:
             continue
         except ValueError as error:  # an empty file cannot be mapped
@@ -185,7 +185,7 @@ def read_runs(piece: Piece, *, bytes_max: int = BATCH_BYTES) -> Iterator[tuple[i
 # ---- searching ----------------------------------------------------------------------------------
 
 
-def offset_from_time(segment: Segment, micros: int) -> int:
+def offset_from_time(segment: SealedSegment, micros: int) -> int:
     """The first message of a segment that is at least as new; its end when there is none."""
     timestamps = read_index(segment.directory, segment.base)["timestamp"]
     return min(segment.end, segment.base + int(np.searchsorted(timestamps, micros, side="left")))

@@ -45,7 +45,7 @@ from borzoi.records.message import decode_messages
 from borzoi.records.user_headers import encode_user_headers, user_headers
 from borzoi.spark.broker import Broker, broker_of_worker
 from borzoi.spark.ids import Keys, Lineage, position_ids, topic_hashes
-from borzoi.spark.offsets import Key
+from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import InvalidOption, SinkOptions
 from borzoi.spark.reconcile import (
     BEGIN,
@@ -426,7 +426,7 @@ def last_marker(broker: Broker, query: str, topic: str) -> Marker | None:
     control = control_topic(topic)
     if broker.topic(control) is None:
         return None
-    key = Key(control, 0)
+    key = PartitionKey(control, 0)
     newest = _markers(broker.poll(key, PollingStrategy.last(), 100))
     found = chosen(newest, query, topic)
     if found is not None and found.epoch != BEGIN:

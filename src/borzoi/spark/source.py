@@ -40,7 +40,7 @@ from pyspark.sql.types import StructType
 from borzoi.spark.locating import Locator
 from borzoi.spark.offsets import (
     DataLoss,
-    Key,
+    PartitionKey,
     Position,
     Range,
     admit_bytes,
@@ -53,7 +53,7 @@ from borzoi.spark.offsets import (
     to_json,
 )
 from borzoi.spark.options import SourceOptions, sink_options, source_options
-from borzoi.spark.plan import DEFAULT_SPLIT_BYTES, Limits, Split, Window
+from borzoi.spark.plan import DEFAULT_SPLIT_BYTES, Split, SplitLimits, Window
 from borzoi.spark.reading import read_batches
 from borzoi.spark.rows import RANGE_SCHEMA, shape_of, spark_schema
 from borzoi.spark.sink import BatchTopicWriter, StreamTopicWriter
@@ -120,12 +120,12 @@ def range_row(split: Split) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def limits_of(options: SourceOptions, *, is_stream: bool = False) -> Limits:
+def limits_of(options: SourceOptions, *, is_stream: bool = False) -> SplitLimits:
     """Streams of rows are not cut unless asked: the order of a partition would be lost."""
     size = options.max_bytes_per_split
     if size is None and not (is_stream and options.plane == "row"):
         size = DEFAULT_SPLIT_BYTES
-    return Limits(size, options.max_records_per_split, options.min_partitions)
+    return SplitLimits(size, options.max_records_per_split, options.min_partitions)
 
 
 def now_micros() -> int:
@@ -226,7 +226,7 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._options = options
         self._locator = Locator(options)
-        self._target: dict[Key, int] | None = None
+        self._target: dict[PartitionKey, int] | None = None
         #: Since when messages wait that are too few for `minOffsetsPerTrigger`.
         self._waiting_since: float | None = None
         if options.plane == "row":
@@ -301,7 +301,9 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         self._locator.close()
 
-    def _check(self, positions: dict[Key, Position], extents: dict[Key, Any]) -> None:
+    def _check(
+        self, positions: dict[PartitionKey, Position], extents: dict[PartitionKey, Any]
+    ) -> None:
         """Raise when messages that the query wants are gone, unless it goes on without them."""
         if not self._options.fail_on_data_loss:
             return
@@ -310,12 +312,14 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if reason:
                 raise DataLoss(f"{reason}; failOnDataLoss=false goes on with what is there")
 
-    def _at(self, offsets: dict[Key, int], extents: dict[Key, Any]) -> dict[Key, Position]:
+    def _at(
+        self, offsets: dict[PartitionKey, int], extents: dict[PartitionKey, Any]
+    ) -> dict[PartitionKey, Position]:
         return {key: Position(offset, extents[key].created) for key, offset in offsets.items()}
 
     def _admitted(
-        self, begin: dict[Key, int], available: dict[Key, int], limit: ReadLimit
-    ) -> dict[Key, int] | None:
+        self, begin: dict[PartitionKey, int], available: dict[PartitionKey, int], limit: ReadLimit
+    ) -> dict[PartitionKey, int] | None:
         """Where the batch ends; None when there is nothing to do yet."""
         waiting = sum(max(0, available[key] - begin[key]) for key in available)
         if waiting == 0:
@@ -339,11 +343,11 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _marked(
         self,
-        begin: dict[Key, int],
-        end: dict[Key, int],
-        before: dict[Key, Position],
-        extents: dict[Key, Any],
-    ) -> dict[Key, Position]:
+        begin: dict[PartitionKey, int],
+        end: dict[PartitionKey, int],
+        before: dict[PartitionKey, Position],
+        extents: dict[PartitionKey, Any],
+    ) -> dict[PartitionKey, Position]:
         """Positions at the end of a batch, with the timestamp of the message before each."""
         marked = {}
         for key, offset in end.items():

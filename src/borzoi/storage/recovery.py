@@ -60,7 +60,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredSegments:
     segments: list[Found] = field(default_factory=list)
     #: One sentence for each thing that was repaired.
     repairs: list[str] = field(default_factory=list)
@@ -107,10 +107,10 @@ class _Scanned(NamedTuple):
     end: int
 
 
-def recover(inspection: Inspection) -> Recovered:
+def recover(inspection: Inspection) -> RecoveredSegments:
     """Repair what may be repaired; raises `StorageFailure` for damage that must be looked at."""
     medium, directory = inspection.medium, inspection.directory
-    recovered = Recovered()
+    recovered = RecoveredSegments()
     names = medium.list(directory)
     logs, twins = _segments_among(names)
     starts = sorted(logs | twins.keys())
@@ -173,7 +173,7 @@ def ends_before(point: RecoveryPoint, start: int, end: int | None) -> bool:
 
 
 def _sweep(
-    medium: Medium, directory: Path, names: list[str], logs: set[int], recovered: Recovered
+    medium: Medium, directory: Path, names: list[str], logs: set[int], recovered: RecoveredSegments
 ) -> None:
     """Remove drafts, and indexes and twins that nothing needs."""
     twins: set[int] = set()
@@ -196,7 +196,7 @@ def _sweep(
             recovered.repairs.append(f"removed {name}, it has no segment")
 
 
-def _drop(inspection: Inspection, starts: list[int], recovered: Recovered) -> None:
+def _drop(inspection: Inspection, starts: list[int], recovered: RecoveredSegments) -> None:
     """Remove segments behind a cut, the last first, so that a crash leaves no gap."""
     medium, directory = inspection.medium, inspection.directory
     for start in reversed(starts):
@@ -207,7 +207,9 @@ def _drop(inspection: Inspection, starts: list[int], recovered: Recovered) -> No
         recovered.repairs.append(f"removed segment {start} behind a cut, a power cut took it")
 
 
-def _open_twin(inspection: Inspection, start: int, suffix: str, recovered: Recovered) -> Found:
+def _open_twin(
+    inspection: Inspection, start: int, suffix: str, recovered: RecoveredSegments
+) -> Found:
     path = inspection.directory / layout.twin_name(start, suffix)
     if inspection.open_twin is None:
         raise StorageFailure(f"{path} is compressed and nothing here can inflate it")
@@ -232,7 +234,7 @@ def _open_twin(inspection: Inspection, start: int, suffix: str, recovered: Recov
 
 
 def _index_of_twin(
-    inspection: Inspection, path: Path, scanned: _Scanned, recovered: Recovered
+    inspection: Inspection, path: Path, scanned: _Scanned, recovered: RecoveredSegments
 ) -> File:
     """The index that follows from the messages, written only where another one is."""
     medium, wanted = inspection.medium, b"".join(scanned.entries)
@@ -268,7 +270,7 @@ def _scan(read: ReadBytes, position: int, size: int, start: int, *, kept: int = 
 
 
 def _recover_segment(
-    inspection: Inspection, start: int, is_last: bool, recovered: Recovered
+    inspection: Inspection, start: int, is_last: bool, recovered: RecoveredSegments
 ) -> Found:
     medium, directory = inspection.medium, inspection.directory
     log = medium.open(directory / layout.log_name(start))
@@ -359,7 +361,7 @@ def _entry(index: File, number: int) -> tuple[int, int, int]:
     return INDEX_ENTRY.unpack(read_exactly(index, INDEX_ENTRY_BYTES, number * INDEX_ENTRY_BYTES))
 
 
-def _repair_log(log: File, end: int, size: int, recovered: Recovered) -> None:
+def _repair_log(log: File, end: int, size: int, recovered: RecoveredSegments) -> None:
     if end == size:
         return
     log.truncate(end)
@@ -369,7 +371,7 @@ def _repair_log(log: File, end: int, size: int, recovered: Recovered) -> None:
     recovered.repairs.append(f"cut {size - end} bytes after byte {end} of {log.path}")
 
 
-def _repair_index(index: File, kept: int, added: bytes, recovered: Recovered) -> None:
+def _repair_index(index: File, kept: int, added: bytes, recovered: RecoveredSegments) -> None:
     """Leave the kept entries and the added ones, and nothing else."""
     wanted = kept * INDEX_ENTRY_BYTES + len(added)
     size = index.size()

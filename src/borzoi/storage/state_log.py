@@ -60,7 +60,7 @@ DEFAULT_STATE: Final = StateSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredState:
     """What the log held when it was opened: first the snapshot, then the entries after it."""
 
     snapshot: StateSnapshot | None = None
@@ -197,7 +197,7 @@ def open_state_log(
     settings: StateSettings = DEFAULT_STATE,
     *,
     cipher: Cipher | None = None,
-) -> tuple[StateLog, Recovered]:
+) -> tuple[StateLog, RecoveredState]:
     """Reads the log of a data directory and makes it ready for appending.
 
     `StateCorrupted` names the entry and the byte when the log is damaged in a way no crash
@@ -239,7 +239,7 @@ def open_state_log(
     if entries and not new:
         # A crash came between the snapshot and dropping what it includes.
         log._start_afresh()
-    return log, Recovered(snapshot, new)
+    return log, RecoveredState(snapshot, new)
 
 
 def _cut_torn_tail(file: File, tail: TornTail) -> int:

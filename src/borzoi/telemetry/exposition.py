@@ -23,7 +23,7 @@ Number: TypeAlias = int | float
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-class Sample(msgspec.Struct, frozen=True):
+class MetricSample(msgspec.Struct, frozen=True):
     value: Number
     labels: Labels = ()
     #: What the name of the family ends with: `_total`, `_sum`, `_count`, `_bucket`.
@@ -36,36 +36,36 @@ class Family(msgspec.Struct, frozen=True):
     name: str
     kind: str
     meaning: str
-    samples: Sequence[Sample]
+    samples: Sequence[MetricSample]
 
 
 def gauge(name: str, meaning: str, value: Number) -> Family:
-    return Family(name, "gauge", meaning, (Sample(value),))
+    return Family(name, "gauge", meaning, (MetricSample(value),))
 
 
 def gauges(name: str, meaning: str, values: Iterable[tuple[Labels, Number]]) -> Family:
-    return Family(name, "gauge", meaning, [Sample(value, labels) for labels, value in values])
+    return Family(name, "gauge", meaning, [MetricSample(value, labels) for labels, value in values])
 
 
 def counter(name: str, meaning: str, value: Number) -> Family:
-    return Family(name, "counter", meaning, (Sample(value, suffix="_total"),))
+    return Family(name, "counter", meaning, (MetricSample(value, suffix="_total"),))
 
 
 def counters(name: str, meaning: str, values: Iterable[tuple[Labels, Number]]) -> Family:
-    samples = [Sample(value, labels, "_total") for labels, value in values]
+    samples = [MetricSample(value, labels, "_total") for labels, value in values]
     return Family(name, "counter", meaning, samples)
 
 
 def histogram(name: str, meaning: str, values: Iterable[tuple[Labels, Durations]]) -> Family:
     """Durations in seconds."""
-    samples: list[Sample] = []
+    samples: list[MetricSample] = []
     for labels, durations in values:
         count = durations.count
         for bound, below in zip(BOUNDS_SECONDS, durations.cumulative(), strict=True):
-            samples.append(Sample(below, [*labels, ("le", repr(bound))], "_bucket"))
-        samples.append(Sample(count, [*labels, ("le", "+Inf")], "_bucket"))
-        samples.append(Sample(durations.total_ns / 1e9, labels, "_sum"))
-        samples.append(Sample(count, labels, "_count"))
+            samples.append(MetricSample(below, [*labels, ("le", repr(bound))], "_bucket"))
+        samples.append(MetricSample(count, [*labels, ("le", "+Inf")], "_bucket"))
+        samples.append(MetricSample(durations.total_ns / 1e9, labels, "_sum"))
+        samples.append(MetricSample(count, labels, "_count"))
     return Family(name, "histogram", meaning, samples)
 
 
@@ -80,7 +80,7 @@ def openmetrics(families: Iterable[Family]) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _line(name: str, sample: Sample) -> str:
+def _line(name: str, sample: MetricSample) -> str:
     labels = ""
     if sample.labels:
         pairs = (f'{label}="{text.translate(_ESCAPES)}"' for label, text in sample.labels)

@@ -28,7 +28,7 @@ from typing import Final, Self
 from borzoi.server.assembly import open_data
 from borzoi.server.config import load
 from borzoi.server.data_directory import DataDirectory
-from borzoi.server.process import Server as RealServer
+from borzoi.server.process import RunningServer as RealServer
 from borzoi.server.process import Start
 from borzoi.testing.faults import Proxy
 

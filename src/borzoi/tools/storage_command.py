@@ -9,7 +9,7 @@ import click
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.objectstore.errors import ObjectStoreError, PermissionDenied
 from borzoi.objectstore.locations import open_store, parse_location
-from borzoi.objectstore.probing import Verdict, probe
+from borzoi.objectstore.probing import ProbeResult, probe
 from borzoi.objectstore.retries import RetryingStore
 from borzoi.tools.terminal import COULD_NOT, FOUND, report_errors
 
@@ -47,7 +47,7 @@ def probe_command(url: str, as_json: bool) -> None:
     sys.exit(0 if verdict.accepted else FOUND)
 
 
-async def _probed(url: str) -> Verdict:
+async def _probed(url: str) -> ProbeResult:
     store = RetryingStore(open_store(parse_location(url)))
     try:
         return await probe(store)
@@ -55,7 +55,7 @@ async def _probed(url: str) -> Verdict:
         await store.close()
 
 
-def _show(verdict: Verdict, as_json: bool) -> None:
+def _show(verdict: ProbeResult, as_json: bool) -> None:
     if as_json:
         rows = [
             {"property": one.property, "holds": one.holds, "detail": one.detail}

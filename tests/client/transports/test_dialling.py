@@ -5,9 +5,9 @@ import pytest
 from borzoi.client.connection_string import SCHEMES, parse
 from borzoi.client.transports.dialling import async_dial, dial
 from borzoi.model.errors import FeatureUnavailable
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 
-OTHERS = sorted(name for name, kind in SCHEMES.items() if kind is not Transport.TCP)
+OTHERS = sorted(name for name, kind in SCHEMES.items() if kind is not TransportKind.TCP)
 
 
 @pytest.mark.parametrize("scheme", OTHERS)

@@ -12,7 +12,7 @@ from borzoi.handlers.sessions import NOBODY
 from borzoi.listeners.http import authentication
 from borzoi.listeners.http.authentication import Authenticator, Issuing, OtherIssuer, stranger
 from borzoi.model.errors import InvalidAccessToken
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.model.users import UserStatus
 from borzoi.protocol.commands.tokens import (
     CreatePersonalAccessToken,
@@ -80,7 +80,7 @@ async def test_a_login_is_a_token_that_speaks_for_its_user(server: EmbeddedServe
     assert (identity.user_id, identity.expiry) == (0, NOW + 3600)
     caller = await doors.authenticator.caller(f"Bearer {identity.token}", HERE)
     found = caller.session
-    assert (found.client_id, found.user_id, found.transport) == (NOBODY, 0, Transport.HTTP)
+    assert (found.client_id, found.user_id, found.transport) == (NOBODY, 0, TransportKind.HTTP)
     claims = taken_apart(identity.token).claims
     assert (claims.sub, claims.iss, claims.aud, claims.iat) == ("0", "us", "them", NOW)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from borzoi.listeners.http import bodies
-from borzoi.listeners.http.bodies import ClientGone, TooLarge, Upload
+from borzoi.listeners.http.bodies import PeerDisconnected, TooLarge, Upload
 from borzoi.protocol.rest.faults import HttpFault
 
 GONE = {"type": "http.disconnect"}
@@ -51,7 +51,7 @@ async def test_what_is_far_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_client_that_goes_in_the_middle_is_noticed() -> None:
-    with pytest.raises(ClientGone):
+    with pytest.raises(PeerDisconnected):
         await Upload(Script(body(b"half", more=True), GONE), {}).whole(100)
 
 
@@ -62,7 +62,7 @@ async def test_an_answer_is_waited_for_as_long_as_the_client_does() -> None:
     loop.call_soon(answer.set_result, 7)
     assert await Upload(Script(body(b"")), {}).waited(answer, abandoned.append) == 7
     unanswered: Future[int] = loop.create_future()
-    with pytest.raises(ClientGone):
+    with pytest.raises(PeerDisconnected):
         await Upload(Script(body(b""), GONE), {}).waited(unanswered, abandoned.append)
     assert abandoned == [unanswered]
     assert not unanswered.cancelled()

@@ -1,6 +1,6 @@
 from http import HTTPStatus
 
-from borzoi.listeners.http.responses import Response, document, failure, text
+from borzoi.listeners.http.responses import HttpResponse, document, failure, text
 from borzoi.protocol.rest.errors import NO_TOKEN, error_answer
 from borzoi.protocol.rest.faults import unknown_method
 
@@ -15,19 +15,19 @@ def test_a_body_is_measured_and_named() -> None:
 
 
 def test_no_content_has_no_length_and_a_stream_neither() -> None:
-    assert Response(HTTPStatus.NO_CONTENT).head([]) == []
+    assert HttpResponse(HTTPStatus.NO_CONTENT).head([]) == []
 
     async def pieces():
         yield b""
 
-    assert Response(body=pieces()).head([]) == []
+    assert HttpResponse(body=pieces()).head([]) == []
 
 
 def test_an_answer_may_end_the_connection() -> None:
-    assert (b"connection", b"close") in Response(closes=True).head([])
+    assert (b"connection", b"close") in HttpResponse(closes=True).head([])
 
 
 def test_errors_keep_their_status_and_their_methods() -> None:
-    assert failure(NO_TOKEN) == Response(HTTPStatus.UNAUTHORIZED)
+    assert failure(NO_TOKEN) == HttpResponse(HTTPStatus.UNAUTHORIZED)
     refused = failure(error_answer(unknown_method(("GET", "HEAD"))))
     assert refused.headers == [(b"allow", b"GET,HEAD")]

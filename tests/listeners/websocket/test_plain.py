@@ -19,7 +19,7 @@ from borzoi.listeners.websocket.frames import Limits
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import Unauthenticated
 from borzoi.model.partitioning import Partitioning
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
@@ -66,7 +66,7 @@ async def test_requests_are_answered_one_message_each(server: EmbeddedServer) ->
         opened(listener.address, login=True) as client,
     ):
         me = await called(client, GetMe())
-        assert me.transport is Transport.WEBSOCKET
+        assert me.transport is TransportKind.WEBSOCKET
         assert len(server.services.sessions) == 1
 
 

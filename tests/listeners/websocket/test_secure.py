@@ -13,7 +13,7 @@ from borzoi.listeners.binary import failed
 from borzoi.listeners.websocket import secure
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.records.message import Message, decode_messages, encode_messages
@@ -47,7 +47,7 @@ async def test_messages_go_in_and_come_out_as_they_were(
         websocket_listener(server, context=context) as listener,
         opened(listener.address, login=True, context=trusting()) as client,
     ):
-        assert (await called(client, GetMe())).transport is Transport.WEBSOCKET
+        assert (await called(client, GetMe())).transport is TransportKind.WEBSOCKET
         await called(client, send)
         polled = await called(client, poll)
         payloads = [message.payload for message in decode_messages(polled.messages)]

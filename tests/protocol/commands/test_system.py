@@ -10,7 +10,7 @@ from borzoi.model.system import (
     NodeStatus,
     SnapshotCompression,
     SnapshotKind,
-    Transport,
+    TransportKind,
 )
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.catalog import decode_request
@@ -165,7 +165,7 @@ CLIENT_WIRE = bytes.fromhex("07000000 ffffffff 02 03000000 613a31 02000000")
 
 
 def test_a_client_nobody_logged_in_on_has_no_user():
-    client = ClientInfo(7, None, Transport.QUIC, "a:1", 2)
+    client = ClientInfo(7, None, TransportKind.QUIC, "a:1", 2)
     assert encode_payload(client) == CLIENT_WIRE
     assert ClientInfo.decode(Reader(CLIENT_WIRE)) == client
     assert encode_payload(Clients((client, client))) == CLIENT_WIRE * 2
@@ -174,7 +174,7 @@ def test_a_client_nobody_logged_in_on_has_no_user():
 
 def test_the_details_of_a_client_list_its_groups():
     details = ClientDetails(
-        7, None, Transport.QUIC, "a:1", (ClientGroup(1, 2, 3), ClientGroup(4, 5, 6))
+        7, None, TransportKind.QUIC, "a:1", (ClientGroup(1, 2, 3), ClientGroup(4, 5, 6))
     )
     wire = CLIENT_WIRE + bytes.fromhex("010000000200000003000000040000000500000006000000")
     assert details.consumer_groups_count == 2

@@ -1,6 +1,6 @@
 import msgspec
 
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.model.users import UserStatus
 from borzoi.protocol.commands.system import ClientDetails, ClientGroup
 from borzoi.protocol.commands.tokens import TokenInfo
@@ -40,7 +40,7 @@ def test_a_token_that_never_expires_says_null_where_the_wire_says_0() -> None:
 
 
 def test_a_client_says_who_it_is_and_which_groups_it_joined() -> None:
-    client = ClientDetails(9, None, Transport.WEBSOCKET, "[::1]:5", (ClientGroup(1, 2, 3),))
+    client = ClientDetails(9, None, TransportKind.WEBSOCKET, "[::1]:5", (ClientGroup(1, 2, 3),))
     document = ClientDetailsDocument.of_details(client)
     assert msgspec.json.encode(document) == (
         b'{"client_id":9,"user_id":null,"address":"[::1]:5","transport":"ws",'

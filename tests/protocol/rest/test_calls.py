@@ -34,7 +34,7 @@ from borzoi.protocol.commands.system import GetClient, GetSnapshot, Ping
 from borzoi.protocol.commands.tokens import DeletePersonalAccessToken
 from borzoi.protocol.commands.topics import GetTopics
 from borzoi.protocol.commands.users import LoginUser
-from borzoi.protocol.rest.calls import Call, allowed_methods, answer_of, call_of, match
+from borzoi.protocol.rest.calls import RestCall, allowed_methods, answer_of, call_of, match
 from borzoi.protocol.rest.documents import encode_document
 from borzoi.protocol.rest.errors import error_answer, missing_answer
 from borzoi.protocol.rest.faults import HttpFault
@@ -77,7 +77,7 @@ STRATEGIES: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
-def heard(call: Call) -> Any:
+def heard(call: RestCall) -> Any:
     path, _, query = call.target.partition("?")
     content_type = None if call.body is None else JSON
     return match(call.method, path).request(query, content_type, call.body or b"", now=NOW)
@@ -108,40 +108,43 @@ def test_a_request_that_can_be_said_is_heard_as_it_was_meant(request_type: type)
 @pytest.mark.parametrize(
     ("request_", "call"),
     [
-        (Welcome(), Call("GET", "/", None)),
-        (Ping(), Call("GET", "/ping", None)),
-        (GetStream("sp ace/é"), Call("GET", "/streams/sp%20ace%2F%C3%A9", None)),
-        (CreateStream("s"), Call("POST", "/streams", b'{"name":"s"}')),
+        (Welcome(), RestCall("GET", "/", None)),
+        (Ping(), RestCall("GET", "/ping", None)),
+        (GetStream("sp ace/é"), RestCall("GET", "/streams/sp%20ace%2F%C3%A9", None)),
+        (CreateStream("s"), RestCall("POST", "/streams", b'{"name":"s"}')),
         (
             DeleteSegments(0, "t", 3, 4),
-            Call("DELETE", "/streams/0/topics/t/partitions/3?segments_count=4", None),
+            RestCall("DELETE", "/streams/0/topics/t/partitions/3?segments_count=4", None),
         ),
         (
             FlushUnsavedBuffer(0, 1, 2, True),
-            Call("GET", "/streams/0/topics/1/messages/flush/2/true", None),
+            RestCall("GET", "/streams/0/topics/1/messages/flush/2/true", None),
         ),
         (
             FlushUnsavedBuffer(0, 1, 2, False),
-            Call("GET", "/streams/0/topics/1/messages/flush/2/false", None),
+            RestCall("GET", "/streams/0/topics/1/messages/flush/2/false", None),
         ),
         (
             DeleteConsumerOffset(CONSUMER, "s", "t", None),
-            Call("DELETE", "/streams/s/topics/t/consumer-offsets/c", None),
+            RestCall("DELETE", "/streams/s/topics/t/consumer-offsets/c", None),
         ),
         (
             PollMessages(CONSUMER, "s", "t", 1, PollingStrategy.next(), 5, True),
-            Call(
+            RestCall(
                 "GET",
                 "/streams/s/topics/t/messages?consumer_id=c&partition_id=1&kind=next&value=0"
                 "&count=5&auto_commit=true",
                 None,
             ),
         ),
-        (DeletePersonalAccessToken("a b"), Call("DELETE", "/personal-access-tokens/a%20b", None)),
+        (
+            DeletePersonalAccessToken("a b"),
+            RestCall("DELETE", "/personal-access-tokens/a%20b", None),
+        ),
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_a_client_says_a_request_like_this(request_: object, call: Call) -> None:
+def test_a_client_says_a_request_like_this(request_: object, call: RestCall) -> None:
     assert call_of(request_) == call
     assert heard(call) == request_
 

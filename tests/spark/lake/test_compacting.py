@@ -8,7 +8,7 @@ import pytest
 
 from borzoi.spark.lake.compacting import compact
 from borzoi.spark.lake.delta import DeltaLakeTable
-from borzoi.spark.lake.files import FileWriter, Layout, partitioner
+from borzoi.spark.lake.files import FileWriter, TableLayout, partitioner
 from borzoi.spark.lake.parquet import ParquetTable
 from borzoi.spark.lake.tables import Epoch
 from borzoi.spark.options import InvalidOption
@@ -19,7 +19,7 @@ def test_small_files_of_a_directory_become_large_ones(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pydict({"n": [1, 2, 3], "country": ["AT", "CH", "AT"]})
     table.prepare(batch.schema)
     for epoch in range(5):
-        writer = FileWriter(Layout(str(tmp_path), (partitioner("country"),)))
+        writer = FileWriter(TableLayout(str(tmp_path), (partitioner("country"),)))
         writer.write(batch)
         table.commit(writer.close(), Epoch("q", epoch))
     (tmp_path / "country=AT" / "part-orphan.parquet").write_bytes(b"")
@@ -40,7 +40,7 @@ def test_delta_compacts_by_its_own_library(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pydict({"n": [1]})
     table.prepare(batch.schema)
     for epoch in range(3):
-        writer = FileWriter(Layout(str(tmp_path)))
+        writer = FileWriter(TableLayout(str(tmp_path)))
         writer.write(batch)
         table.commit(writer.close(), Epoch("q", epoch))
     done = compact("delta", str(tmp_path), target_bytes=1 << 20, older_than_hours=0)

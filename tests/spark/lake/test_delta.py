@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from borzoi.spark.lake.delta import DeltaLakeTable
-from borzoi.spark.lake.files import FileWriter, Layout, partitioner
+from borzoi.spark.lake.files import FileWriter, TableLayout, partitioner
 from borzoi.spark.lake.tables import Epoch
 
 
@@ -14,7 +14,7 @@ def test_partitions_and_statistics_are_in_the_log(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pydict({"n": [1, 2, 3], "country": ["AT", "CH", "AT"]})
     table = DeltaLakeTable(str(tmp_path), ["country"])
     table.prepare(batch.schema)
-    writer = FileWriter(Layout(str(tmp_path), (partitioner("country"),)))
+    writer = FileWriter(TableLayout(str(tmp_path), (partitioner("country"),)))
     writer.write(batch)
     table.commit(writer.close(), Epoch("q", 0))
     found = DeltaTable(str(tmp_path))
@@ -30,7 +30,7 @@ def test_small_files_are_rewritten(tmp_path: Path) -> None:
     table = DeltaLakeTable(str(tmp_path))
     table.prepare(batch.schema)
     for epoch in range(4):
-        writer = FileWriter(Layout(str(tmp_path)))
+        writer = FileWriter(TableLayout(str(tmp_path)))
         writer.write(batch)
         table.commit(writer.close(), Epoch("q", epoch))
     assert table.rewrite(1 << 20, 0) >= 4

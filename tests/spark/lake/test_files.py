@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from borzoi.spark.lake.files import FileWriter, Layout, derived_schema, partitioner
+from borzoi.spark.lake.files import FileWriter, TableLayout, derived_schema, partitioner
 from borzoi.spark.options import InvalidOption
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -25,7 +25,7 @@ BATCH = pa.RecordBatch.from_pydict(
 
 
 def test_rows_are_written_and_counted(tmp_path: Path) -> None:
-    writer = FileWriter(Layout(str(tmp_path)))
+    writer = FileWriter(TableLayout(str(tmp_path)))
     writer.write(BATCH)
     writer.write(BATCH)
     writer.write(BATCH.slice(0, 0))
@@ -37,14 +37,14 @@ def test_rows_are_written_and_counted(tmp_path: Path) -> None:
 
 
 def test_files_are_closed_at_their_size(tmp_path: Path) -> None:
-    writer = FileWriter(Layout(str(tmp_path), target_bytes=1))
+    writer = FileWriter(TableLayout(str(tmp_path), target_bytes=1))
     for _ in range(3):
         writer.write(BATCH)
     assert [file.rows for file in writer.close()] == [6, 6, 6]
 
 
 def test_partitions_are_folders_that_others_can_read(tmp_path: Path) -> None:
-    layout = Layout(str(tmp_path), (partitioner("country"), partitioner("day(at)")))
+    layout = TableLayout(str(tmp_path), (partitioner("country"), partitioner("day(at)")))
     writer = FileWriter(layout)
     writer.write(BATCH)
     files = writer.close()
@@ -58,7 +58,7 @@ def test_partitions_are_folders_that_others_can_read(tmp_path: Path) -> None:
 
 
 def test_hours_are_cut_too(tmp_path: Path) -> None:
-    writer = FileWriter(Layout(str(tmp_path), (partitioner("hour(at)"),)))
+    writer = FileWriter(TableLayout(str(tmp_path), (partitioner("hour(at)"),)))
     writer.write(BATCH)
     hours = {file.partition["at_hour"] for file in writer.close()}
     assert "2026-01-01-04" in hours
@@ -67,19 +67,19 @@ def test_hours_are_cut_too(tmp_path: Path) -> None:
 
 
 def test_what_was_aborted_leaves_no_file(tmp_path: Path) -> None:
-    writer = FileWriter(Layout(str(tmp_path), target_bytes=1))
+    writer = FileWriter(TableLayout(str(tmp_path), target_bytes=1))
     writer.write(BATCH)
     writer.write(BATCH)
     writer.abort()
     assert list(tmp_path.rglob("*.parquet")) == []
-    half = FileWriter(Layout(str(tmp_path)))
+    half = FileWriter(TableLayout(str(tmp_path)))
     half.write(BATCH)
     half.abort()
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_many_partitions_do_not_keep_many_files_open(tmp_path: Path) -> None:
-    writer = FileWriter(Layout(str(tmp_path), (partitioner("n"),)))
+    writer = FileWriter(TableLayout(str(tmp_path), (partitioner("n"),)))
     writer.write(pa.RecordBatch.from_pydict({"n": list(range(100)), "m": list(range(100))}))
     assert sum(file.rows for file in writer.close()) == 100
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from borzoi.spark.lake.files import FileWriter, Layout, partitioner
+from borzoi.spark.lake.files import FileWriter, TableLayout, partitioner
 from borzoi.spark.lake.iceberg import IcebergTable, default_catalog
 from borzoi.spark.lake.tables import Epoch
 
@@ -14,7 +14,7 @@ def test_rows_and_epochs_are_in_the_table(tmp_path: Path) -> None:
     table = IcebergTable(str(tmp_path), "lake.orders", ["country"])
     assert table.committed_epoch("q") is None
     table.prepare(batch.schema)
-    layout = Layout(str(tmp_path), (partitioner("country"),), keeps_partition_columns=True)
+    layout = TableLayout(str(tmp_path), (partitioner("country"),), keeps_partition_columns=True)
     for epoch in range(2):
         writer = FileWriter(layout)
         writer.write(batch)

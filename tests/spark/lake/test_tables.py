@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from borzoi.spark.lake.delta import DeltaLakeTable
-from borzoi.spark.lake.files import DataFile, FileWriter, Layout
+from borzoi.spark.lake.files import DataFile, FileWriter, TableLayout
 from borzoi.spark.lake.iceberg import IcebergTable
 from borzoi.spark.lake.parquet import ParquetTable
 from borzoi.spark.lake.tables import Epoch, Table
@@ -30,7 +30,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Table, Path]:
 
 
 def files(directory: Path, first: int, count: int) -> list[DataFile]:
-    writer = FileWriter(Layout(str(directory)))
+    writer = FileWriter(TableLayout(str(directory)))
     numbers = range(first, first + count)
     writer.write(
         pa.RecordBatch.from_pydict(

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.spark.conftest import fill
 
 from borzoi.spark.broker import Broker
-from borzoi.spark.offsets import Key, Position, to_json
+from borzoi.spark.offsets import PartitionKey, Position, to_json
 from borzoi.spark.pipelines.model import pipeline_of
 from borzoi.spark.pipelines.planning import (
     committed_offsets,
@@ -16,7 +16,7 @@ from borzoi.spark.pipelines.planning import (
 )
 
 
-def checkpoint(folder: Path, positions: dict[Key, Position], batch: int) -> None:
+def checkpoint(folder: Path, positions: dict[PartitionKey, Position], batch: int) -> None:
     for name in ("offsets", "commits"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     lines = ["v1", "{}", json.dumps(to_json(positions)), "-"]
@@ -27,9 +27,9 @@ def checkpoint(folder: Path, positions: dict[Key, Position], batch: int) -> None
 def test_the_last_batch_that_ended_counts(tmp_path: Path) -> None:
     assert committed_offsets(tmp_path) is None
     for batch in (9, 10):
-        checkpoint(tmp_path, {Key("a/b", 0): Position(batch, 1)}, batch)
+        checkpoint(tmp_path, {PartitionKey("a/b", 0): Position(batch, 1)}, batch)
     (tmp_path / "offsets" / "11").write_text("v1\n{}\n{}")
-    assert committed_offsets(tmp_path) == {Key("a/b", 0): Position(10, 1)}
+    assert committed_offsets(tmp_path) == {PartitionKey("a/b", 0): Position(10, 1)}
 
 
 def test_plan_and_status_look_at_the_server(
@@ -55,8 +55,8 @@ def test_plan_and_status_look_at_the_server(
     assert planned["bulk"].messages == 50
     assert planned["bulk"].bytes == 50 * 164
     assert [(s.batch, s.committed, s.lag) for s in status_of(pipeline)] == [(None, None, None)] * 2
-    created = broker.extents([topic])[Key(topic, 0)].created
-    checkpoint(tmp_path / "check" / "bulk", {Key(topic, 0): Position(30, created)}, 4)
+    created = broker.extents([topic])[PartitionKey(topic, 0)].created
+    checkpoint(tmp_path / "check" / "bulk", {PartitionKey(topic, 0): Position(30, created)}, 4)
     standing = status_of(pipeline)[0]
     assert (standing.batch, standing.committed, standing.lag) == (4, 4, 20)
     assert {p.sink: p.messages for p in plan_pipeline(pipeline, 0)}["bulk"] == 20

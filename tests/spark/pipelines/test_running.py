@@ -16,8 +16,8 @@ from tests.support.server import RunningServer
 from borzoi.records.message import Message
 from borzoi.spark.broker import Broker
 from borzoi.spark.jobs import replay_dead_letters
-from borzoi.spark.offsets import Key
-from borzoi.spark.options import Connection
+from borzoi.spark.offsets import PartitionKey
+from borzoi.spark.options import ConnectionOptions
 from borzoi.spark.pipelines.model import load_pipeline
 from borzoi.spark.pipelines.planning import plan_pipeline, reset_pipeline, status_of
 from borzoi.spark.pipelines.running import (
@@ -126,14 +126,14 @@ def test_totals_are_those_of_a_plain_program_and_bad_records_are_dead_letters(
     assert {each.query for each in display.reports} == {"lake", "totals", "dead-letters"}
     assert [each.lag for each in status_of(pipeline)] == [0, 0]
     for partition in range(2):
-        assert broker.stored_offset("spark-orders", Key(orders, partition)) is not None
+        assert broker.stored_offset("spark-orders", PartitionKey(orders, partition)) is not None
 
     again = run_pipeline(spark, pipeline)
     assert again == (OK, "finished")
     assert DeltaTable(lake).version() == table.version()
     assert len(stored(broker, f"{stream}/orders_dead", 0)) == len(bad)
 
-    host = Connection(servers)
+    host = ConnectionOptions(servers)
     before = sum(each.latest for each in broker.extents([orders]).values())
     assert replay_dead_letters(host, f"{stream}/orders_dead") == len(bad)
     assert replay_dead_letters(host, f"{stream}/orders_dead") == 0

@@ -10,7 +10,7 @@ from typing import Final, Generic, Literal, Self, TypeVar
 
 from borzoi.client._async.messaging import AsyncMessaging
 from borzoi.client._colours import AsyncGate, AsyncOutcome, AsyncSignal, AsyncWorker, async_each
-from borzoi.client.batching import Batch, Batching, Gathering
+from borzoi.client.batching import Batching, Gathering, OutgoingBatch
 from borzoi.client.codecs import Codec
 from borzoi.client.messages import Headers, NewMessage, Payload, encoded_headers
 from borzoi.client.naming import TopicName, partitioning_of, topic_of
@@ -244,7 +244,7 @@ class AsyncProducer(Generic[T]):
             else:
                 await self._work.wait(None if until is None else max(until - now, 0))
 
-    async def _send_batch(self, batch: Batch[AsyncOutcome]) -> None:
+    async def _send_batch(self, batch: OutgoingBatch[AsyncOutcome]) -> None:
         fault: BaseException | None = None
         try:
             lane = batch.lane

@@ -12,7 +12,13 @@ from borzoi.client._colours import sleep, tell
 from borzoi.client._sync.administration import Administration
 from borzoi.client._sync.messaging import Messaging
 from borzoi.client.codecs import Codec, UndecodableMessage
-from borzoi.client.consuming import PAUSE_SECONDS_MIN, Commit, Place, Progress, checked_commit
+from borzoi.client.consuming import (
+    PAUSE_SECONDS_MIN,
+    Commit,
+    ConsumerProgress,
+    Place,
+    checked_commit,
+)
 from borzoi.client.messages import Message, ValueMessage
 from borzoi.client.naming import TopicName, topic_of
 from borzoi.model.consuming import PollingStrategy
@@ -96,7 +102,7 @@ class Consumer(Generic[M]):
         self._how = consuming
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._progress = Progress()
+        self._progress = ConsumerProgress()
         self._keeps_offsets = consuming.group is not None or consuming.name is not None
         #: The session that the partitions were found out on; another one may have others.
         self._generation = -1

@@ -11,7 +11,7 @@ from typing import Final, Generic, Literal, Self, TypeVar
 
 from borzoi.client._colours import Gate, Outcome, Signal, Worker, each
 from borzoi.client._sync.messaging import Messaging
-from borzoi.client.batching import Batch, Batching, Gathering
+from borzoi.client.batching import Batching, Gathering, OutgoingBatch
 from borzoi.client.codecs import Codec
 from borzoi.client.messages import Headers, NewMessage, Payload, encoded_headers
 from borzoi.client.naming import TopicName, partitioning_of, topic_of
@@ -243,7 +243,7 @@ class Producer(Generic[T]):
             else:
                 self._work.wait(None if until is None else max(until - now, 0))
 
-    def _send_batch(self, batch: Batch[Outcome]) -> None:
+    def _send_batch(self, batch: OutgoingBatch[Outcome]) -> None:
         fault: BaseException | None = None
         try:
             lane = batch.lane

@@ -4,7 +4,7 @@ from borzoi.client.options import Address, Options
 from borzoi.client.transports.interface import AsyncTransport, Transport
 from borzoi.client.transports.tcp import AsyncTcpTransport, TcpTransport
 from borzoi.model.errors import FeatureUnavailable
-from borzoi.model.system import Transport as Kind
+from borzoi.model.system import TransportKind as Kind
 
 
 async def async_dial(address: Address, options: Options) -> AsyncTransport:

@@ -23,14 +23,14 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.http.authentication import BEARER, Authenticator, Caller, stranger
-from borzoi.listeners.http.bodies import ClientGone, Receive, TooLarge, Upload
+from borzoi.listeners.http.bodies import PeerDisconnected, Receive, TooLarge, Upload
 from borzoi.listeners.http.cors import Cors
 from borzoi.listeners.http.metrics import Metrics
 from borzoi.listeners.http.responses import (
     EVENTS,
     NDJSON,
     Headers,
-    Response,
+    HttpResponse,
     document,
     failure,
     text,
@@ -84,7 +84,7 @@ GUIDE: Final = Path(__file__).parent / "assets" / "docs.html"
 POLLED_HERE_BYTES_MAX: Final = 128 * 1024
 
 
-class Options(msgspec.Struct, frozen=True):
+class HttpOptions(msgspec.Struct, frozen=True):
     """What the settings say about the calls."""
 
     body_bytes_max: int = 2_000_000
@@ -114,7 +114,7 @@ class HttpApp:
         self,
         dispatcher: Dispatcher,
         authenticator: Authenticator,
-        options: Options,
+        options: HttpOptions,
         *,
         metrics: Metrics,
     ) -> None:
@@ -127,7 +127,7 @@ class HttpApp:
         #: Calls since the start.
         self.calls = 0
         #: The requests that HTTP answers in its own way; all others are a document or nothing.
-        self._own: Mapping[type, Callable[[Any, Incoming], Awaitable[Response]]] = {
+        self._own: Mapping[type, Callable[[Any, Incoming], Awaitable[HttpResponse]]] = {
             Welcome: self._welcome,
             Ping: self._ping,
             GetMetrics: self._get_metrics,
@@ -155,19 +155,19 @@ class HttpApp:
         more: Headers = [] if cors is None else cors.on_every_answer(headers.get("origin"))
         try:
             response = await self._response(scope, headers, receive)
-        except ClientGone:
+        except PeerDisconnected:
             return
         except Exception as fault:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = failure(error_answer(ServerError(1, type(fault).__name__)))
         try:
             await _send(response, more, send)
-        except ClientGone:
+        except PeerDisconnected:
             return
 
     async def _response(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive
-    ) -> Response:
+    ) -> HttpResponse:
         method, path = scope["method"], scope["raw_path"].decode("ascii")
         cors = self._options.cors
         if method == "OPTIONS" and cors is not None:
@@ -197,7 +197,7 @@ class HttpApp:
             raise faults.unknown_path()
         return match(method, path)
 
-    async def _answer(self, call: Incoming) -> Response:
+    async def _answer(self, call: Incoming) -> HttpResponse:
         request: Any = None
         try:
             if call.found.route.request is SendMessages and _says(call, "content-type", NDJSON):
@@ -234,34 +234,34 @@ class HttpApp:
 
     # What HTTP answers in its own way.
 
-    async def _welcome(self, request: Welcome, call: Incoming) -> Response:
+    async def _welcome(self, request: Welcome, call: Incoming) -> HttpResponse:
         return text("Iggy API")
 
-    async def _ping(self, request: Ping, call: Incoming) -> Response:
+    async def _ping(self, request: Ping, call: Incoming) -> HttpResponse:
         await self._performed(request, call)
         return text("pong")
 
-    async def _get_metrics(self, request: GetMetrics, call: Incoming) -> Response:
+    async def _get_metrics(self, request: GetMetrics, call: Incoming) -> HttpResponse:
         asked = call.headers.get("accept", "")
         kind = OPENMETRICS if "application/openmetrics-text" in asked else TEXT
-        return Response(HTTPStatus.OK, kind, await self._metrics.text())
+        return HttpResponse(HTTPStatus.OK, kind, await self._metrics.text())
 
-    async def _get_liveness(self, request: GetLiveness, call: Incoming) -> Response:
+    async def _get_liveness(self, request: GetLiveness, call: Incoming) -> HttpResponse:
         return text("alive")
 
-    async def _get_readiness(self, request: GetReadiness, call: Incoming) -> Response:
+    async def _get_readiness(self, request: GetReadiness, call: Incoming) -> HttpResponse:
         if self.stopping.is_set():
             return text("stopping", HTTPStatus.SERVICE_UNAVAILABLE)
         return text("ready")
 
-    async def _get_description(self, request: GetDescription, call: Incoming) -> Response:
-        return Response(HTTPStatus.OK, JSON, description())
+    async def _get_description(self, request: GetDescription, call: Incoming) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, JSON, description())
 
-    async def _get_guide(self, request: GetGuide, call: Incoming) -> Response:
+    async def _get_guide(self, request: GetGuide, call: Incoming) -> HttpResponse:
         page = await asyncio.to_thread(GUIDE.read_bytes)
-        return Response(HTTPStatus.OK, call.found.route.media, page)
+        return HttpResponse(HTTPStatus.OK, call.found.route.media, page)
 
-    async def _poll(self, request: PollMessages, call: Incoming) -> Response:
+    async def _poll(self, request: PollMessages, call: Incoming) -> HttpResponse:
         answer = await self._performed(request, call)
         if not isinstance(answer, Delivery) or not _says(call, "accept", NDJSON):
             return await _response_of(answer, call.found.route)
@@ -269,9 +269,9 @@ class HttpApp:
             (b"x-borzoi-partition-id", b"%d" % answer.partition_id),
             (b"x-borzoi-current-offset", b"%d" % answer.current_offset),
         ]
-        return Response(HTTPStatus.OK, NDJSON, await lines_of(answer), headers)
+        return HttpResponse(HTTPStatus.OK, NDJSON, await lines_of(answer), headers)
 
-    async def _send_lines(self, call: Incoming) -> Response:
+    async def _send_lines(self, call: Incoming) -> HttpResponse:
         """One message a line; where they go is in the query."""
 
         request: SendMessages | None = None
@@ -298,7 +298,7 @@ class HttpApp:
         body = msgspec.json.encode(Uploaded(lines.stored))
         return document(body, HTTPStatus.CREATED)
 
-    async def _follow(self, request: FollowMessages, call: Incoming) -> Response:
+    async def _follow(self, request: FollowMessages, call: Incoming) -> HttpResponse:
         following = Following(request, call.headers.get("last-event-id"))
         first = await self._performed(following.poll(0), call)
         assert isinstance(first, Delivery)
@@ -308,11 +308,11 @@ class HttpApp:
             lambda: not self.stopping.is_set() and self._authenticator.is_still_good(call.caller),
         )
         headers = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-        return Response(HTTPStatus.OK, EVENTS, events, headers)
+        return HttpResponse(HTTPStatus.OK, EVENTS, events, headers)
 
     async def _log_in(
         self, request: LoginUser | LoginWithPersonalAccessToken, call: Incoming
-    ) -> Response:
+    ) -> HttpResponse:
         try:
             await self._performed(request, call)
         except (InvalidUsername, InvalidPassword):
@@ -320,17 +320,17 @@ class HttpApp:
             raise InvalidCredentials("user name and password do not belong together") from None
         return document(encode_document(self._authenticator.identity(call.session)))
 
-    async def _refresh(self, request: RefreshToken, call: Incoming) -> Response:
+    async def _refresh(self, request: RefreshToken, call: Incoming) -> HttpResponse:
         identity = await self._authenticator.refreshed(request.token, call.session.address)
         return document(encode_document(identity))
 
-    async def _log_out(self, request: LogoutUser, call: Incoming) -> Response:
+    async def _log_out(self, request: LogoutUser, call: Incoming) -> HttpResponse:
         await self._performed(request, call)
         await self._authenticator.give_back(call.caller)
-        return Response(HTTPStatus.NO_CONTENT)
+        return HttpResponse(HTTPStatus.NO_CONTENT)
 
 
-def _failure(fault: BorzoiError, request: object) -> Response:
+def _failure(fault: BorzoiError, request: object) -> HttpResponse:
     response = failure(error_answer(fault, request))
     response.closes = isinstance(fault, TooLarge)
     return response
@@ -356,7 +356,7 @@ def description() -> bytes:
     return msgspec.json.encode(openapi(__version__))
 
 
-async def _response_of(answer: Answer, route: Route) -> Response:
+async def _response_of(answer: Answer, route: Route) -> HttpResponse:
     """An answer as HTTP gives it; where that differs from the wire, the recordings say so."""
     if isinstance(answer, Delivery):
         if answer.reading.size <= POLLED_HERE_BYTES_MAX:
@@ -365,9 +365,11 @@ async def _response_of(answer: Answer, route: Route) -> Response:
     if isinstance(answer, Snapshot):
         moment = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
         named = f'attachment; filename="iggy_snapshot_{moment}.zip"'.encode()
-        return Response(route.status, ZIP, bytes(answer.archive), [(b"content-disposition", named)])
+        return HttpResponse(
+            route.status, ZIP, bytes(answer.archive), [(b"content-disposition", named)]
+        )
     if answer is None or route.answer is None:
-        return Response(route.status)
+        return HttpResponse(route.status)
     if route.request in (CreateStream, CreateTopic, CreateConsumerGroup):
         answer = _as_described(answer)
     return document(encode_document(answer), route.status)
@@ -397,13 +399,13 @@ def _polled(delivery: Delivery) -> bytes:
     return encode_document(polled)
 
 
-def _preflight(path: str, headers: Mapping[str, str], cors: Cors) -> Response:
+def _preflight(path: str, headers: Mapping[str, str], cors: Cors) -> HttpResponse:
     found = cors.on_preflight(headers)
     try:
         found.append((b"allow", ",".join(allowed_methods(path)).encode()))
     except HttpFault:
         pass  # a path there is not has no methods either
-    return Response(headers=found)
+    return HttpResponse(headers=found)
 
 
 def _address(scope: Scope) -> str:
@@ -414,7 +416,7 @@ def _address(scope: Scope) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def _send(response: Response, more: Headers, send: Send) -> None:
+async def _send(response: HttpResponse, more: Headers, send: Send) -> None:
     await send(
         {
             "type": "http.response.start",

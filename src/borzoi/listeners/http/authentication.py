@@ -9,7 +9,7 @@ from borzoi.handlers.sessions import NOBODY, Session
 from borzoi.metadata import queries
 from borzoi.metadata.state import Metadata, User
 from borzoi.model.errors import InvalidAccessToken
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.model.users import UserStatus
 from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.security.jwt import (
@@ -74,7 +74,7 @@ def _stay() -> None:
 
 def stranger(address: str) -> Caller:
     """A caller without a token, for calls that need none."""
-    return Caller(Session(NOBODY, address, Transport.HTTP, _stay, 0.0))
+    return Caller(Session(NOBODY, address, TransportKind.HTTP, _stay, 0.0))
 
 
 class Authenticator:
@@ -143,7 +143,7 @@ class Authenticator:
             raise InvalidAccessToken("the user of the token is gone or inactive")
         if claims.pat is not None:
             self._check_exchanged(claims.pat)
-        session = Session(NOBODY, address, Transport.HTTP, _stay, 0.0, user_id, claims.pat)
+        session = Session(NOBODY, address, TransportKind.HTTP, _stay, 0.0, user_id, claims.pat)
         return Caller(session, claims, ours)
 
     def _check_exchanged(self, token_hash: str) -> None:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 THROWN_AWAY_BYTES_MAX: Final = 16 << 20
 
 
-class ClientGone(Exception):
+class PeerDisconnected(Exception):
     """Nobody is left to take an answer."""
 
 
@@ -59,7 +59,7 @@ class Upload:
         while more:
             message = await self._receive()
             if message["type"] != "http.request":
-                raise ClientGone
+                raise PeerDisconnected
             more = message.get("more_body", False)
             if message.get("body"):
                 yield message["body"]
@@ -77,7 +77,7 @@ class Upload:
             gone.cancel()
         if not answer.done():
             abandon(answer)
-            raise ClientGone
+            raise PeerDisconnected
         if answer.cancelled():
             raise HttpFault(HTTPStatus.SERVICE_UNAVAILABLE, "The server stops")
         return answer.result()

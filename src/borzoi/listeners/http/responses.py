@@ -15,7 +15,7 @@ Body: TypeAlias = bytes | AsyncIterator[bytes]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
-class Response(msgspec.Struct):
+class HttpResponse(msgspec.Struct):
     """A status, a body (whole, or piece by piece as it comes), and what is said about it."""
 
     status: int = HTTPStatus.OK
@@ -37,14 +37,14 @@ class Response(msgspec.Struct):
         return found
 
 
-def text(sentence: str, status: int = HTTPStatus.OK) -> Response:
-    return Response(status, TEXT, sentence.encode())
+def text(sentence: str, status: int = HTTPStatus.OK) -> HttpResponse:
+    return HttpResponse(status, TEXT, sentence.encode())
 
 
-def document(body: bytes, status: int = HTTPStatus.OK) -> Response:
-    return Response(status, JSON, body)
+def document(body: bytes, status: int = HTTPStatus.OK) -> HttpResponse:
+    return HttpResponse(status, JSON, body)
 
 
-def failure(answer: ErrorAnswer) -> Response:
+def failure(answer: ErrorAnswer) -> HttpResponse:
     allow = [(b"allow", ",".join(answer.allow).encode())] if answer.allow else []
-    return Response(answer.status, answer.content_type, answer.body, allow)
+    return HttpResponse(answer.status, answer.content_type, answer.body, allow)

@@ -21,7 +21,7 @@ KEY_BYTES: Final = 16
 VERSION: Final = "13"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class UpgradeResponse(msgspec.Struct, frozen=True):
     """What to send back, and whether frames follow."""
 
     response: bytes
@@ -36,7 +36,7 @@ def accept_value(key: str) -> str:
     return base64.b64encode(digest).decode("ascii")
 
 
-def answer_once_whole(data: bytes) -> Answer | None:
+def answer_once_whole(data: bytes) -> UpgradeResponse | None:
     """The answer to all that has arrived so far; None while the request is not complete."""
     end = data.find(END)
     if end < 0 and len(data) <= HEAD_BYTES_MAX:
@@ -46,7 +46,7 @@ def answer_once_whole(data: bytes) -> Answer | None:
     return msgspec.structs.replace(answer_to(data[:end]), rest=data[end + len(END) :])
 
 
-def answer_to(head: bytes) -> Answer:
+def answer_to(head: bytes) -> UpgradeResponse:
     """The answer to a request: its lines without the blank one that ends it."""
     lines = head.decode("latin-1").split("\r\n")
     parts = lines[0].split(" ")
@@ -72,7 +72,7 @@ def answer_to(head: bytes) -> Answer:
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: {accept_value(key)}\r\n\r\n"
     )
-    return Answer(response.encode("ascii"), True)
+    return UpgradeResponse(response.encode("ascii"), True)
 
 
 def _has(headers: dict[str, str], name: str, token: str) -> bool:
@@ -86,7 +86,7 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def _refusal(status: HTTPStatus) -> Answer:
+def _refusal(status: HTTPStatus) -> UpgradeResponse:
     more = ""
     if status is HTTPStatus.UPGRADE_REQUIRED:
         more = f"Upgrade: websocket\r\nSec-WebSocket-Version: {VERSION}\r\n"
@@ -96,4 +96,4 @@ def _refusal(status: HTTPStatus) -> Answer:
         f"HTTP/1.1 {status.value} {status.phrase}\r\n{more}"
         "Connection: close\r\nContent-Length: 0\r\n\r\n"
     )
-    return Answer(response.encode("ascii"), False)
+    return UpgradeResponse(response.encode("ascii"), False)

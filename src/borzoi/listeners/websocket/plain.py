@@ -18,7 +18,7 @@ from borzoi.listeners.tcp import TcpConnection, TcpListener
 from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
 from borzoi.listeners.websocket.frames import Limits
 from borzoi.memory.pool import MemoryPool
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 
 
 class WebSocketConnection(TcpConnection):
@@ -101,7 +101,7 @@ class WebSocketConnection(TcpConnection):
 class WebSocketListener(TcpListener):
     """Accepts WebSocket connections and keeps them until they end."""
 
-    transport = Transport.WEBSOCKET
+    transport = TransportKind.WEBSOCKET
 
     def __init__(
         self,

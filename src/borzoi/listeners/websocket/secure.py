@@ -11,7 +11,7 @@ from borzoi.listeners.tls import TlsConnection, TlsListener
 from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
 from borzoi.listeners.websocket.frames import Limits
 from borzoi.memory.pool import MemoryPool
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 
 
 class SecureWebSocketConnection(TlsConnection):
@@ -68,7 +68,7 @@ class SecureWebSocketConnection(TlsConnection):
 class SecureWebSocketListener(TlsListener):
     """Accepts WebSocket connections over TLS and keeps them until they end."""
 
-    transport = Transport.WEBSOCKET
+    transport = TransportKind.WEBSOCKET
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ from borzoi.model.system import (
     NodeStatus,
     SnapshotCompression,
     SnapshotKind,
-    Transport,
+    TransportKind,
 )
 from borzoi.protocol.buffers import Buffer, Reader, Writer
 from borzoi.protocol.codes import Code
@@ -54,7 +54,7 @@ from borzoi.protocol.contract import Response
 
 _SNAPSHOT_COMPRESSIONS: Final = {int(each): each for each in SnapshotCompression}
 _SNAPSHOT_KINDS: Final = {int(each): each for each in SnapshotKind}
-_TRANSPORTS: Final = {int(each): each for each in Transport}
+_TRANSPORTS: Final = {int(each): each for each in TransportKind}
 _ROLES: Final = {int(each): each for each in NodeRole}
 _STATUSES: Final = {int(each): each for each in NodeStatus}
 
@@ -223,7 +223,7 @@ class ClientGroup(msgspec.Struct, frozen=True):
 class ClientInfo(msgspec.Struct, frozen=True):
     client_id: int
     user_id: int | None
-    transport: Transport
+    transport: TransportKind
     address: str
     consumer_groups_count: int
 
@@ -238,7 +238,7 @@ class ClientInfo(msgspec.Struct, frozen=True):
 class ClientDetails(msgspec.Struct, frozen=True):
     client_id: int
     user_id: int | None
-    transport: Transport
+    transport: TransportKind
     address: str
     consumer_groups: tuple[ClientGroup, ...]
 
@@ -268,7 +268,7 @@ def _write_client(out: Writer, client: ClientInfo | ClientDetails) -> None:
     out.str32(client.address).u32(client.consumer_groups_count)
 
 
-def _read_client(reader: Reader) -> tuple[int, int | None, Transport, str, int]:
+def _read_client(reader: Reader) -> tuple[int, int | None, TransportKind, str, int]:
     client_id, user_id, transport_code = reader.unpack(_CLIENT)
     transport = _TRANSPORTS.get(transport_code)
     if transport is None:

@@ -3,7 +3,7 @@
 ::
 
     server                                        client
-    match(method, path) -> Match                  call_of(request) -> Call(method, target, body)
+    match(method, path) -> Match                  call_of(request) -> RestCall(method, target, body)
     Match.request(query, content_type, body, now) answer_of(request, status, body) -> response
 
 The faults of a call are looked for in the order of the published servers: path, method, numbers in
@@ -31,7 +31,7 @@ from borzoi.protocol.rest.errors import error_from
 from borzoi.protocol.rest.routes import ROUTES, Route, route_of
 
 
-class Call(NamedTuple):
+class RestCall(NamedTuple):
     """A request as HTTP carries it; `body` is JSON, or None when there is none."""
 
     method: str
@@ -234,7 +234,7 @@ def _is_json(content_type: str | None) -> bool:
 # ---- the client's side --------------------------------------------------------------------------
 
 
-def call_of(request: object) -> Call:
+def call_of(request: object) -> RestCall:
     """How a client says the request."""
     route = route_of(request)
     path = "/".join(
@@ -246,7 +246,7 @@ def call_of(request: object) -> Call:
         parameters = msgspec.to_builtins(route.query.of(request))
         query = urlencode({name: text for name, text in parameters.items() if text is not None})
     body = msgspec.json.encode(route.body.of(request)) if route.body else None
-    return Call(route.method, f"/{path}" + (f"?{query}" if query else ""), body)
+    return RestCall(route.method, f"/{path}" + (f"?{query}" if query else ""), body)
 
 
 #: A read of these that finds nothing is no error.

@@ -52,7 +52,7 @@ from borzoi.protocol.rest.system import (
 from borzoi.protocol.rest.words import COMPRESSIONS
 
 
-class Shape:
+class DocumentShape:
     """How one type of response is written and read."""
 
     __slots__ = ("document", "document_of", "read", "response_of")
@@ -70,12 +70,12 @@ class Shape:
         self.response_of = response_of
 
 
-def _one(document: Any) -> Shape:
-    return Shape(document, document.of, document.response)
+def _one(document: Any) -> DocumentShape:
+    return DocumentShape(document, document.of, document.response)
 
 
-def _detailed(document: Any) -> Shape:
-    return Shape(document, document.of_details, document.details)
+def _detailed(document: Any) -> DocumentShape:
+    return DocumentShape(document, document.of_details, document.details)
 
 
 def _many(
@@ -83,12 +83,12 @@ def _many(
     items: str,
     document: Any,
     order: Callable[[Any], Any] | None = None,
-) -> Shape:
+) -> DocumentShape:
     def document_of(response: object) -> object:
         each: Iterable[object] = getattr(response, items)
         return [document.of(item) for item in (sorted(each, key=order) if order else each)]
 
-    return Shape(
+    return DocumentShape(
         list[document],
         document_of,
         lambda documents: collection(tuple(each.response() for each in documents)),
@@ -96,7 +96,7 @@ def _many(
 
 
 #: Every response that is JSON over HTTP; the others are texts, archives or nothing.
-DOCUMENTS: Final[Mapping[type, Shape]] = MappingProxyType(
+DOCUMENTS: Final[Mapping[type, DocumentShape]] = MappingProxyType(
     {
         AccessIdentity: _one(IdentityDocument),
         Streams: _many(Streams, "streams", StreamDocument),
@@ -106,15 +106,15 @@ DOCUMENTS: Final[Mapping[type, Shape]] = MappingProxyType(
         Groups: _many(Groups, "groups", GroupDocument),
         GroupDetails: _detailed(GroupDetailsDocument),
         ConsumerOffset: _one(OffsetDocument),
-        PolledMessages: Shape(PolledDocument, polled_document, polled_of),
+        PolledMessages: DocumentShape(PolledDocument, polled_document, polled_of),
         Users: _many(Users, "users", UserDocument),
         UserDetails: _detailed(UserDetailsDocument),
         Tokens: _many(Tokens, "tokens", TokenDocument, lambda token: token.name),
         RawToken: _one(RawTokenDocument),
         Clients: _many(Clients, "clients", ClientDocument, lambda client: client.client_id),
         ClientDetails: _detailed(ClientDetailsDocument),
-        ClusterMetadata: Shape(ClusterDocument, cluster_document, cluster_of),
-        Stats: Shape(StatsDocument, stats_document, stats_of),
+        ClusterMetadata: DocumentShape(ClusterDocument, cluster_document, cluster_of),
+        Stats: DocumentShape(StatsDocument, stats_document, stats_of),
     }
 )
 

@@ -11,7 +11,7 @@ from borzoi.model.system import (
     NodeStatus,
     SnapshotCompression,
     SnapshotKind,
-    Transport,
+    TransportKind,
 )
 from borzoi.model.topics import Compression
 from borzoi.model.users import UserStatus
@@ -61,9 +61,9 @@ SNAPSHOT_COMPRESSIONS: Final = _camel(SnapshotCompression)
 SNAPSHOT_KINDS: Final = _camel(SnapshotKind)
 TRANSPORTS: Final = Words(
     {
-        Transport.TCP: "tcp",
-        Transport.QUIC: "quic",
-        Transport.HTTP: "http",
-        Transport.WEBSOCKET: "ws",
+        TransportKind.TCP: "tcp",
+        TransportKind.QUIC: "quic",
+        TransportKind.HTTP: "http",
+        TransportKind.WEBSOCKET: "ws",
     }
 )

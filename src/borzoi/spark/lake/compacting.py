@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from borzoi.spark.lake.files import FileWriter, Layout
+from borzoi.spark.lake.files import FileWriter, TableLayout
 from borzoi.spark.lake.parquet import ParquetTable
 from borzoi.spark.lake.sink import LakeOptions, table_of
 from borzoi.spark.options import InvalidOption
@@ -26,7 +26,7 @@ def compact(kind: str, directory: str, *, target_bytes: int, older_than_hours: f
     if kind == "parquet":
         return _compact_parquet(directory, target_bytes, older_than_hours)
     if kind == "delta":
-        table = table_of(LakeOptions(kind, directory, "", None, Layout(directory), None))
+        table = table_of(LakeOptions(kind, directory, "", None, TableLayout(directory), None))
         before = len(table.live_files())
         removed = table.rewrite(target_bytes, older_than_hours)  # type: ignore[attr-defined]
         return Compacted(before, len(table.live_files()), removed)
@@ -46,7 +46,7 @@ def _compact_parquet(directory: str, target_bytes: int, older_than_hours: float)
     for folder, paths in small.items():
         if len(paths) < 2:
             continue
-        writer = FileWriter(Layout(str(root / folder), target_bytes=target_bytes))
+        writer = FileWriter(TableLayout(str(root / folder), target_bytes=target_bytes))
         for path in paths:
             for batch in pq.ParquetFile(root / path).iter_batches():
                 writer.write(batch)

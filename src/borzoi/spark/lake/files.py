@@ -47,7 +47,7 @@ def partitioner(text: str) -> Partitioner:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """How the files of a table look."""
 
     directory: str
@@ -94,7 +94,7 @@ def _hours(values: pa.Array) -> pa.Array:
 class FileWriter:
     """Writes the batches of one task; `close` gives the files."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
         self._open: dict[tuple[str | None, ...], _OpenFile] = {}
         self._done: list[DataFile] = []
@@ -150,7 +150,9 @@ class FileWriter:
 class _OpenFile:
     """One Parquet file under way."""
 
-    def __init__(self, layout: Layout, values: tuple[str | None, ...], schema: pa.Schema) -> None:
+    def __init__(
+        self, layout: TableLayout, values: tuple[str | None, ...], schema: pa.Schema
+    ) -> None:
         self._layout = layout
         names = [each.name for each in layout.partition_by]
         self._partition = dict(zip(names, values, strict=True))

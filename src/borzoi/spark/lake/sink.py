@@ -29,8 +29,8 @@ from borzoi.records.arrow import HeadersForm, schema_of
 from borzoi.spark.lake.files import (
     DataFile,
     FileWriter,
-    Layout,
     Partitioner,
+    TableLayout,
     derived_schema,
     partitioner,
 )
@@ -40,7 +40,7 @@ from borzoi.spark.lake.tables import Epoch, Table
 from borzoi.spark.options import (
     SOURCE_ROWS,
     InvalidOption,
-    Row,
+    Option,
     SourceOptions,
     read_options,
     source_options,
@@ -74,14 +74,14 @@ def _catalog(value: str) -> dict[str, str]:
 
 
 LAKE_ROWS: Final = (
-    Row("table", "parquet", _kind, "format of the table: parquet, delta or iceberg"),
-    Row("directory", None, _text, "directory of the table"),
-    Row("name", None, _text, "Iceberg: namespace.table"),
-    Row("catalog", None, _catalog, "Iceberg: properties of the catalog, as JSON"),
-    Row("partitionBy", None, _partition_by, "columns, day(column) or hour(column)"),
-    Row("targetFileSize", "128 MiB", parse_bytes, "files are closed at this size"),
-    Row("compression", "zstd", _text, "of the Parquet files"),
-    Row("writeId", None, _text, "batch: a repeated write with this id commits nothing"),
+    Option("table", "parquet", _kind, "format of the table: parquet, delta or iceberg"),
+    Option("directory", None, _text, "directory of the table"),
+    Option("name", None, _text, "Iceberg: namespace.table"),
+    Option("catalog", None, _catalog, "Iceberg: properties of the catalog, as JSON"),
+    Option("partitionBy", None, _partition_by, "columns, day(column) or hour(column)"),
+    Option("targetFileSize", "128 MiB", parse_bytes, "files are closed at this size"),
+    Option("compression", "zstd", _text, "of the Parquet files"),
+    Option("writeId", None, _text, "batch: a repeated write with this id commits nothing"),
 )
 #: Options of the source that the bulk plane needs to read messages itself.
 BULK_KEYS: Final = frozenset(row.name.lower() for row in SOURCE_ROWS)
@@ -95,7 +95,7 @@ class LakeOptions:
     directory: str
     name: str
     catalog: Mapping[str, str] | None
-    layout: Layout
+    layout: TableLayout
     write_id: str | None
     #: How messages are read, on the bulk plane.
     source: SourceOptions | None = None
@@ -112,7 +112,7 @@ def lake_options(options: Mapping[str, str], *, is_bulk: bool) -> LakeOptions:
     if is_bulk:
         theirs = {k: v for k, v in options.items() if k.lower() in BULK_KEYS}
         source = source_options(theirs | {"plane": "bulk"})
-    layout = Layout(
+    layout = TableLayout(
         values["directory"],
         values["partitionBy"] or (),
         values["targetFileSize"],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from borzoi.spark.locating import Locator
-from borzoi.spark.offsets import Extent, Key, Position, from_json, ranges, resolve
+from borzoi.spark.offsets import Extent, PartitionKey, Position, from_json, ranges, resolve
 from borzoi.spark.options import source_options
 from borzoi.spark.pipelines.model import Pipeline, Sink
 from borzoi.spark.source import limits_of
@@ -22,7 +22,7 @@ BULK_PLANE_SPEED = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedRead:
     """What a sink would read next."""
 
     sink: str
@@ -45,7 +45,7 @@ class Standing:
     lag: int | None
 
 
-def plan_pipeline(pipeline: Pipeline, now: int) -> list[Planned]:
+def plan_pipeline(pipeline: Pipeline, now: int) -> list[PlannedRead]:
     """What each sink would read if the pipeline started now."""
     found = []
     for sink in pipeline.sinks.values():
@@ -65,7 +65,7 @@ def plan_pipeline(pipeline: Pipeline, now: int) -> list[Planned]:
             size = sum(split.size for split in splits)
             speed = BULK_PLANE_SPEED if is_bulk else ROW_PLANE_SPEED
             found.append(
-                Planned(
+                PlannedRead(
                     sink.name,
                     name,
                     "bulk" if is_bulk else "row",
@@ -118,8 +118,8 @@ def status_of(pipeline: Pipeline) -> list[Standing]:
     return found
 
 
-def _latest(pipeline: Pipeline, sink: Sink) -> dict[Key, Extent]:
-    latest: dict[Key, Extent] = {}
+def _latest(pipeline: Pipeline, sink: Sink) -> dict[PartitionKey, Extent]:
+    latest: dict[PartitionKey, Extent] = {}
     for name in sources_of(pipeline, sink):
         options = source_options(dict(pipeline.sources[name].options) | dict(pipeline.server))
         with closing(Locator(options)) as locator:
@@ -127,13 +127,13 @@ def _latest(pipeline: Pipeline, sink: Sink) -> dict[Key, Extent]:
     return latest
 
 
-def committed_offsets(checkpoint: Path) -> dict[Key, Position] | None:
+def committed_offsets(checkpoint: Path) -> dict[PartitionKey, Position] | None:
     """Positions at the end of the last batch that ended; None when there is none."""
     commits = _numbers(checkpoint / "commits")
     if not commits:
         return None
     text = (checkpoint / "offsets" / str(max(commits))).read_text()
-    positions: dict[Key, Position] = {}
+    positions: dict[PartitionKey, Position] = {}
     for line in text.splitlines()[2:]:
         document = json.loads(line) if line.startswith("{") else None
         if isinstance(document, dict) and "v" in document:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from borzoi.model.errors import BorzoiError
 from borzoi.spark.broker import Broker
-from borzoi.spark.offsets import Key, from_json
+from borzoi.spark.offsets import PartitionKey, from_json
 from borzoi.spark.options import source_options
 from borzoi.spark.pipelines.compiling import Flow, compile_pipeline
 from borzoi.spark.pipelines.model import Pipeline
@@ -102,7 +102,7 @@ class Watch:
         self.flow = flow
         self.query = query
         self._seen = -1
-        self._first: dict[Key, int] | None = None
+        self._first: dict[PartitionKey, int] | None = None
         self.last: dict[str, Any] | None = None
 
     def look(self, displays: Sequence[Display]) -> None:
@@ -172,7 +172,7 @@ def sentence_of(text: str) -> str:
 
 def _store_ends(pipeline: Pipeline, watches: Sequence[Watch]) -> None:
     """Store where the queries ended: Spark tells a source about all batches but the last."""
-    ends: dict[Key, int] = {}
+    ends: dict[PartitionKey, int] = {}
     for watch in watches:
         for document in end_offsets(watch.last or {}):
             for key, position in from_json(document).items():
