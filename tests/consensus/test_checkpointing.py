@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster, client_id
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import checkpointing, state_transfer
 from borzoi.consensus.checkpointing import (
@@ -10,7 +11,7 @@ from borzoi.consensus.checkpointing import (
     encode_checksums,
     encode_positions,
 )
-from borzoi.consensus.config import Config, PlantedBugs
+from borzoi.consensus.config import Config
 from borzoi.consensus.effects import Refusal, WriteCheckpoint, WriteJournal
 from borzoi.consensus.messages import Operation, RequestPrepare
 from borzoi.consensus.state import Held
@@ -42,11 +43,8 @@ def test_checkpoints_are_equal_on_every_replica_and_cover_the_log():
 
 @pytest.mark.parametrize("forgets", [False, True])
 def test_p13_a_retry_after_checkpoint_and_restart_is_not_executed_again(forgets):
-    cluster = ScriptedCluster(
-        checkpoint_interval=4,
-        retain_ops=1,
-        bugs=PlantedBugs(client_table_not_in_checkpoint=forgets),
-    )
+    plant_bugs(client_table_not_in_checkpoint=forgets)
+    cluster = ScriptedCluster(checkpoint_interval=4, retain_ops=1)
     cluster.elect()
     cluster.request(b"", client=ADA, operation=Operation.REGISTER.value)
     cluster.request(b"once", client=ADA, number=1)

@@ -1,8 +1,8 @@
 """Partitions as committed ops make them; stamping, order between planes, checkpoints (6.3-6.6)."""
 
 import pytest
+from tests.support.planted_bugs import plant_bugs
 
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.data_plane import (
     INVALID_COMMAND,
     INVALID_OFFSET,
@@ -28,11 +28,11 @@ PARTITION, INCARNATION = 5, 3
 
 
 def plane(control: int = 100, segment_bytes: int = 1 << 20, **bugs: bool) -> DataPlane:
+    plant_bugs(**bugs)
     return DataPlane(
         control_commit=lambda: control,
         new_ids=lambda count: bytes(range(1, 17)) * count,
         segment_bytes=segment_bytes,
-        bugs=PlantedBugs(**bugs),
     )
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import following
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Send
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import Commit, Header, Prepare, PrepareOk, RequestStartView
@@ -72,7 +72,8 @@ def test_d2_a_data_group_does_not_probe_for_views_its_node_has_not_reached():
 
 @pytest.mark.parametrize("accepts", [False, True])
 def test_n7_a_commit_number_of_another_view_teaches_nothing(accepts):
-    cluster = ScriptedCluster(bugs=PlantedBugs(stale_commit_accepted=accepts))
+    plant_bugs(stale_commit_accepted=accepts)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     backup = cluster.replicas[backup_of(cluster)]
     cluster.drop = lambda source, target, header: isinstance(header, PrepareOk)
@@ -86,7 +87,8 @@ def test_n7_a_commit_number_of_another_view_teaches_nothing(accepts):
 
 @pytest.mark.parametrize("accepts", [False, True])
 def test_n4_a_prepare_of_an_older_view_never_becomes_the_head(accepts):
-    cluster = ScriptedCluster(bugs=PlantedBugs(stale_prepare_accepted=accepts))
+    plant_bugs(stale_prepare_accepted=accepts)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     backup = cluster.replicas[backup_of(cluster)]
     head = backup.canon[backup.op]

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import heartbeat
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import (
     ClusterRelease,
     Fatal,
@@ -34,7 +34,8 @@ def test_a_primary_in_contact_with_a_quorum_may_answer_reads():
 @pytest.mark.parametrize("eternal", [False, True])
 def test_a_lease_lapses_by_the_clock_even_if_no_tick_was_seen(eternal):
     """A stopped process wakes up with its tick counter unchanged."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(lease_never_lapses=eternal))
+    plant_bugs(lease_never_lapses=eternal)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.tick(40)
     assert primary.may_read(cluster.now_us + 20_000_000) is eternal

@@ -1,8 +1,8 @@
 """Which log a view starts with: every rule of 4.4 as a small table of claims."""
 
 import pytest
+from tests.support.planted_bugs import plant_bugs
 
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.frames import blank, root, seal_prepare
 from borzoi.consensus.merge import Claim, Merged, Undecided, commit_of, merge
 from borzoi.consensus.messages import UNSEALED, ZERO, Prepare
@@ -49,7 +49,8 @@ def claim(
 
 
 def decided(*claims: Claim, nack_quorum: int = 2, **bugs: bool) -> Merged | Undecided:
-    return merge(claims, nack_quorum=nack_quorum, pipeline_max=32, bugs=PlantedBugs(**bugs))
+    plant_bugs(**bugs)
+    return merge(claims, nack_quorum=nack_quorum, pipeline_max=32)
 
 
 def length(result: Merged | Undecided) -> int:

@@ -2,9 +2,9 @@
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import new_view, state_transfer
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Abdicate
 from borzoi.consensus.frames import EMPTY_BODY, blank, encode_headers
 from borzoi.consensus.invariants import InvariantError
@@ -122,7 +122,8 @@ def test_a_view_that_lacks_what_was_applied_in_an_older_one_is_not_adopted():
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_an_answer_to_a_probe_carries_the_suffix(bare):
-    cluster = ScriptedCluster(bugs=PlantedBugs(start_view_without_suffix=bare))
+    plant_bugs(start_view_without_suffix=bare)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     backup = backup_of(cluster)
     cluster.isolate(primary.replica_id)
@@ -171,7 +172,8 @@ def test_a_backup_that_learns_of_a_commit_above_its_head_asks_and_catches_up():
 
 @pytest.mark.parametrize("hasty", [False, True])
 def test_step_7_a_view_starts_only_when_every_body_is_durable(hasty):
-    cluster = ScriptedCluster(bugs=PlantedBugs(start_view_before_repair=hasty))
+    plant_bugs(start_view_before_repair=hasty)
+    cluster = ScriptedCluster()
     old = cluster.elect()
     candidate = cluster.replicas[(old.view + 1) % 3]
     cluster.isolate(candidate.replica_id)

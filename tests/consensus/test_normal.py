@@ -2,9 +2,9 @@
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, client_id
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import normal
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import FailWaiters, Refusal, Respond, Send
 from borzoi.consensus.frames import EMPTY_BODY, checksum
 from borzoi.consensus.messages import (
@@ -84,7 +84,8 @@ def test_n4_reordered_prepares_are_kept_and_commit_without_a_resend():
 
 
 def test_m3_dropping_reordered_prepares_costs_resends():
-    cluster = ScriptedCluster(bugs=PlantedBugs(reordered_prepare_dropped=True))
+    plant_bugs(reordered_prepare_dropped=True)
+    cluster = ScriptedCluster()
     cluster.elect()
     for number in range(4):
         cluster.request(b"x", number=number, settle=False)
@@ -118,7 +119,8 @@ def prepare_ok(cluster: ScriptedCluster, replica: int, identity: bytes | None = 
 
 @pytest.mark.parametrize("counted_by_number", [False, True])
 def test_n6_p12_an_ack_of_another_prepare_with_the_same_number_does_not_count(counted_by_number):
-    cluster = ScriptedCluster(bugs=PlantedBugs(ack_by_op_number=counted_by_number))
+    plant_bugs(ack_by_op_number=counted_by_number)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
@@ -137,7 +139,8 @@ def test_n6_p12_an_ack_of_another_prepare_with_the_same_number_does_not_count(co
 
 @pytest.mark.parametrize("skips", [False, True])
 def test_n5_m5_a_cumulative_ack_stops_below_a_hole(skips):
-    cluster = ScriptedCluster(bugs=PlantedBugs(ack_skips_hole=skips))
+    plant_bugs(ack_skips_hole=skips)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     behind = backups(cluster)[0]
     cluster.drop = lambda source, target, header: target == behind and isinstance(header, Prepare)
@@ -159,7 +162,8 @@ def test_n5_m5_a_cumulative_ack_stops_below_a_hole(skips):
 
 @pytest.mark.parametrize("accepts_old", [False, True])
 def test_n8_a_replayed_heartbeat_does_not_keep_a_dead_primary_alive(accepts_old):
-    cluster = ScriptedCluster(bugs=PlantedBugs(old_heartbeat_accepted=accepts_old))
+    plant_bugs(old_heartbeat_accepted=accepts_old)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     heard: list[Commit] = []
 
@@ -328,7 +332,8 @@ def test_c5_waiters_of_a_lost_view_learn_that_the_outcome_is_unknown():
 
 @pytest.mark.parametrize("local", [False, True])
 def test_timestamps_never_go_back_whatever_the_clock_does(local):
-    cluster = ScriptedCluster(bugs=PlantedBugs(timestamp_from_local_clock=local))
+    plant_bugs(timestamp_from_local_clock=local)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.request(b"x")
     cluster.now_us -= 500_000
@@ -353,7 +358,8 @@ def test_an_abdicating_primary_resends_nothing_and_recovers_with_the_next_ack():
 
 @pytest.mark.parametrize("never", [False, True])
 def test_n9_progress_resets_the_backoff(never):
-    cluster = ScriptedCluster(bugs=PlantedBugs(backoff_never_reset=never))
+    plant_bugs(backoff_never_reset=never)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import view_change
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Abdicate, Fatal, RewriteJournal
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import DoViewChange, Handshake, Prepare, PrepareOk
@@ -45,7 +45,8 @@ def test_p2_a_whole_cluster_restart_keeps_everything_acknowledged(count):
 
 @pytest.mark.parametrize("early", [False, True])
 def test_p4_nothing_is_acknowledged_before_a_quorum_has_synced(early):
-    cluster = ScriptedCluster(bugs=PlantedBugs(ack_before_fsync=early))
+    plant_bugs(ack_before_fsync=early)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.stuck_disks = {0, 1, 2}
     cluster.request(b"x")
@@ -58,7 +59,8 @@ def test_p4_nothing_is_acknowledged_before_a_quorum_has_synced(early):
 
 
 def test_own_ack_before_fsync_is_a_planted_bug():
-    cluster = ScriptedCluster(1, bugs=PlantedBugs(own_ack_before_fsync=True))
+    plant_bugs(own_ack_before_fsync=True)
+    cluster = ScriptedCluster(1)
     cluster.elect()
     cluster.stuck_disks = {0}
     cluster.request(b"x")
@@ -67,7 +69,8 @@ def test_own_ack_before_fsync_is_a_planted_bug():
 
 def forgotten(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
     """Op 2 was acknowledged by a backup that then lost its disk; the other backup lacks it."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs))
+    plant_bugs(**bugs)
+    cluster = ScriptedCluster()
     primary = cluster.elect().replica_id
     holder, lacking = backups(cluster)
     cluster.isolate(lacking)
@@ -100,7 +103,8 @@ def test_p3_amnesia_loses_what_was_acknowledged():
 
 @pytest.mark.parametrize("hasty", [False, True])
 def test_g2_no_ack_before_the_barrier_is_committed_by_others(hasty):
-    cluster = ScriptedCluster(bugs=PlantedBugs(wiped_acks_before_barrier=hasty))
+    plant_bugs(wiped_acks_before_barrier=hasty)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     wiped, other = backups(cluster)
     cluster.request(b"x")
@@ -132,7 +136,8 @@ def left_and_forgot(
 
     Its claim has reached the candidate, or is still on its way there.
     """
-    cluster = ScriptedCluster(count, bugs=PlantedBugs(forgetful_counts=counts))
+    plant_bugs(forgetful_counts=counts)
+    cluster = ScriptedCluster(count)
     primary = cluster.elect().replica_id
     cluster.request(b"before")
     cluster.tick(5)
@@ -348,7 +353,8 @@ def test_g1_genesis_needs_all_replicas():
 
 
 def test_g1_a_majority_is_not_enough_even_if_it_would_start():
-    cluster = ScriptedCluster(formatted=False, bugs=PlantedBugs(genesis_with_majority=True))
+    plant_bugs(genesis_with_majority=True)
+    cluster = ScriptedCluster(formatted=False)
     cluster.crash(2)
     cluster.tick(60)
     assert not cluster.replicas[0].is_empty
@@ -490,7 +496,8 @@ def test_a_data_group_restarting_as_primary_waits_for_its_node():
 
 
 def test_a_resumed_primary_is_a_planted_bug():
-    cluster = ScriptedCluster(bugs=PlantedBugs(primary_resumes_view=True))
+    plant_bugs(primary_resumes_view=True)
+    cluster = ScriptedCluster()
     assert cluster.replicas[0].view == 0
     assert cluster.replicas[0].is_primary
 

@@ -2,9 +2,9 @@
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import repair
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import ReadJournal, Send
 from borzoi.consensus.frames import EMPTY_BODY, encode_headers, seal_prepare
 from borzoi.consensus.messages import (
@@ -18,7 +18,8 @@ from borzoi.consensus.state import JOURNAL_WRITES_MAX, Held, JournalEntry
 
 
 def lagging_cluster(ops: int = 20, **bugs: bool) -> tuple[ScriptedCluster, int]:
-    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs))
+    plant_bugs(**bugs)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     lagging = next(replica for replica in cluster.replicas if replica != primary.replica_id)
     cluster.isolate(lagging)
@@ -145,7 +146,8 @@ def test_headers_that_do_not_chain_are_not_taken():
 
 @pytest.mark.parametrize("uncanonical", [False, True])
 def test_n7_a_commit_number_says_nothing_about_an_entry_that_is_not_canonical(uncanonical):
-    cluster = ScriptedCluster(bugs=PlantedBugs(apply_uncanonical=uncanonical), pipeline_max=2)
+    plant_bugs(apply_uncanonical=uncanonical)
+    cluster = ScriptedCluster(pipeline_max=2)
     old = cluster.elect()
     cluster.isolate(old.replica_id)
     cluster.request(b"never acknowledged")

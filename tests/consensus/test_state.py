@@ -1,7 +1,7 @@
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster, client_id
+from tests.support.planted_bugs import plant_bugs
 
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import Operation
 from borzoi.consensus.state import Status
@@ -61,7 +61,8 @@ def test_one_superblock_write_is_in_flight_and_the_next_carries_the_newest_value
 
 @pytest.mark.parametrize("forgets", [False, True])
 def test_m2_the_commit_is_durable_with_the_suffix(forgets):
-    cluster = ScriptedCluster(bugs=PlantedBugs(commit_not_persisted=forgets))
+    plant_bugs(commit_not_persisted=forgets)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     for number in range(5):
         cluster.request(b"x", number=number)
@@ -76,7 +77,8 @@ def test_m2_the_commit_is_durable_with_the_suffix(forgets):
 @pytest.mark.parametrize("forgets", [False, True])
 def test_p9_the_view_on_disk_is_the_one_acted_in(forgets):
     """Seen elsewhere: the view was kept in memory only."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(view_not_persisted=forgets))
+    plant_bugs(view_not_persisted=forgets)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     disk = cluster.disks[primary.replica_id].superblock
     assert isinstance(disk, Superblock)
@@ -85,12 +87,14 @@ def test_p9_the_view_on_disk_is_the_one_acted_in(forgets):
 
 @pytest.mark.parametrize("smaller", [False, True])
 def test_quorums_are_what_they_should_be_and_one_less_is_a_planted_bug(smaller):
-    cluster = ScriptedCluster(bugs=PlantedBugs(replication_quorum_minus_one=smaller))
+    plant_bugs(replication_quorum_minus_one=smaller)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
     assert bool(cluster.replies()) is smaller
-    other = ScriptedCluster(bugs=PlantedBugs(view_change_quorum_minus_one=smaller))
+    plant_bugs(view_change_quorum_minus_one=smaller)
+    other = ScriptedCluster()
     leader = other.elect()
     alone = next(r for r in other.replicas if r != leader.replica_id)
     other.isolate(alone)
@@ -100,7 +104,8 @@ def test_quorums_are_what_they_should_be_and_one_less_is_a_planted_bug(smaller):
 
 @pytest.mark.parametrize("executes", [False, True])
 def test_a_duplicate_is_executed_only_with_the_bug(executes):
-    cluster = ScriptedCluster(bugs=PlantedBugs(duplicate_request_executed=executes))
+    plant_bugs(duplicate_request_executed=executes)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     ada = client_id(1)
     cluster.request(b"", client=ada, operation=Operation.REGISTER.value)

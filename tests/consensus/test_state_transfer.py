@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster, client_id
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import new_view, state_transfer, view_change
 from borzoi.consensus.checkpoint import Checkpoint
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import ReadCheckpoint, Send, TruncateJournal
 from borzoi.consensus.messages import (
     Header,
@@ -29,7 +29,8 @@ ADA = client_id(1)
 
 def far_behind(**bugs: bool) -> tuple[ScriptedCluster, int]:
     """One backup slept while 60 ops were committed, checkpointed and truncated."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs), checkpoint_interval=8, retain_ops=4)
+    plant_bugs(**bugs)
+    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=4)
     primary = cluster.elect()
     sleeper = next(replica for replica in cluster.replicas if replica != primary.replica_id)
     cluster.request(b"", client=ADA, operation=Operation.REGISTER.value)
@@ -236,11 +237,8 @@ def test_no_stale_record_survives_above_the_installed_floor(keeps):
 
 @pytest.mark.parametrize("early", [False, True])
 def test_the_journal_is_truncated_only_under_a_durable_checkpoint(early):
-    cluster = ScriptedCluster(
-        bugs=PlantedBugs(truncate_before_checkpoint_durable=early),
-        checkpoint_interval=8,
-        retain_ops=1,
-    )
+    plant_bugs(truncate_before_checkpoint_durable=early)
+    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=1)
     primary = cluster.elect()
     cluster.stuck_disks = set()
     for number in range(30):

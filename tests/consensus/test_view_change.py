@@ -2,9 +2,9 @@
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
+from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import view_change
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Abdicate, EnterView, GroupCommits, Undecidable
 from borzoi.consensus.frames import EMPTY_BODY, encode_headers
 from borzoi.consensus.invariants import InvariantError
@@ -57,7 +57,8 @@ def test_a_dead_primary_is_replaced_and_nothing_acknowledged_is_lost():
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_v2_p5_one_deaf_replica_changes_nothing(joins):
-    cluster = ScriptedCluster(bugs=PlantedBugs(join_first_vote=joins))
+    plant_bugs(join_first_vote=joins)
+    cluster = ScriptedCluster()
     primary = cluster.elect()
     deaf = backups(cluster)[0]
     cluster.drop = lambda source, target, header: target == deaf
@@ -151,7 +152,8 @@ def test_v7_a_replica_that_missed_a_view_asks_for_it_instead_of_electing():
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_v9_p10_every_resend_of_a_do_view_change_is_the_same(rebuilt):
     """A body that rots meanwhile must not turn into a second claim of the same view."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(dvc_rebuilt_on_resend=rebuilt))
+    plant_bugs(dvc_rebuilt_on_resend=rebuilt)
+    cluster = ScriptedCluster()
     old = cluster.elect()
     cluster.request(b"x")
     claimer = cluster.replicas[next(r for r in backups(cluster) if r != (old.view + 1) % 3)]
@@ -170,7 +172,8 @@ def test_v9_p10_every_resend_of_a_do_view_change_is_the_same(rebuilt):
 
 @pytest.mark.parametrize("counts", [False, True])
 def test_p10_the_first_claim_of_a_sender_counts(counts):
-    cluster = ScriptedCluster(5, bugs=PlantedBugs(second_dvc_counts=counts))
+    plant_bugs(second_dvc_counts=counts)
+    cluster = ScriptedCluster(5)
     old = cluster.elect()
     candidate = cluster.replicas[(old.view + 1) % 5]
     view_change.enter_view(candidate, old.view + 1)
@@ -184,7 +187,8 @@ def test_p10_the_first_claim_of_a_sender_counts(counts):
 
 def lone_holder(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
     """Op 2 is committed on the primary and one backup; the other backup lacks it."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(**bugs))
+    plant_bugs(**bugs)
+    cluster = ScriptedCluster()
     primary = cluster.elect().replica_id
     holder, lacking = backups(cluster)
     cluster.isolate(lacking)
@@ -259,7 +263,8 @@ def test_p8_log_view_is_raised_only_together_with_the_decided_headers(forgets):
 @pytest.mark.parametrize("drops", [False, True])
 def test_p1_a3_adopting_a_view_keeps_unverified_bodies(drops):
     """Bodies below the suffix may be one of two copies of a committed op."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(adopt_drops_unverified=drops), pipeline_max=4)
+    plant_bugs(adopt_drops_unverified=drops)
+    cluster = ScriptedCluster(pipeline_max=4)
     old = cluster.elect()
     lagging = cluster.replicas[backups(cluster)[0]]
     # The lagging backup journals op 2 and never hears that it is committed.
@@ -304,7 +309,8 @@ def test_a2_what_was_applied_can_never_be_rewritten():
 @pytest.mark.parametrize("early", [False, True])
 def test_p11_no_ack_from_an_adopted_view_before_its_superblock(early):
     """Seen elsewhere: PrepareOk after StartView without the fsync gate."""
-    cluster = ScriptedCluster(bugs=PlantedBugs(ack_before_superblock=early))
+    plant_bugs(ack_before_superblock=early)
+    cluster = ScriptedCluster()
     old = cluster.elect()
     cluster.request(b"x")
     follower = backups(cluster)[0]
@@ -329,7 +335,8 @@ def test_p11_no_ack_from_an_adopted_view_before_its_superblock(early):
 
 @pytest.mark.parametrize("edges_only", [False, True])
 def test_m4_a_candidate_finishes_its_repair_from_the_tick(edges_only):
-    cluster = ScriptedCluster(bugs=PlantedBugs(repair_only_on_messages=edges_only))
+    plant_bugs(repair_only_on_messages=edges_only)
+    cluster = ScriptedCluster()
     old = cluster.elect()
     candidate = cluster.replicas[cluster.primary().primary_of(old.view + 1)]
     cluster.isolate(candidate.replica_id)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.effects import Leadership
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.draws import Draw, draw
@@ -72,7 +71,7 @@ def test_commands_are_read_from_values_and_bytes():
 
 
 def test_every_group_has_its_config():
-    configs = configs_for(CALM.changed(data_groups=2), 1, PlantedBugs())
+    configs = configs_for(CALM.changed(data_groups=2), 1)
     assert [config.group for config in configs] == [0, 1, 2]
     assert {config.replica_id for config in configs} == {1}
 

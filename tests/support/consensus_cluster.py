@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from borzoi.consensus import effects as out
 from borzoi.consensus.checkpoint import Artifact, Checkpoint
-from borzoi.consensus.config import Config, PlantedBugs, Timeouts
+from borzoi.consensus.config import Config, Timeouts
 from borzoi.consensus.journal import Gap, JournalRecord, JournalScan
 from borzoi.consensus.machine import AdmittedRequest, OpResult, StampedBody, StateMachine
 from borzoi.consensus.messages import ZERO, Header, Operation, Prepare
@@ -107,7 +107,6 @@ class ScriptedCluster:
         self,
         replica_count: int = 3,
         *,
-        bugs: PlantedBugs | None = None,
         group: int = 0,
         formatted: bool = True,
         pipeline_max: int = 8,
@@ -128,7 +127,6 @@ class ScriptedCluster:
                 retain_ops=retain_ops,
                 chunk_bytes=chunk_bytes,
                 timeouts=Timeouts.fast(),
-                bugs=bugs or PlantedBugs(),
             )
             for replica in range(replica_count)
         ]

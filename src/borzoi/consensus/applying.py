@@ -36,9 +36,6 @@ def apply_committed(r: ReplicaState) -> None:
     while r.commit_min < r.commit_max:
         op = r.commit_min + 1
         header = r.canon.get(op)
-        if header is None and r.bugs.apply_uncanonical:
-            in_slot = [e.header for e in r.entries.values() if e.header.op == op]
-            header = in_slot[0] if in_slot else None
         if header is None:
             break
         entry = r.entries.get(header.checksum)

@@ -64,16 +64,13 @@ def take(r: ReplicaState, header: Prepare) -> None:
     if r.checkpoint_write is not None:
         return
     begin_interval(r, header)
-    table = b"" if r.bugs.client_table_not_in_checkpoint else r.client_table.encode()
     artifacts = (
-        Artifact(ArtifactKind.CLIENT_TABLE.value, header.op, table),
+        Artifact(ArtifactKind.CLIENT_TABLE.value, header.op, r.client_table.encode()),
         *r.machine.checkpoint(header.op),
     )
     checkpoint = Checkpoint(manifest_of(header, artifacts), artifacts)
     token = r.token()
     r.checkpoint_write = CheckpointWrite(token, checkpoint, is_transfer=False)
-    if r.bugs.truncate_before_checkpoint_durable:
-        r.effects.append(TruncateJournal(header.op))
     r.effects.append(WriteCheckpoint(header.op, checkpoint, token))
 
 

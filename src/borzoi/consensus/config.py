@@ -83,56 +83,6 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedBugs:
-    """Each switch breaks one rule where it is kept; the campaign must notice (10.7)."""
-
-    view_not_persisted: bool = False  # P9, section 5: messages of a view before its superblock
-    suffix_not_persisted: bool = False  # P8: log_view is raised without the decided headers
-    commit_not_persisted: bool = False  # M1, M2: no durable lower bound of the commit
-    ack_before_fsync: bool = False  # P4, P11
-    ack_before_superblock: bool = False  # section 5: PrepareOk before (view, log_view) is durable
-    ack_skips_hole: bool = False  # M5, N5
-    ack_by_op_number: bool = False  # P12, N6
-    own_ack_before_fsync: bool = False  # N3
-    nack_quorum_of_one: bool = False  # 4.4
-    corrupt_entry_nacked: bool = False  # P7, V8
-    truncate_without_copy: bool = False  # P6, 4.4
-    blank_is_nack: bool = False  # M1, 4.4
-    merge_ignores_log_view: bool = False  # 4.4 step 1
-    second_dvc_counts: bool = False  # P10, 4.4
-    dvc_rebuilt_on_resend: bool = False  # P10, V9
-    adopt_drops_unverified: bool = False  # P1, A3
-    amnesia_rejoin: bool = False  # P3, G2
-    wiped_acks_before_barrier: bool = False  # G2
-    forgetful_counts: bool = False  # P3, G2
-    primary_resumes_view: bool = False  # V6
-    view_change_quorum_minus_one: bool = False  # 2.2
-    replication_quorum_minus_one: bool = False  # 2.2
-    apply_uncanonical: bool = False  # N7
-    repair_by_op_number: bool = False  # 4.6
-    stale_prepare_accepted: bool = False  # N4
-    start_view_without_suffix: bool = (
-        False  # A2: the answer to a probe decides as much as the first one
-    )
-    start_view_before_repair: bool = False  # 4.4 step 7
-    stale_commit_accepted: bool = False  # N7: a commit number of another view
-    client_table_not_in_checkpoint: bool = False  # P13
-    duplicate_request_executed: bool = False  # 4.7
-    lease_never_lapses: bool = False  # 4.12
-    join_first_vote: bool = False  # P5, V2
-    genesis_with_majority: bool = False  # G1
-    truncate_before_checkpoint_durable: bool = False  # section 5
-    transfer_keeps_stale_journal: bool = False  # 4.8: records above an installed floor
-    old_heartbeat_accepted: bool = False  # N8
-    repair_only_on_messages: bool = False  # M4
-    backoff_never_reset: bool = False  # N9, M3
-    timestamp_from_local_clock: bool = False  # 4.11
-    reordered_prepare_dropped: bool = False  # M3, N4
-    stamped_from_applied_end: bool = False  # D3, 6.4: ignores what is in the pipeline
-    generation_not_in_checkpoint: bool = False  # 6.6
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     cluster: bytes
     replica_id: int
@@ -152,7 +102,6 @@ class Config:
     newer_operations: tuple[tuple[int, int], ...] = NEWER_OPERATIONS
     data_groups: int = 1
     timeouts: Timeouts = field(default_factory=Timeouts)
-    bugs: PlantedBugs = field(default_factory=PlantedBugs)
 
     def __post_init__(self) -> None:
         invariant(len(self.cluster) == 16, "a cluster id is 16 bytes")

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from borzoi.consensus.checkpoint import Artifact, ArtifactKind
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.invariants import invariant, present
 from borzoi.consensus.machine import AdmittedRequest, OpResult, StampedBody
 from borzoi.consensus.messages import Operation, Prepare
@@ -58,7 +57,6 @@ class DataPlane:
         "_new_ids",
         "_prepared",
         "_segment_bytes",
-        "bugs",
         "partitions",
     )
 
@@ -68,10 +66,8 @@ class DataPlane:
         control_commit: Callable[[], int],
         new_ids: NewIds,
         segment_bytes: int = SEGMENT_BYTES_DEFAULT,
-        bugs: PlantedBugs | None = None,
     ) -> None:
         self.partitions: dict[PartitionKey, PartitionLog] = {}
-        self.bugs = PlantedBugs() if bugs is None else bugs
         self._control_commit = control_commit
         self._new_ids = new_ids
         self._segment_bytes = segment_bytes
@@ -240,8 +236,6 @@ class DataPlane:
                 segment.index += content[log_bytes:]
                 log.segments.append(segment)
             log.offsets = {ConsumerKey(kind, consumer): at for kind, consumer, at in offsets}
-            if self.bugs.generation_not_in_checkpoint:
-                log.generation = 0
 
 
 @lru_cache(maxsize=65_536)

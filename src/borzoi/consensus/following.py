@@ -16,7 +16,7 @@ from borzoi.consensus.messages import (
     PrepareOk,
     RequestStartView,
 )
-from borzoi.consensus.state import DURABLE, FUTURE_MAX, NORMAL, ReplicaState
+from borzoi.consensus.state import FUTURE_MAX, NORMAL, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
 _PREPARE_OK: Final = Command.PREPARE_OK.value
@@ -32,10 +32,7 @@ def on_prepare(r: ReplicaState, header: Prepare, body: bytes) -> None:
         probe(r, header.view)
         return
     op = header.op
-    current = header.view == r.view or (
-        r.bugs.stale_prepare_accepted and r.canon[r.op].checksum == header.parent
-    )
-    if current and op > r.op:
+    if header.view == r.view and op > r.op:
         if r.follows_log() and not r.leads_view():
             _take_new(r, header, body)
         return
@@ -46,7 +43,7 @@ def on_prepare(r: ReplicaState, header: Prepare, body: bytes) -> None:
 def _take_new(r: ReplicaState, header: Prepare, body: bytes) -> None:
     op = header.op
     if op > r.op + 1:
-        if len(r.future) < FUTURE_MAX and not r.bugs.reordered_prepare_dropped:
+        if len(r.future) < FUTURE_MAX:
             r.future[op] = (header, body)
             r.timers.ensure(Timer.REPAIR)
         return
@@ -65,9 +62,6 @@ def _take_new(r: ReplicaState, header: Prepare, body: bytes) -> None:
         if following is None:
             break
         header, body = following
-    if r.bugs.ack_before_fsync:
-        r.advance_durable_prefix()
-        acknowledge(r)
     learn_commit(r, header.commit)
 
 
@@ -75,8 +69,6 @@ def _take_known(r: ReplicaState, header: Prepare, body: bytes) -> None:
     """By identity only: fills a hole, or repeats what is here and wants an ack again."""
     op = header.op
     canonical = r.canon.get(op)
-    if r.bugs.repair_by_op_number and canonical is not None and op > r.commit_min:
-        r.canon[op] = canonical = header
     if canonical is None or canonical.checksum != header.checksum:
         return
     if repair.missing_body(r, canonical):
@@ -92,15 +84,14 @@ def _take_known(r: ReplicaState, header: Prepare, body: bytes) -> None:
 
 def acknowledge(r: ReplicaState, *, again: bool = False) -> None:
     """N5: one cumulative PrepareOk for everything that is fsynced here."""
-    bugs = r.bugs
     if r.status is not NORMAL or r.leads_view() or r.durable_wiped:
         return
-    if not r.log_is_durable() and not bugs.ack_before_superblock:
+    if not r.log_is_durable():
         return
     # A transferred checkpoint stands for journal records only once the superblock names it.
     if r.transfer is not None or r.durable_checkpoint_op < r.installed_op:
         return
-    op = _highest_durable(r) if bugs.ack_skips_hole else r.durable_prefix
+    op = r.durable_prefix
     if op == 0 or (op <= r.acked_prefix and not again):
         return
     r.acked_prefix = op
@@ -113,15 +104,6 @@ def acknowledge(r: ReplicaState, *, again: bool = False) -> None:
         acked.request, acked.operation, r.group,
     )))
     # fmt: on
-
-
-def _highest_durable(r: ReplicaState) -> int:
-    for op in range(r.op, r.durable_prefix, -1):
-        header = r.canon.get(op)
-        entry = r.entries.get(header.checksum) if header is not None else None
-        if entry is not None and entry.held == DURABLE:
-            return op
-    return r.durable_prefix
 
 
 def promise(r: ReplicaState) -> None:
@@ -189,10 +171,8 @@ def on_commit(r: ReplicaState, header: Commit, _: bytes) -> bool:
         return False
     current = header.view == r.view and r.follows_log() and not r.leads_view()
     if not current:
-        if r.bugs.stale_commit_accepted and r.follows_log():
-            learn_commit(r, min(header.commit, r.op))
         return False
-    if header.timestamp_monotonic <= r.heard_monotonic and not r.bugs.old_heartbeat_accepted:
+    if header.timestamp_monotonic <= r.heard_monotonic:
         return False
     r.heard_monotonic = header.timestamp_monotonic
     hear_primary(r)

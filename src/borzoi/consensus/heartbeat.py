@@ -187,8 +187,6 @@ def may_read(r: ReplicaState, monotonic_us: int) -> bool:
     """
     if not r.elects or r.abdicating or not is_current(r):
         return False
-    if r.bugs.lease_never_lapses:
-        return True
     return contacts_since(r, _lease_began(r, monotonic_us)) >= r.quorums.replication
 
 

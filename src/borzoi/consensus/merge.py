@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.frames import is_blank
 from borzoi.consensus.messages import Prepare
 
@@ -35,21 +34,16 @@ class Undecided(NamedTuple):
     reason: str
 
 
-def merge(
-    claims: Sequence[Claim], *, nack_quorum: int, pipeline_max: int, bugs: PlantedBugs
-) -> Merged | Undecided:
+def merge(claims: Sequence[Claim], *, nack_quorum: int, pipeline_max: int) -> Merged | Undecided:
     """Decide the log of a view from the claims of at least a view-change quorum."""
     canonical_view = max(claim.log_view for claim in claims)
-    if bugs.merge_ignores_log_view:
-        canonical_view = max(claims, key=lambda claim: claim.op).log_view
     canonical = [claim for claim in claims if claim.log_view == canonical_view]
     commit = commit_of(claims, pipeline_max)
     head = max(commit, max(claim.op for claim in canonical))
     known = _canonical_headers(canonical, commit, head)
     if isinstance(known, Undecided):
         return known
-    if not bugs.blank_is_nack:
-        _fill_by_chain(known, claims, commit, head)
+    _fill_by_chain(known, claims, commit, head)
     chosen: list[Prepare] = []
     for op in range(commit, head + 1):
         header = known.get(op)
@@ -59,11 +53,9 @@ def merge(
                 return Undecided(op, "nobody who answered knows the header of the committed op")
             chosen.append(header)
             continue
-        if _nacks(claims, op, header, canonical_view, bugs) >= nack_quorum:
+        if _nacks(claims, op, header, canonical_view) >= nack_quorum:
             break
         if header is None or _copies(claims, op, header) == 0:
-            if bugs.truncate_without_copy:
-                break
             return Undecided(op, "header unknown" if header is None else "no readable copy")
         chosen.append(header)
     return _chained(commit, chosen)
@@ -136,7 +128,6 @@ def _nacks(
     op: int,
     header: Prepare | None,
     canonical_view: int,
-    bugs: PlantedBugs,
 ) -> int:
     """Senders that prove they never acknowledged the canonical entry at ``op``."""
     count = 0
@@ -145,12 +136,11 @@ def _nacks(
             count += 1
             continue
         held = _header_of(claim, op)
-        if claim.log_view < canonical_view and held is not None:
-            if header is None:
-                # A blank of the canonical senders is never evidence (M1).
-                count += bugs.blank_is_nack
-            elif held.checksum != header.checksum:
-                count += 1
+        if claim.log_view == canonical_view or held is None:
+            continue
+        # A blank of the canonical senders is never evidence (M1).
+        if header is not None and held.checksum != header.checksum:
+            count += 1
     return count
 
 

@@ -23,7 +23,7 @@ def try_start_view(r: ReplicaState) -> None:
         return
     if r.resigned:
         return
-    if r.durable_prefix < r.op and not r.bugs.start_view_before_repair:
+    if r.durable_prefix < r.op:
         return
     if r.elects and heartbeat.clock_error_us(r):
         # 4.11: who would stamp with a wrong clock does not begin; the next one in line does.
@@ -133,7 +133,7 @@ def adopt(r: ReplicaState, header: StartView, headers: list[Prepare]) -> None:
         r.undecidable = None
         if r.wiped:
             # The first op prepared after this answer is the barrier.
-            r.barrier = 0 if r.bugs.wiped_acks_before_barrier else header.op + 1
+            r.barrier = header.op + 1
         else:
             r.status = NORMAL
         r.take_role(Leadership.FOLLOWER)

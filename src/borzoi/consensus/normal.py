@@ -52,11 +52,7 @@ def on_request(r: ReplicaState, queued: Queued) -> None:
         return answer(r, queued, Refusal.NOT_PRIMARY, b"")
     if queued.operation not in _KNOWN:
         return answer(r, queued, Refusal.UNKNOWN_OPERATION, b"")
-    if (
-        queued.client != ZERO
-        and r.pipeline.holds(queued.client, queued.request)
-        and not r.bugs.duplicate_request_executed
-    ):
+    if queued.client != ZERO and r.pipeline.holds(queued.client, queued.request):
         return None
     if not r.pipeline.enqueue(queued):
         return answer(r, queued, Refusal.BUSY, b"")
@@ -110,7 +106,7 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
         return False
     if operation == _REGISTER:
         r.pipeline.registering.add(client)
-    elif client != ZERO and not r.bugs.duplicate_request_executed:
+    elif client != ZERO:
         if client in r.pipeline.registering:
             # Its epoch ends with an op that is already on its way; judge it after that op.
             answer(r, queued, Refusal.BUSY, b"")
@@ -127,8 +123,6 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
     body, partition = queued.payload, 0
     if operation not in _UNSTAMPED:
         proposal = _new(AdmittedRequest, (client, queued.request, operation, body, queued.user_id))
-        if r.bugs.stamped_from_applied_end:
-            r.machine.forget_prepared()
         stamped = r.machine.stamp(proposal, next_timestamp(r))
         if isinstance(stamped, int):
             answer(r, queued, stamped, b"")
@@ -145,8 +139,6 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
 
 def next_timestamp(r: ReplicaState) -> int:
     """Monotonic over the whole log, whatever the wall clock does (4.11)."""
-    if r.bugs.timestamp_from_local_clock:
-        return r.wall_us
     wall, following = r.wall_us, r.last_timestamp + 1
     return wall if wall > following else following
 
@@ -205,7 +197,7 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
     ours = r.canon.get(op)
     if ours is None or op > r.op:
         return
-    if ours.checksum != header.prepare_checksum and not r.bugs.ack_by_op_number:
+    if ours.checksum != header.prepare_checksum:
         return
     if r.votes:
         # V4 as a primary sees it: whoever acknowledges has taken its vote back, and so does a
@@ -237,7 +229,7 @@ def has_forgotten(r: ReplicaState, replica: int) -> bool:
     from the next view on. Later than the next its claim cannot be: whoever committed the barrier
     would have left this view first.
     """
-    return r.forgetful.get(replica) == r.view and not r.bugs.forgetful_counts
+    return r.forgetful.get(replica) == r.view
 
 
 def _leave_if_it_is_needed(r: ReplicaState) -> None:
@@ -255,7 +247,7 @@ def _leave_if_it_is_needed(r: ReplicaState) -> None:
 def advance_commit(r: ReplicaState) -> None:
     """Commit the longest prefix a replication quorum holds, then apply and answer."""
     pipeline = r.pipeline
-    quorum = r.quorums.replication - r.bugs.replication_quorum_minus_one
+    quorum = r.quorums.replication
     before = r.commit_max
     while pipeline.entries and pipeline.entries[0].acks.bit_count() >= quorum:
         committed = pipeline.pop()
@@ -264,7 +256,7 @@ def advance_commit(r: ReplicaState) -> None:
     if r.commit_max == before:
         return
     # M3: without this reset a burst of loss slows every later op.
-    if pipeline.entries and not r.bugs.backoff_never_reset:
+    if pipeline.entries:
         r.timers.start(Timer.PREPARE)
     apply_committed(r)
     drain_queue(r)

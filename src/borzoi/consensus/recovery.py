@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from borzoi.consensus import applying, checkpointing, following, new_view, repair, view_change
+from borzoi.consensus import applying, checkpointing, following, repair, view_change
 from borzoi.consensus.checkpoint import Checkpoint, manifest_checksum
 from borzoi.consensus.effects import Abdicate, Fatal, Leadership, RewriteJournal
 from borzoi.consensus.frames import EMPTY_BODY
@@ -139,9 +139,6 @@ def _resume(r: ReplicaState) -> None:
         repair.begin(r)
         following.acknowledge(r)
         applying.apply_committed(r)
-    elif r.bugs.primary_resumes_view:
-        r.status = VIEW_CHANGE
-        new_view.become_primary(r)
     elif r.elects:
         r.status = NORMAL
         view_change.enter_view(r, r.view + 1, from_primary=True)
@@ -201,10 +198,7 @@ def _start_empty(r: ReplicaState, restored: Restored) -> None:
     checkpointing.begin_interval(r, r.manifest.header)
     # Nothing is durable yet, not even view 0.
     r.durable_log_view = -1
-    if r.bugs.amnesia_rejoin and restored.wiped:
-        r.status = NORMAL
-        r.persist()
-    elif restored.wiped:
+    if restored.wiped:
         # Its former life may have answered a primary a moment ago (4.12).
         following.promise(r)
         _rejoin(r)
@@ -255,10 +249,7 @@ def on_handshake(r: ReplicaState, header: Handshake, _: bytes) -> None:
 
 def _format_when_all_empty(r: ReplicaState) -> None:
     """All n, not a majority: the missing one may hold the real data."""
-    needed = r.replica_count
-    if r.bugs.genesis_with_majority:
-        needed = r.replica_count // 2 + 1
-    if r.is_empty and members(r.empties) >= needed:
+    if r.is_empty and members(r.empties) == r.replica_count:
         format_disk(r)
 
 

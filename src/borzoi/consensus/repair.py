@@ -89,8 +89,6 @@ def on_timer(r: ReplicaState) -> bool:
         r.repair_rounds += 1
     else:
         r.repair_lowest, r.repair_rounds = lowest, 0
-    if r.bugs.repair_only_on_messages:
-        return False
     r.repairing.clear()
     ask(r)
     return r.repair_rounds >= ROUNDS_BEFORE_TRANSFER
@@ -211,9 +209,6 @@ def check_chain_to_applied(r: ReplicaState, lowest: Prepare) -> None:
 def on_request_prepare(r: ReplicaState, header: RequestPrepare, _: bytes) -> None:
     """Send exactly that body, or stay silent."""
     entry = r.entries.get(header.prepare_checksum)
-    if r.bugs.repair_by_op_number and entry is None:
-        named = r.canon.get(header.op)
-        entry = r.entries.get(named.checksum) if named is not None else None
     if entry is not None and entry.held != FAULTY:
         send_prepare(r, entry, header.replica)
 

@@ -136,7 +136,7 @@ class Replica(ReplicaState):
             normal.own_acks(self)
             if self.pipeline.queue:
                 normal.drain_queue(self)
-        elif self.advance_durable_prefix() or self.bugs.ack_skips_hole:
+        elif self.advance_durable_prefix():
             following.acknowledge(self)
             self._progress()
         self.check()

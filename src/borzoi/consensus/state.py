@@ -102,7 +102,6 @@ class ReplicaState:
         "announced_view",
         "announces",
         "barrier",
-        "bugs",
         "canon",
         "checkpoint_checksums",
         "checkpoint_due_us",
@@ -196,7 +195,6 @@ class ReplicaState:
 
     def __init__(self, config: Config, machine: StateMachine, random: Randomness) -> None:
         self.config = config
-        self.bugs = config.bugs
         self.machine = machine
         self.random = random
         self.cluster = config.cluster
@@ -382,13 +380,11 @@ class ReplicaState:
             return
         self.superblock_due = False
         self.generation += 1
-        bugs = self.bugs
         token = self.token()
         suffix = self.suffix()
         self.superblock_write = SuperblockWrite(
             token, self.view, self.log_view, self.checkpoint_op, self.wiped, suffix
         )
-        view = max(0, self.view - 1) if bugs.view_not_persisted else self.view
         written = Superblock(
             cluster=self.cluster,
             replica_id=self.replica_id,
@@ -397,23 +393,19 @@ class ReplicaState:
             data_groups=self.config.data_groups,
             group=self.group,
             generation=self.generation,
-            view=view,
-            log_view=min(self.log_view, view),
-            commit=self.checkpoint_op
-            if bugs.commit_not_persisted
-            else min(self.commit_max, self.op),
+            view=self.view,
+            log_view=self.log_view,
+            commit=min(self.commit_max, self.op),
             checkpoint_op=self.checkpoint_op,
             checkpoint_checksum=self.checkpoint_checksums.get(self.checkpoint_op, ZERO),
             wiped=self.wiped,
-            suffix=self.durable_suffix if bugs.suffix_not_persisted else suffix,
+            suffix=suffix,
         )
         self.effects.append(WriteSuperblock(written, token))
 
     def journal(self, header: Prepare, body: bytes) -> JournalEntry:
         """Hand a prepare to the journal; it counts as durable only after its fsync."""
-        bugs = self.bugs
-        early = bugs.ack_before_fsync or (bugs.own_ack_before_fsync and self.leads_view())
-        entry = JournalEntry(header, DURABLE if early else WRITING, body)
+        entry = JournalEntry(header, WRITING, body)
         self.entries[header.checksum] = entry
         if header.timestamp > self.last_timestamp:
             self.last_timestamp = header.timestamp

@@ -195,8 +195,6 @@ def _forget_history(r: ReplicaState, floor: int) -> None:
     """Below the floor the checkpoint speaks; above it, only what is canonical."""
     for op in [op for op in r.canon if op < floor]:
         del r.canon[op]
-    if r.bugs.transfer_keeps_stale_journal:
-        return
     kept = {}
     for identity, entry in r.entries.items():
         op = entry.header.op

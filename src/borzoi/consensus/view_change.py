@@ -68,13 +68,9 @@ def on_vote_timer(r: ReplicaState) -> None:
         vote(r)
 
 
-def view_change_quorum(r: ReplicaState) -> int:
-    return r.quorums.view_change - r.bugs.view_change_quorum_minus_one
-
-
 def leave_on_quorum(r: ReplicaState) -> None:
     """V2: only a quorum of replicas that each want it themselves ends a view."""
-    if members(r.votes) >= view_change_quorum(r):
+    if members(r.votes) >= r.quorums.view_change:
         enter_view(r, r.view + 1)
 
 
@@ -90,9 +86,6 @@ def on_start_view_change(r: ReplicaState, header: StartViewChange, _: bytes) -> 
         # V3: its sender is in a view that a quorum had to leave for.
         enter_view(r, left)
     r.votes |= 1 << header.replica
-    if r.bugs.join_first_vote and not r.voting:
-        vote(r)
-        return
     leave_on_quorum(r)
 
 
@@ -196,9 +189,8 @@ def build_do_view_change(r: ReplicaState) -> tuple[DoViewChange, bytes]:
         if entry is None:
             # Never journaled here, so never acknowledged; a record lost to rot was journaled.
             nacks |= (header.checksum not in r.lost and op > r.checkpoint_op) << slot
-        elif entry.held == FAULTY:
-            nacks |= r.bugs.corrupt_entry_nacked << slot
-        else:
+        elif entry.held != FAULTY:
+            # A faulty entry may have been acknowledged: it is neither present nor nacked (P7).
             presents |= 1 << slot
     body = encode_headers(headers)
     # fmt: off
@@ -216,8 +208,6 @@ def send_do_view_change(r: ReplicaState) -> None:
         return
     if not r.view_is_durable() or r.timers.now < r.promise_until:
         return
-    if r.bugs.dvc_rebuilt_on_resend:
-        r.do_view_change = build_do_view_change(r)
     header, body = r.do_view_change
     if r.announces:
         # The old primary leaves by itself: everyone may follow at once.
@@ -256,7 +246,7 @@ def on_do_view_change(r: ReplicaState, header: DoViewChange, body: bytes) -> Non
 
 def count_claim(r: ReplicaState, header: DoViewChange, body: bytes) -> None:
     """The first claim of a sender counts, later ones never held at the same time (P10)."""
-    if header.replica in r.claims and not r.bugs.second_dvc_counts:
+    if header.replica in r.claims:
         return
     headers = decode_headers(body, r.cluster)
     if headers is None or len(headers) != header.op - header.commit + 1:
@@ -271,7 +261,7 @@ def count_claim(r: ReplicaState, header: DoViewChange, body: bytes) -> None:
         int.from_bytes(header.present_bitset, "little"),
     )
     # The candidate's own claim must be among them: it is what its superblock promised.
-    if r.replica_id in r.claims and len(r.claims) >= view_change_quorum(r):
+    if r.replica_id in r.claims and len(r.claims) >= r.quorums.view_change:
         decide(r)
 
 
@@ -280,9 +270,8 @@ def decide(r: ReplicaState) -> None:
     claims = [r.claims[replica] for replica in sorted(r.claims)]
     merged = merge(
         claims,
-        nack_quorum=1 if r.bugs.nack_quorum_of_one else r.quorums.nack,
+        nack_quorum=r.quorums.nack,
         pipeline_max=r.config.pipeline_max,
-        bugs=r.bugs,
     )
     if isinstance(merged, Undecided):
         if len(claims) == r.replica_count and r.undecidable != merged.op:
@@ -331,9 +320,6 @@ def install_suffix(r: ReplicaState, headers: list[Prepare]) -> None:
             r.canon.pop(op, None)
     else:
         repair.check_chain_to_applied(r, r.canon[lowest])
-    if r.bugs.adopt_drops_unverified:
-        kept = {header.checksum for header in r.canon.values()}
-        r.entries = {c: e for c, e in r.entries.items() if c in kept}
     r.op = head
     r.recompute_durable_prefix()
 
@@ -341,8 +327,6 @@ def install_suffix(r: ReplicaState, headers: list[Prepare]) -> None:
 def send_start_view(r: ReplicaState, to: int, incarnation: U128) -> None:
     invariant(r.is_primary, "only a primary starts a view")
     suffix = list(r.suffix())
-    if r.bugs.start_view_without_suffix:
-        suffix = suffix[-1:]
     base = suffix[0].op
     suffix.reverse()
     body = encode_headers(suffix)

@@ -44,7 +44,7 @@ class SeedRange(click.ParamType[tuple[int, int]]):
 )
 @click.option("--minimize", "smaller", is_flag=True, help="With --seed: simplify the failing draw.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override the draw.")
-@click.option("--bug", "bugs", multiple=True, metavar="NAME", help="Switch a planted bug on.")
+@click.option("--bug", "bugs", multiple=True, metavar="NAME", help="Plant a bug in the core.")
 @click.option("--hunt", is_flag=True, help="Look for every planted bug; one line each.")
 @click.option("--quiet", is_flag=True, help="With --seed: no trace, only the result.")
 def simulate(

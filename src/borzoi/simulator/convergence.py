@@ -260,7 +260,6 @@ def undecided_op(replica: Replica, core: Sequence[Replica]) -> int | None:
         [replica.claims[number] for number in sorted(replica.claims)],
         nack_quorum=replica.quorums.nack,
         pipeline_max=replica.config.pipeline_max,
-        bugs=replica.bugs,
     )
     return merged.op if isinstance(merged, Undecided) else None
 

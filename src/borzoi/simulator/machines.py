@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from borzoi.consensus.checkpoint import Artifact, ArtifactKind
-from borzoi.consensus.config import PlantedBugs
 from borzoi.consensus.data_plane import DataPlane
 from borzoi.consensus.machine import AdmittedRequest, OpResult, StampedBody
 from borzoi.consensus.messages import Prepare
@@ -139,15 +138,10 @@ class DataMachine(DataPlane):
     __slots__ = ("restores",)
 
     def __init__(
-        self,
-        *,
-        control_commit: Callable[[], int],
-        new_ids: NewIds,
-        segment_bytes: int,
-        bugs: PlantedBugs | None = None,
+        self, *, control_commit: Callable[[], int], new_ids: NewIds, segment_bytes: int
     ) -> None:
         super().__init__(
-            control_commit=control_commit, new_ids=new_ids, segment_bytes=segment_bytes, bugs=bugs
+            control_commit=control_commit, new_ids=new_ids, segment_bytes=segment_bytes
         )
         self.restores = 0
 

@@ -113,7 +113,6 @@ class SimulatedNode:
                         control_commit=lambda: replicas[0].commit_min,
                         new_ids=lambda count: ids.randbytes(16 * count),
                         segment_bytes=around.segment_bytes,
-                        bugs=config.bugs,
                     )
                 )
             restored, wiped = restoring.restored(

@@ -1,8 +1,8 @@
-"""The planted bugs: switches of the core that break one rule each, and how each is found.
+"""How each planted bug is found; `planting` says what it changes.
 
-A checker that never objects proves nothing. So every switch must be found: by search over a bounded
-number of seeds of the swarm (sometimes with the draw narrowed to where the rule matters), or by a
-scripted scenario where random trouble would need too long.
+A checker that never objects proves nothing. So every planted bug must be found: by a search over a
+bounded number of seeds of the swarm (sometimes with the draw narrowed to where the rule matters),
+or by a scripted scenario where random trouble would need too long.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +13,7 @@ from typing import Final
 from borzoi.simulator import scenarios
 from borzoi.simulator.draws import draw
 from borzoi.simulator.outcome import Failure
+from borzoi.simulator.planting import plant
 from borzoi.simulator.simulation import Simulation
 
 SEEDS_MAX: Final = 60
@@ -21,14 +22,14 @@ Scenario = Callable[[tuple[str, ...]], Failure | None]
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One switch: the rule it breaks, and where to look for the damage."""
+    """One bug: the rule it breaks, and where to look for the damage."""
 
     name: str
     rule: str
     settings: Mapping[str, float] = field(default_factory=dict)
     seeds: int = SEEDS_MAX
     scenario: Scenario | None = None
-    # Another switch that has to be on as well, where a second rule covers for the first.
+    # Another bug that is planted as well, where a second rule covers for the first.
     together: tuple[str, ...] = ()
 
 
@@ -103,14 +104,14 @@ PLANTED: Final = (
     Planted("reordered_prepare_dropped", "M3, N4", scenario=scenarios.reordered_prepares),
 )
 
-# Scripts without a switch, and those of the switches: with every rule kept nothing goes wrong.
+# Scripts without a bug, and those of the bugs: with every rule kept nothing goes wrong.
 SCENARIOS: Final = (
     scenarios.foreign_disks,
     *(planted.scenario for planted in PLANTED if planted.scenario is not None),
 )
 
-# Found by no search in the time we gave it, mostly because a second rule covers for the first:
-# each has a script of its own, which shows the damage with the switch on and none with it off.
+# No search finds these in the time we gave it, mostly because a second rule covers for the first.
+# Each has a script of its own, which shows the damage with the bug and none without it.
 SCRIPTED_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     "commit_not_persisted": (
         "M1, M2",
@@ -176,7 +177,8 @@ def find(planted: Planted) -> Detection:
         failure = planted.scenario(bugs)
         return Detection(planted.name, planted.rule, failure, None, 1, process_time() - began)
     for seed in range(planted.seeds):
-        failure = Simulation(draw(seed, planted.settings), bugs=bugs).run()
+        with plant(*bugs):
+            failure = Simulation(draw(seed, planted.settings)).run()
         if failure is not None:
             seconds = process_time() - began
             return Detection(planted.name, planted.rule, failure, seed, seed + 1, seconds)

@@ -1,7 +1,7 @@
 """Scripted scenarios: exact trouble where random trouble would need too long.
 
-Each takes the planted bugs to switch on and returns what went wrong; with none switched on, nothing
-may. They are short, and each says which rule it holds the core to.
+Each takes the names of the bugs to plant and returns what went wrong; without a bug nothing may.
+They are short, and each says which rule it holds the core to.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from borzoi.simulator.draws import Draw
 from borzoi.simulator.machines import ControlMachine
 from borzoi.simulator.network import NetworkFaults
 from borzoi.simulator.outcome import Failure
+from borzoi.simulator.planting import plant
 from borzoi.simulator.service import ReadCall
 from borzoi.simulator.simulation import Simulation
 
@@ -35,12 +36,13 @@ def scripted(
     draw: Draw, bugs: tuple[str, ...], play: Callable[[Simulation], None]
 ) -> Failure | None:
     """Starts a cluster without a nemesis and lets `play` make the trouble."""
-    simulation = Simulation(draw, bugs=bugs)
-    try:
-        simulation.start()
-        play(simulation)
-    except Violation as violation:
-        return Failure(violation.kind, violation.message, simulation.events.now)
+    with plant(*bugs):
+        simulation = Simulation(draw)
+        try:
+            simulation.start()
+            play(simulation)
+        except Violation as violation:
+            return Failure(violation.kind, violation.message, simulation.events.now)
     return None
 
 

@@ -13,7 +13,7 @@ from time import process_time
 from typing import Any, Final
 
 from borzoi.consensus import superblock as superblocks
-from borzoi.consensus.config import Config, PlantedBugs, Timeouts
+from borzoi.consensus.config import Config, Timeouts
 from borzoi.consensus.effects import Leadership
 from borzoi.consensus.messages import Command, Operation
 from borzoi.consensus.quorum import quorums
@@ -27,6 +27,7 @@ from borzoi.simulator.network import QUIET, Network
 from borzoi.simulator.node import NEWER_RELEASE, SimulatedNode
 from borzoi.simulator.outcome import Failure, RunOutcome
 from borzoi.simulator.outputs import RunContext
+from borzoi.simulator.planting import plant
 from borzoi.simulator.randomness import happens, stream
 from borzoi.simulator.trace import Trace
 from borzoi.simulator.workload import Workload
@@ -61,7 +62,7 @@ def command_of(frame: Any) -> int:
     return frame[60] if type(frame) is bytes else 0
 
 
-def configs_for(draw: Draw, number: int, bugs: PlantedBugs) -> list[Config]:
+def configs_for(draw: Draw, number: int) -> list[Config]:
     return [
         Config(
             cluster=CLUSTER,
@@ -78,7 +79,6 @@ def configs_for(draw: Draw, number: int, bugs: PlantedBugs) -> list[Config]:
             chunk_bytes=draw.chunk_bytes,
             data_groups=draw.data_groups,
             timeouts=Timeouts.fast() if draw.fast_timeouts else Timeouts(),
-            bugs=bugs,
             newer_operations=NEWER_OPERATIONS if draw.upgrade_every else (),
         )
         for group in range(draw.data_groups + 1)
@@ -92,7 +92,6 @@ class Simulation:
         self,
         draw: Draw,
         *,
-        bugs: tuple[str, ...] = (),
         trace: Callable[[str], None] | None = None,
         keep_trace: bool = False,
     ) -> None:
@@ -123,8 +122,7 @@ class Simulation:
             self._stopped,
             self._crashed_inside,
         )
-        planted = PlantedBugs(**dict.fromkeys(bugs, True))
-        self.nodes = [self._node(number, planted, around) for number in range(draw.replicas)]
+        self.nodes = [self._node(number, around) for number in range(draw.replicas)]
         self.timekeepers = [node.timekeeper for node in self.nodes]
         self.workload = Workload(draw, self.events, self.network, self.auditor)
         self.network.receivers += [node.intake.receive for node in self.nodes]
@@ -140,9 +138,9 @@ class Simulation:
             CLUSTER,
         )
 
-    def _node(self, number: int, planted: PlantedBugs, around: RunContext) -> SimulatedNode:
+    def _node(self, number: int, around: RunContext) -> SimulatedNode:
         draw = self.draw
-        configs = configs_for(draw, number, planted)
+        configs = configs_for(draw, number)
         disk = Disk(
             number,
             draw.replicas,
@@ -358,11 +356,12 @@ def simulate(
     # while its outcome is taken: all of it would be walked, and found in use.
     gc.disable()
     try:
-        simulation = Simulation(draw, bugs=bugs, trace=trace, keep_trace=trace is not None)
-        failure = simulation.run()
-        if failure is not None and trace is None:
-            simulation = Simulation(draw, bugs=bugs, keep_trace=True)
-            failure = simulation.run() or failure
+        with plant(*bugs):
+            simulation = Simulation(draw, trace=trace, keep_trace=trace is not None)
+            failure = simulation.run()
+            if failure is not None and trace is None:
+                simulation = Simulation(draw, keep_trace=True)
+                failure = simulation.run() or failure
         return outcome_of(simulation, failure, process_time() - began)
     finally:
         gc.enable()
