@@ -119,7 +119,9 @@ class TcpConnection:
         is_large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
         if is_large != self._low_water:
             self._gather(is_large)
-        if conversation.inside_frame and may_be_held_back(wanted) and self._sock.fileno() >= 0:
+        if is_large or not conversation.inside_frame:
+            return
+        if may_be_held_back(wanted) and self._sock.fileno() >= 0:
             acknowledge(self._sock)
 
     def _received(self, conversation: Conversation, data: memoryview) -> None:
