@@ -5,11 +5,13 @@ never loads what only a tool needs.
 """
 
 import os
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from borzoi import __version__
+from borzoi.cli.global_options import global_options, write_trace
 from borzoi.cli.tree import CommandTree, LazyCommand
 
 # Before anything loads numpy: no matrices are multiplied here, and its library for that would start
@@ -69,28 +71,32 @@ COMMANDS: Final = {
 
 
 @click.group(
-    cls=CommandTree, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=CommandTree,
+    entries=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="borzoi")
-@click.option("--server", envvar="BORZOI_SERVER", help="Connection string, borzoi://user:pw@host.")
-@click.option("--transport", type=click.Choice(["tcp", "quic", "http", "ws"]))
-@click.option("--tcp-server-address", metavar="HOST:PORT", help="[default: 127.0.0.1:8090]")
-@click.option("--tcp-tls-enabled", is_flag=True)
-@click.option("--tcp-tls-domain")
-@click.option("--http-api-url", help="[default: http://localhost:3000]")
-@click.option("--quic-server-address", metavar="HOST:PORT", help="[default: 127.0.0.1:8080]")
-@click.option("--websocket-server-address", metavar="HOST:PORT", help="[default: 127.0.0.1:8092]")
-@click.option("-u", "--username", "--credentials-username")
-@click.option("-p", "--password", "--credentials-password", help="Asked for unless given.")
-@click.option("-t", "--token", help="A personal access token.")
-@click.option("-n", "--token-name", help="The name of a token that was stored.")
-@click.option("-q", "--quiet", is_flag=True, help="Print results only.")
+@click.option("--generate", type=click.Choice(["bash", "zsh", "fish"]), help="Completion script.")
+@global_options
 @click.pass_context
-def main(context: click.Context, /, quiet: bool, **options: Any) -> None:
+def main(
+    context: click.Context, /, quiet: bool, debug: Path | None, generate: str | None, **options: Any
+) -> None:
     """A persistent message-streaming platform that speaks the Apache Iggy 0.8 protocol."""
     from borzoi.cli.connecting import Connecting
 
+    if debug is not None:
+        write_trace(debug)
     context.obj = Connecting(options, quiet)
+    if generate is not None:
+        from borzoi.cli.completion import script_of
+
+        click.echo(script_of(generate))
+    elif context.invoked_subcommand is None:
+        click.echo(context.get_help())
+        # As click does it for a group without a command.
+        context.exit(2)
 
 
 if __name__ == "__main__":

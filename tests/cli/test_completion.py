@@ -2,6 +2,7 @@ import pytest
 from click.testing import CliRunner
 
 from borzoi.__main__ import main
+from borzoi.cli import completion
 from borzoi.cli.completion import SHELLS, VARIABLE, live_streams, live_topics
 
 
@@ -21,6 +22,7 @@ def test_without_a_server_there_are_no_names(monkeypatch, tmp_path):
 @pytest.mark.system
 def test_names_that_live_on_the_server(borzoi, stream, monkeypatch):
     host, port = borzoi.address
+    monkeypatch.setattr(completion, "PATIENCE_SECONDS", 60.0)
     monkeypatch.setenv("BORZOI_HOME", str(borzoi.home))
     where = ("--tcp-server-address", f"{host}:{port}", "-u", "iggy", "-p", "iggy")
     borzoi.run("context", "create", "here", *where)

@@ -38,4 +38,4 @@ def test_a_sample_is_what_the_server_says(client, stream):
     assert partitions["shop/orders"] == 2
     assert ("shop", "orders") in names
     rows = topic_rows(None, taken, partitions)
-    assert screen(client.get_stats(), rows, [], 24) is not None
+    assert screen(client.get_stats(), rows, [], width=80, height=24) is not None

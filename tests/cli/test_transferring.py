@@ -5,17 +5,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.command_line import one_of
 
 from borzoi.cli.faults import CommandFailed
 from borzoi.cli.following import MessageRange
-from borzoi.cli.transferring import (
-    LOAD_FORMATS,
-    READ_FORMATS,
-    batched,
-    form_of,
-    payload_of,
-    range_of,
-)
+from borzoi.cli.sinks import READ_FORMATS
+from borzoi.cli.sources import LOAD_FORMATS
+from borzoi.cli.transferring import form_of, lanes_of, range_of
+from borzoi.model.partitioning import partition_for_key
 
 
 @pytest.mark.parametrize(
@@ -39,17 +36,11 @@ def test_an_unknown_ending_is_refused(name):
         form_of(Path(name), None, LOAD_FORMATS)
 
 
-@pytest.mark.parametrize(
-    ("value", "payload"),
-    [("é", "é".encode()), (b"\xff", b"\xff"), ({"a": 1}, b'{"a":1}'), (7, b"7"), (None, b"null")],
-)
-def test_the_payload_of_a_row(value, payload):
-    assert payload_of(value) == payload
-
-
-def test_batches_of_rows():
-    assert list(batched(range(5), 2)) == [[0, 1], [2, 3], [4]]
-    assert list(batched([], 2)) == []
+def test_keys_go_where_the_server_would_put_them():
+    messages = [("ann", b"1"), ("bob", b"2"), ("ann", b"3"), (None, b"4")]
+    ann, bob = (partition_for_key(key, 5) for key in (b"ann", b"bob"))
+    assert ann != bob
+    assert lanes_of(messages, 5) == {ann: [b"1", b"3"], bob: [b"2"], None: [b"4"]}
 
 
 def test_ranges():
@@ -79,6 +70,36 @@ def test_a_topic_is_read_into_a_file(borzoi, stream, tmp_path, form):
     assert sorted(rows_of(path)) == [0, 0, 1, 1, 2, 2, 3, 3]
     borzoi.run("read", "shop/orders", path, "--from", 1, "--to", 3, "-p", 0, "-w", "json.n > 1")
     assert rows_of(path) == [2]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("form", ["json", "yaml", "jsonl"])
+def test_a_summary_for_scripts(borzoi, client, stream, tmp_path, form):
+    path = tmp_path / "orders.jsonl"
+    read = borzoi.document("read", "shop/orders", path, form=form)
+    assert one_of(read, form) == {"read": 8, "file": str(path)}
+    client.create_topic("shop/copy")
+    sent = borzoi.document("load", path, "shop/copy", form=form)
+    assert one_of(sent, form) == {"sent": 8}
+    sent = borzoi.document("replay", "shop/copy", "shop/orders", form=form)
+    assert one_of(sent, form) == {"sent": 8}
+    assert borzoi.invoke("read", "shop/orders", "-o", form).exit_code == 2
+
+
+@pytest.mark.system
+def test_keyed_rows_lie_where_the_server_puts_their_keys(borzoi, client, stream, tmp_path):
+    client.create_topic("shop/keyed", partitions=5)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f'{{"who": "user-{number}"}}\n' for number in range(50)))
+    borzoi.run("load", path, "shop/keyed", "--key", "who", "--payload", "who")
+    for number in range(50):
+        client.send_messages("shop/keyed", [f"user-{number}"], key=f"user-{number}")
+    for partition in range(5):
+        found = client.poll_messages("shop/keyed", partition=partition, start="first", count=99)
+        payloads = [one.payload for one in found]
+        assert payloads
+        half = len(payloads) // 2
+        assert payloads[:half] == payloads[half:]
 
 
 @pytest.mark.system

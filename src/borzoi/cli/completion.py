@@ -7,17 +7,24 @@ from borzoi.cli.faults import CommandFailed, Exit
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_BORZOI_COMPLETE"
+#: A person waits for the names with the finger on the key.
+PATIENCE_SECONDS = 0.5
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the completion script of a shell: source <(borzoi completion bash)."""
+    click.echo(script_of(shell))
+
+
+def script_of(shell: str) -> str:
+    """The completion script of the command that runs."""
     root = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
     if kind is None:
         raise CommandFailed(f"there is no completion for {shell}", Exit.INVALID)
-    click.echo(kind(root, {}, "borzoi", VARIABLE).source())
+    return kind(root, {}, "borzoi", VARIABLE).source()
 
 
 def live_streams(incomplete: str) -> list[CompletionItem]:
@@ -44,7 +51,7 @@ def _names(stream: str | None = None) -> list[str]:
 
     try:
         options = Connecting().client_options()
-        with Client(options, timeout=0.5, connect_timeout=0.3) as client:
+        with Client(options, timeout=PATIENCE_SECONDS, connect_timeout=PATIENCE_SECONDS) as client:
             if stream is None:
                 return [one.name for one in client.get_streams()]
             return [one.name for one in client.get_topics(stream)]

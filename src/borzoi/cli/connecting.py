@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from urllib.parse import quote
 
 import click
 
@@ -59,15 +60,24 @@ class Connecting:
             options = parse(server)
         else:
             scheme = TRANSPORTS[self.transport][0]
-            tls = self.get("tcp_tls_enabled") or self.address_is_https
-            options = parse(f"{scheme}://{self.address}" + ("?tls=true" if tls else ""))
-            if options.tls is not None and self.get("tcp_tls_domain"):
-                options = replace(
-                    options, tls=replace(options.tls, domain=self.get("tcp_tls_domain"))
-                )
+            options = parse(f"{scheme}://{self.address}{self._query()}")
         if log_in and options.credentials is None:
             options = replace(options, credentials=self.credentials())
         return options if log_in else replace(options, credentials=None)
+
+    def _query(self) -> str:
+        """Options of the connection string for what was said on the command line."""
+        said: dict[str, Any] = {
+            "reconnection_retries": self.options.get("reconnection_retries"),
+            "reconnection_interval": self.options.get("reconnection_interval"),
+        }
+        if self.transport == "quic":
+            said["tls_domain"] = self.get("quic_server_name")
+            said["validate_certificate"] = str(bool(self.get("quic_validate_certificate"))).lower()
+        elif self.get("tcp_tls_enabled") or self.address_is_https:
+            said |= {"tls": "true", "tls_domain": self.get("tcp_tls_domain")}
+        given = (f"{name}={quote(str(value))}" for name, value in said.items() if value is not None)
+        return "?" + "&".join(given)
 
     @property
     def address_is_https(self) -> bool:

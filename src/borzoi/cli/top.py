@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -67,8 +67,14 @@ def sample(client: Client) -> tuple[Sample, dict[str, int], list[tuple[str, str]
     return taken, partitions, names
 
 
-def screen(stats: Any, rows: list[TopicRow], lags: list[dict[str, Any]], height: int) -> Any:
-    """The whole screen as one renderable that fits the height."""
+#: Columns of a terminal below which names matter more than totals.
+NARROW: Final = 60
+
+
+def screen(
+    stats: Any, rows: list[TopicRow], lags: list[dict[str, Any]], *, width: int, height: int
+) -> Any:
+    """The whole screen as one renderable that fits."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -80,16 +86,17 @@ def screen(stats: Any, rows: list[TopicRow], lags: list[dict[str, Any]], height:
     )
     topics = Table(expand=True)
     topics.add_column("Topic", ratio=1, no_wrap=True, overflow="ellipsis")
-    for heading in ("Messages", "msg/s", "MB/s"):
+    headings = ("Messages", "msg/s", "MB/s")[: 2 if width < NARROW else 3]
+    for heading in headings:
         topics.add_column(heading, justify="right", no_wrap=True)
     room = max(1, height - 10 - min(5, len(lags)))
     for row in rows[:room]:
-        topics.add_row(
-            row.topic,
+        figures = (
             f"{row.messages:,}",
             f"{row.messages_per_second:,.0f}",
             f"{row.bytes_per_second / 1e6:.2f}",
         )
+        topics.add_row(row.topic, *figures[: len(headings)])
     parts: list[Any] = [head, topics]
     if lags:
         behind = Table(expand=True)
@@ -118,7 +125,10 @@ def top(interval: float, count: int | None) -> None:
                 taken, partitions, names = sample(client)
                 lags = totals_of([row for name in names for row in lag_of(client, name)])
                 rows = topic_rows(before, taken, partitions)
-                live.update(screen(client.get_stats(), rows, lags, console.height), refresh=True)
+                drawn = screen(
+                    client.get_stats(), rows, lags, width=console.width, height=console.height
+                )
+                live.update(drawn, refresh=True)
                 before, shown = taken, shown + 1
                 if count is None or shown < count:
                     time.sleep(interval)
