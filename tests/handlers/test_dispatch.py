@@ -176,10 +176,11 @@ async def test_who_hangs_up_lets_nobody_wait_behind_its_passwords(
     dispatcher, root = server.dispatcher, server.root()
     asked = dispatcher.perform(root.session, request_)
     assert isinstance(asked, Future)
+    assert dispatcher.pending() == (1, 0, 0)
     dispatcher.abandon(asked)
     await asyncio.wait({asked})
     assert asked.cancelled()
-    assert dispatcher.waiting == 0
+    assert dispatcher.pending() == (0, 0, 0)
 
 
 async def test_draining_waits_for_appends_on_their_way_to_the_disk(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from borzoi.server.config import load
 from borzoi.server.opening import folders_of, random_ids, store_of
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.settings import Acknowledge
-from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.durations import Ongoing
 
 
 def send(*ids: int) -> SendMessages:
@@ -47,7 +47,7 @@ def test_folders_are_called_what_the_settings_say(tmp_path: Path) -> None:
 
 async def test_a_partition_is_opened_where_it_lies(tmp_path: Path) -> None:
     settings = load({}, tmp_path).settings
-    store = store_of(settings, tmp_path, LocalMedium(), None, Acknowledge.WRITTEN, Durations())
+    store = store_of(settings, tmp_path, LocalMedium(), None, Acknowledge.WRITTEN, Ongoing())
     namespace = Namespace(0, 0, 0)
     store.make((0, 0))
     partition = store.open(namespace)

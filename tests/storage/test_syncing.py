@@ -3,7 +3,7 @@ import threading
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage.syncing import InlineSyncer, ThreadSyncer, TimedSyncer, outcome
-from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.durations import Ongoing
 
 
 def test_a_job_runs_at_once_without_a_loop() -> None:
@@ -69,10 +69,11 @@ def test_a_job_whose_loop_is_gone_is_finished_quietly() -> None:
 
 
 def test_a_timed_syncer_notes_each_job() -> None:
-    durations = Durations()
+    durations = Ongoing()
     ended: list[StorageFailure | None] = []
     syncer = TimedSyncer(InlineSyncer(), durations)
-    wait = syncer.submit(lambda: None, ended.append)
+    running: list[int] = []
+    wait = syncer.submit(lambda: running.append(durations.pending), ended.append)
     wait()
-    assert ended == [None]
+    assert (ended, running, durations.pending) == ([None], [1], 0)
     assert durations.count == 1

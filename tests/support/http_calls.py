@@ -31,13 +31,16 @@ def app_of(server: EmbeddedServer, **settings: str) -> HttpApp:
     )
 
 
-def metrics_of(server: EmbeddedServer, *, partitions_max: int = 1000) -> Metrics:
+def metrics_of(
+    server: EmbeddedServer, *, partitions_max: int = 1000, lags_max: int = 1000
+) -> Metrics:
     sources = Sources(
         pool=server.opened.pool,
         admission=Admission(PLENTY, PLENTY),
         syncs=server.services.syncs,
         loop_lag=Durations(),
         partitions_max=partitions_max,
+        lags_max=lags_max,
     )
     return Metrics(server.dispatcher, sources)
 

@@ -19,7 +19,7 @@ from borzoi.model.errors import StateCorrupted, Unauthenticated
 from borzoi.shard.cluster_nodes import ClusterNodes
 from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.partition_plane import PartitionPlane
-from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.durations import Ongoing
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -39,8 +39,8 @@ class Services(msgspec.Struct, frozen=True):
     clock: Callable[[], int]
     #: Polls that wait for messages.
     waits: Waits = msgspec.field(default_factory=Waits)
-    #: How long syncs took.
-    syncs: Durations = msgspec.field(default_factory=Durations)
+    #: How long syncs took, and how many are under way.
+    syncs: Ongoing = msgspec.field(default_factory=Ongoing)
 
 
 class Call(msgspec.Struct, frozen=True):

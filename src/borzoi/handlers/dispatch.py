@@ -9,7 +9,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.call import Call, Services
@@ -49,6 +49,16 @@ log = logging.getLogger(__name__)
 INTERNAL_ERROR = 1
 
 Performed: TypeAlias = "Answer | Future[Answer]"
+
+
+class Pending(NamedTuple):
+    """Requests that have no answer yet."""
+
+    #: They wait for a password to be checked or hashed.
+    passwords: int
+    #: Polls: most of them wait for messages.
+    polls: int
+    others: int
 
 
 class Dispatcher:
@@ -234,6 +244,13 @@ class Dispatcher:
     def waiting(self) -> int:
         """How many requests are running."""
         return len(self._pending)
+
+    def pending(self) -> Pending:
+        """How many requests are running, by what they wait for."""
+        rows = self._pending.values()
+        passwords = sum(row.hashes for row in rows)
+        polls = sum(row.waits for row in rows)
+        return Pending(passwords, polls, len(self._pending) - passwords - polls)
 
     def abandon(self, answer: "Future[Answer]") -> None:
         """The client of a running request is gone.

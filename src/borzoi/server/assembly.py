@@ -51,7 +51,7 @@ from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium
 from borzoi.storage.settings import Acknowledge
 from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
-from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.durations import Ongoing
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ def services_of(
 ) -> Services:
     """The planes and everything else a handler may touch, wired together."""
     system = settings.system
-    syncs = Durations()
+    syncs = Ongoing()
     store = store_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge, syncs)
     table = PartitionTable(store)
     gate = archiver.deletable if archiver and system.segment.archive_expired else None

@@ -133,6 +133,7 @@ def _http(
         loop_lag=around.loop_lag,
         connections=lambda: {one.section: len(one.listener.connections) for one in endpoints},
         partitions_max=http.metrics.max_partitions,
+        lags_max=http.metrics.max_group_lags,
     )
     metrics = Metrics(dispatcher, sources)
     app = http_app(http, dispatcher, around.revoked_tokens, metrics=metrics)

@@ -30,7 +30,7 @@ from borzoi.storage.settings import (
 )
 from borzoi.storage.syncing import TimedSyncer
 from borzoi.storage.uring import best_syncer
-from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.durations import Ongoing
 
 CACHES = {
     "all": CacheIndexes.ALL,
@@ -47,7 +47,7 @@ def store_of(
     medium: Medium,
     cipher: Cipher | None,
     acknowledge: Acknowledge,
-    syncs: Durations,
+    syncs: Ongoing,
 ) -> LocalPartitionStore:
     """The store of the partitions below the data directory; `syncs` gets the times of its syncs."""
     system = settings.system

@@ -106,6 +106,9 @@ class MetricsSection(Section):
     max_partitions: int = setting(
         count(0, 1_000_000), 1000, "borzoi: so many partitions have series of their own"
     )
+    max_group_lags: int = setting(
+        count(0, 1_000_000), 10_000, "borzoi: so many pairs of group and partition have a lag"
+    )
 
 
 class HttpTlsSection(Section):

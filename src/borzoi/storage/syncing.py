@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage.media import File
-from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.durations import Ongoing
 
 Job: TypeAlias = Callable[[], None]
 Done: TypeAlias = Callable[[StorageFailure | None], None]
@@ -71,14 +71,16 @@ class TimedSyncer:
 
     __slots__ = ("_durations", "_syncer")
 
-    def __init__(self, syncer: Syncer, durations: Durations) -> None:
+    def __init__(self, syncer: Syncer, durations: Ongoing) -> None:
         self._syncer = syncer
         self._durations = durations
 
     def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
         began = perf_counter_ns()
+        self._durations.pending += 1
 
         def noted(failure: StorageFailure | None) -> None:
+            self._durations.pending -= 1
             self._durations.observe(perf_counter_ns() - began)
             done(failure)
 

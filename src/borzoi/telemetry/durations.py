@@ -34,3 +34,13 @@ class Durations:
             total += self._slots[power]
             found.append(total)
         return found
+
+
+class Ongoing(Durations):
+    """Durations of things that end later, and how many have not ended yet."""
+
+    __slots__ = ("pending",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending = 0

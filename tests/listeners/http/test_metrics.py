@@ -1,17 +1,21 @@
 """What is scraped, read with the parser of the people who scrape."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
 from tests.support.http_calls import Caller, app_of, metrics_of
+from tests.support.listening import turns
 
 from borzoi.listeners.http.metrics import Metrics, lag_of
-from borzoi.model.consuming import Consumer, ConsumerKind
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.commands.groups import CreateConsumerGroup, JoinConsumerGroup
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOffset
+from borzoi.protocol.commands.users import LoginUser
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -106,6 +110,19 @@ async def test_lag_is_what_the_offsets_say_for_three_groups(server: EmbeddedServ
     assert labelled(found, "borzoi_group_lag", **place, group="new") == 0
 
 
+async def test_lags_are_bounded_too(server: EmbeddedServer) -> None:
+    await with_topic(server)
+    for name in ("a", "b", "c"):
+        await server.root().call(CreateConsumerGroup("s", "t", name))
+    found = await scraped(metrics_of(server, lags_max=4))
+    assert sum(name == "borzoi_group_lag" for name, _ in found) == 4
+    assert found["borzoi_group_lags_left_out", ()] == 2
+    # A partition without series has no lag either.
+    found = await scraped(metrics_of(server, partitions_max=1))
+    assert sum(name == "borzoi_group_lag" for name, _ in found) == 3
+    assert found["borzoi_group_lags_left_out", ()] == 3
+
+
 def test_lag_never_counts_what_is_not_there() -> None:
     assert lag_of(PartitionStatistics(1, 0, 0, 0), None) == 0
     assert lag_of(PartitionStatistics(1, 99, 0, 10), 5) == 10  # the others were deleted
@@ -125,4 +142,33 @@ async def test_requests_are_timed_by_command_and_transport(server: EmbeddedServe
     # One in sixteen is measured and counts for all.
     assert 32 <= labelled(found, name, command="send_messages", transport="tcp") <= 96
     assert found["borzoi_pool_limit_bytes", ()] > 0
-    assert found["borzoi_pending_requests", ()] == 0
+    for queue in ("passwords", "polls", "others", "syncs"):
+        assert labelled(found, "borzoi_queue_depth", queue=queue) == 0
+
+
+async def test_who_waits_is_counted_by_what_it_waits_for(tmp_path: Path) -> None:
+    settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": "synced"}
+    async with embedded_server(tmp_path / "data", settings) as server:
+        await with_topic(server)
+        root = server.root()
+        consumer = Consumer(ConsumerKind.CONSUMER, 1)
+        poll = PollMessages(consumer, "s", "t", 1, PollingStrategy.next(), 1, wait_ms=60_000)
+        waiting = [
+            server.dispatcher.perform(root.session, request)
+            for request in (poll, LoginUser("iggy", "iggy"), LoginUser("iggy", "iggy"))
+        ]
+        sending = asyncio.ensure_future(sent(server, 1))
+        await turns(1)  # it is handed over, and its sync has not begun
+        found = await scraped(metrics_of(server))
+        depths = [
+            labelled(found, "borzoi_queue_depth", queue=queue)
+            for queue in ("polls", "passwords", "others", "syncs")
+        ]
+        assert depths == [1, 2, 1, server.services.syncs.pending]
+        await sending
+        for answer in waiting:
+            assert isinstance(answer, asyncio.Future)
+            server.dispatcher.abandon(answer)
+        await server.dispatcher.drain()
+        found = await scraped(metrics_of(server))
+        assert sum(value for (name, _), value in found.items() if name == "borzoi_queue_depth") == 0

@@ -6,6 +6,7 @@ partitions, and Prometheus should not.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -19,7 +20,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.futures import arrived
 from borzoi.partitions.operations import LoadOffset
 from borzoi.partitions.statistics import PartitionStatistics
-from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.durations import Durations, Ongoing
 from borzoi.telemetry.exposition import (
     Family,
     Labels,
@@ -32,6 +33,9 @@ from borzoi.telemetry.exposition import (
 )
 
 PARTITIONS_MAX = 1000
+LAGS_MAX = 10_000
+#: One process, one shard.
+SHARD: Labels = (("shard", "0"),)
 
 
 class Sources(msgspec.Struct):
@@ -40,7 +44,7 @@ class Sources(msgspec.Struct):
     pool: MemoryPool
     admission: Admission
     #: How long syncs took, and how late the event loop was.
-    syncs: Durations
+    syncs: Ongoing
     loop_lag: Durations
     #: Open connections by transport.
     connections: Callable[[], Mapping[str, int]] = dict
@@ -48,6 +52,8 @@ class Sources(msgspec.Struct):
     calls: Callable[[], int] = int
     #: More partitions than this have no series of their own.
     partitions_max: int = PARTITIONS_MAX
+    #: More pairs of a group and a partition than this have no lag.
+    lags_max: int = LAGS_MAX
 
 
 class _Shown(msgspec.Struct, frozen=True):
@@ -89,14 +95,14 @@ class Metrics:
                 "partitions without series of their own, see http.metrics.max_partitions",
                 left_out,
             ),
-            await self._lag(shown),
+            *await self._lags(shown),
             *self._requests(),
             *self._pool(),
-            histogram("borzoi_sync_seconds", "time of a sync", [((), self.sources.syncs)]),
+            histogram("borzoi_sync_seconds", "time of a sync", [(SHARD, self.sources.syncs)]),
             histogram(
                 "borzoi_loop_lag_seconds",
                 "how late the event loop was",
-                [((("shard", "0"),), self.sources.loop_lag)],
+                [(SHARD, self.sources.loop_lag)],
             ),
         ]
         return openmetrics(families)
@@ -131,20 +137,29 @@ class Metrics:
         shown = [_Shown(*place, one) for place, one in zip(some, described, strict=True)]
         return shown, len(places) - len(some)
 
-    async def _lag(self, shown: Sequence[_Shown]) -> Family:
+    async def _lags(self, shown: Sequence[_Shown]) -> list[Family]:
         """How many messages each group has yet to commit, by partition."""
         values: list[tuple[Labels, Number]] = []
         partitions, now = self._services.partitions, self._services.clock()
-        for one in shown:
-            for group in one.topic.groups.in_order():
-                load = LoadOffset(ConsumerKind.GROUP, group.id)
-                try:
-                    pair = await arrived(partitions.run(one.namespace, load, now=now))
-                except BorzoiError:
-                    continue  # it was deleted meanwhile
-                lag = lag_of(one.statistics, pair.stored)
-                values.append(((*one.labels, ("group", group.name)), lag))
-        return gauges("borzoi_group_lag", "messages a group has yet to commit", values)
+        pairs = ((one, group) for one in shown for group in one.topic.groups.in_order())
+        for one, group in islice(pairs, self.sources.lags_max):
+            load = LoadOffset(ConsumerKind.GROUP, group.id)
+            try:
+                pair = await arrived(partitions.run(one.namespace, load, now=now))
+            except BorzoiError:
+                continue  # it was deleted meanwhile
+            lag = lag_of(one.statistics, pair.stored)
+            values.append(((*one.labels, ("group", group.name)), lag))
+        topics = [topic for _, topic in _topics(self._services.metadata.state)]
+        lags = sum(len(topic.partitions) * len(topic.groups) for topic in topics)
+        return [
+            gauges("borzoi_group_lag", "messages a group has yet to commit", values),
+            gauge(
+                "borzoi_group_lags_left_out",
+                "pairs of group and partition without a lag, see http.metrics.max_group_lags",
+                max(0, lags - len(values)),
+            ),
+        ]
 
     def _requests(self) -> Iterator[Family]:
         yield histogram(
@@ -155,7 +170,13 @@ class Metrics:
                 for command, transport, durations in self._dispatcher.times
             ],
         )
-        yield gauge("borzoi_pending_requests", "requests that wait", self._dispatcher.waiting)
+        pending = self._dispatcher.pending()
+        depths = {**pending._asdict(), "syncs": self.sources.syncs.pending}
+        yield gauges(
+            "borzoi_queue_depth",
+            "requests without an answer, by what they wait for, and syncs under way",
+            [((("queue", queue),), depth) for queue, depth in depths.items()],
+        )
         connections = self.sources.connections().items()
         yield gauges(
             "borzoi_connections",
