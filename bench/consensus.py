@@ -45,7 +45,7 @@ SCANNED_BYTES = 32 * 1024 * 1024
 HEADER_GOAL_US = 1.0
 EVENTS_GOAL = 100_000
 REAL_TIME_GOAL = 200
-# 13.5: a node with 256 MiB of journal is back within 5 s; half of that for reading it.
+# The goal: a node with 256 MiB of journal is back within 5 s; half of that for reading it.
 SCAN_GOAL_MB_S = 100
 
 CLUSTER = b"borzoi-benchmark"

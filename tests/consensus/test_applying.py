@@ -1,4 +1,4 @@
-"""Committed ops into machine and table (N7, 4.7)."""
+"""Committed ops into machine and table (N7, C1)."""
 
 from tests.support.consensus_cluster import ScriptedCluster, client_id
 

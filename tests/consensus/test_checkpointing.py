@@ -110,7 +110,7 @@ def configured(
 
 
 def test_a_checkpoint_is_due_after_so_many_bytes_of_journal():
-    """4.8: not only after so many ops; and at the same op everywhere."""
+    """K1: not only after so many ops; and at the same op everywhere."""
     cluster = configured(ScriptedCluster(checkpoint_interval=10_000), checkpoint_bytes=4 * 1024)
     cluster.elect()
     for number in range(12):
@@ -130,7 +130,7 @@ def data_group(ticks: int) -> ScriptedCluster:
 
 
 def test_a_silent_data_group_covers_its_log_after_a_minute():
-    """6.6: 60 s, here 50 ticks; nothing new, no new checkpoint."""
+    """K3: 60 s, here 50 ticks; nothing new, no new checkpoint."""
     cluster = data_group(50)
     cluster.request(b"x")
     cluster.tick(49)

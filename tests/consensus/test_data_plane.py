@@ -1,4 +1,4 @@
-"""Partitions as committed ops make them; stamping, order between planes, checkpoints (6.3-6.6)."""
+"""Partitions as committed ops make them; stamping, order between planes, checkpoints."""
 
 import pytest
 from tests.support.planted_bugs import plant_bugs

@@ -1,4 +1,4 @@
-"""Offsets of 3.4 pinned byte by byte, checksums by vector, receive checks in order."""
+"""Offsets pinned byte by byte, checksums by vector, receive checks in order (F1)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Leases, linearizable reads, and checkpoints compared through pings (4.8, 4.12)."""
+"""Leases, linearizable reads, and checkpoints compared through pings (K1, L1)."""
 
 import dataclasses
 
@@ -192,7 +192,7 @@ def test_clock_offsets_of_peers_are_measured():
     assert primary.clock_offsets_us[other.replica_id] == 501_000
 
 
-# -- clocks (4.11) ------------------------------------------------------------------------------
+# -- clocks (T2) ----------------------------------------------------------------------------------
 
 OFF_US = 30_000_000
 
@@ -310,7 +310,7 @@ def test_an_answer_to_a_former_life_says_nothing():
     assert primary.contact_us[peer] == before
 
 
-# -- releases -----------------------------------------------------------------------------------
+# -- releases -------------------------------------------------------------------------------------
 
 NEW_OPERATION = Operation.JOIN_CONSUMER_GROUP.value
 

@@ -277,7 +277,7 @@ def test_a_lost_record_whose_successor_is_of_another_view_ends_the_log():
     assert not recover(later, journal, 32).broken
 
 
-# -- with the ring of redundant headers (S5) ----------------------------------------------------
+# -- with the ring of redundant headers (S5) ------------------------------------------------------
 
 
 def spoiled(headers: list[Prepare], op: int, *, header_too: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""Which log a view starts with: every rule of 4.4 as a small table of claims."""
+"""Which log a view starts with: the rules E1-E5 as a small table of claims."""
 
 import pytest
 from tests.support.planted_bugs import plant_bugs

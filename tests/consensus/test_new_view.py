@@ -1,4 +1,4 @@
-"""The start of a view, at its primary and at those who adopt it (4.4 step 8, 4.5)."""
+"""The start of a view, at its primary and at those who adopt it (E8, A1-A5)."""
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
@@ -200,7 +200,7 @@ def test_a_probe_timer_that_fires_in_peace_asks_nothing():
 
 @pytest.mark.parametrize(("replica", "leads"), [(0, True), (1, False)])
 def test_a_node_whose_data_group_still_rejoins_does_not_keep_the_lead(replica, leads):
-    """6.2: a wiped candidate neither votes nor merges, so its view would never start."""
+    """D2: a wiped candidate neither votes nor merges, so its view would never start."""
     cluster = ScriptedCluster(group=1)
     for other in (1, 2, 0):
         cluster.replicas[other].on_enter_view(3, 0)

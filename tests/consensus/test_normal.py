@@ -1,4 +1,4 @@
-"""Normal operation, rule by rule (4.1, 4.7)."""
+"""Normal operation, rule by rule (N1-N11, C1)."""
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, client_id

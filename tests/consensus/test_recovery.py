@@ -1,4 +1,4 @@
-"""Restarts, genesis, lost disks (4.9, S5, S6), with P2, P3 and P4."""
+"""Restarts, genesis, lost disks (G1-G4, S5, S6), with P2, P3 and P4."""
 
 import dataclasses
 from collections import deque

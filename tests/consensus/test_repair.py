@@ -1,4 +1,4 @@
-"""Repair by identity, from any replica, whatever its status (4.6)."""
+"""Repair by identity, from any replica, whatever its status (R1)."""
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster

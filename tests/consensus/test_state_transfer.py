@@ -1,4 +1,4 @@
-"""A replica that was away for longer than the journals reach back (4.8)."""
+"""A replica that was away for longer than the journals reach back (K2)."""
 
 from itertools import pairwise
 

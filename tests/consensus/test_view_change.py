@@ -1,4 +1,4 @@
-"""Leaving views, deciding logs, adopting them (4.2-4.5), and the errors of 12.1 around them."""
+"""Leaving views, deciding logs, adopting them (V1-V10, E1-E8, A1-A5)."""
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
@@ -415,7 +415,7 @@ def test_d2_a_node_tells_its_data_groups_only_views_that_are_durable_and_again_a
 
 
 def test_a_stale_promise_delays_the_vote_for_another_log():
-    """4.12: who answered the primary a moment ago starts no other view."""
+    """L1: who answered the primary a moment ago starts no other view."""
     cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.request(b"x")

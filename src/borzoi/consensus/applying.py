@@ -1,4 +1,4 @@
-"""Committed ops into client table and state machine, and their answers out (N7, 4.7)."""
+"""Committed ops into client table and state machine, and their answers out (N7, C1)."""
 
 from typing import Final
 

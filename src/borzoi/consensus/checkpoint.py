@@ -1,4 +1,4 @@
-"""Checkpoints as values: artifacts, and the manifest that names and checks them (4.8).
+"""Checkpoints as values: artifacts, and the manifest that names and checks them (K1).
 
 ::
 

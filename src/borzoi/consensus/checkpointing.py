@@ -1,4 +1,4 @@
-"""Checkpoints of this replica: taking, making durable, forgetting what they cover (4.8, 6.6).
+"""Checkpoints of this replica: taking, making durable, forgetting what they cover (K1, K3).
 
 ::
 
@@ -91,7 +91,7 @@ def begin_interval(r: ReplicaState, header: Prepare) -> None:
 
 
 def on_timer(r: ReplicaState) -> None:
-    """6.6: the log fell silent with something uncovered, so no timestamp will say it is time."""
+    """K3: the log fell silent with something uncovered, so no timestamp will say it is time."""
     r.timers.start(Timer.CHECKPOINT)
     header = r.canon.get(r.commit_min)
     if header is not None and r.commit_min > r.covered_op and r.transfer is None:
@@ -126,7 +126,7 @@ def restore(r: ReplicaState, checkpoint: Checkpoint) -> None:
 
 
 def forget_covered(r: ReplicaState, previous_op: int) -> None:
-    """The superblock names a checkpoint: what only older ones needed may go (section 5).
+    """The superblock names a checkpoint: what only older ones needed may go (S1).
 
     ``previous_op`` is the checkpoint of the generation before, which the other pair of superblock
     slots still names.

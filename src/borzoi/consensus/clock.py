@@ -1,4 +1,4 @@
-"""What the clocks of a cluster agree on, and who is outside (4.11). Pure over integers.
+"""What the clocks of a cluster agree on, and who is outside (T2). Pure over integers.
 
 A Pong says what a peer's wall clock showed some time between our Ping and now: an interval. The
 agreement is the interval that most clocks share, if at least half of all do (Marzullo). Clocks that

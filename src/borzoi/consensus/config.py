@@ -6,7 +6,7 @@ from typing import Final, Protocol, Self
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.messages import HEADER_BYTES
 
-# DoViewChange carries at most 128 headers: the commit and 127 ops above it (4.1).
+# DoViewChange carries at most 128 headers: the commit and 127 ops above it (V8).
 PIPELINE_CEILING: Final = 127
 SUFFIX_HEADERS_MAX: Final = 128
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -17,7 +17,7 @@ BASE_RELEASE: Final = 1
 NEWER_OPERATIONS: Final[tuple[tuple[int, int], ...]] = ()
 NEVER_TICKS: Final = 1 << 40
 # When a group takes a checkpoint: after so many ops, or bytes of journal, or ticks. Those of the
-# control plane are in 4.8, bytes and time of the data plane in 6.6; its ops bound the headers that
+# control plane are in K1, bytes and time of the data plane in K3; its ops bound the headers that
 # are kept in memory.
 CONTROL_CHECKPOINT: Final = (960, 64 * 1024 * 1024, NEVER_TICKS)
 DATA_CHECKPOINT: Final = (65_536, 256 * 1024 * 1024, 6_000)
@@ -31,7 +31,7 @@ class Randomness(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Lengths in ticks of 10 ms (4.10); jitter is the number of ticks added at random."""
+    """Lengths in ticks of 10 ms (T1); jitter is the number of ticks added at random."""
 
     ping: int = 100
     prepare: int = 25
@@ -54,7 +54,7 @@ class Timeouts:
             self.normal_heartbeat >= 4 * self.commit_message,
             "normal_heartbeat must be at least four times commit_message",
         )
-        # Who answers the primary promises to start no view for twice the lease (4.12): clocks may
+        # Who answers the primary promises to start no view for twice the lease (L1): clocks may
         # differ by a factor of two, and the promise must end before the heartbeat timer fires.
         invariant(
             2 * self.lease <= self.normal_heartbeat, "normal_heartbeat must cover twice the lease"

@@ -1,4 +1,4 @@
-"""The state machine of a data group: partitions, over the log as values (6.3-6.6).
+"""The state machine of a data group: partitions, over the log as values (D3, X1, X2, K3).
 
 A checkpoint is a table of the partitions (kind 1) and one artifact per segment (kind 3), in the
 order of the table. ``generation`` is in the table because no segment says how often its partition
@@ -73,10 +73,10 @@ class DataPlane:
         self._segment_bytes = segment_bytes
         # Highest incarnation deleted per namespace: numbers are reused, incarnations never (X1).
         self._forgotten: dict[int, int] = {}
-        # Generation and end of each partition including ops in the pipeline (6.4 step 3).
+        # Generation and end of each partition including ops in the pipeline (D3).
         self._prepared: dict[PartitionKey, tuple[int, int]] = {}
 
-    # -- primary --------------------------------------------------------------------------------
+    # -- primary ----------------------------------------------------------------------------------
 
     def stamp(self, proposal: AdmittedRequest, timestamp: int) -> StampedBody | int:
         """Offsets, timestamps, ids and checksums, once, before the op exists (D3)."""
@@ -131,7 +131,7 @@ class DataPlane:
         log = self.partitions.get((namespace, incarnation))
         return log.next_offset if log is not None else 0
 
-    # -- every replica --------------------------------------------------------------------------
+    # -- every replica ----------------------------------------------------------------------------
 
     def apply(self, header: Prepare, body: bytes) -> OpResult | None:
         if header.operation == _SEND_MESSAGES:
@@ -198,7 +198,7 @@ class DataPlane:
             del self.partitions[key]
             self._prepared.pop(key, None)
 
-    # -- checkpoints (6.6) ----------------------------------------------------------------------
+    # -- checkpoints (K3) -------------------------------------------------------------------------
 
     def checkpoint(self, op: int) -> tuple[Artifact, ...]:
         table: list[Any] = []
@@ -240,5 +240,5 @@ class DataPlane:
 
 @lru_cache(maxsize=65_536)
 def group_of(packed_namespace: int, data_groups: int) -> int:
-    """The data group of a partition (6.1): never a function of a node's core count."""
+    """The data group of a partition (D1): never a function of a node's core count."""
     return 1 + (murmur3_32(packed_namespace.to_bytes(8, "little")) >> 16) % data_groups

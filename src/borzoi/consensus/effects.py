@@ -1,6 +1,6 @@
-"""What a replica wants done: the driver carries these out in order (9.2).
+"""What a replica wants done: the driver carries these out in order.
 
-Nothing here acts. A replica appends effects to ``Replica.out`` while it handles one input and the
+Nothing here acts. A replica appends to ``Replica.effects`` while it handles one input, and the
 driver executes them after that input has returned; results come back as new inputs.
 """
 
@@ -148,7 +148,7 @@ class EnterView(NamedTuple):
     """Control group only: call ``on_enter_view(*this)`` of every data group of this node (D2).
 
     Also after each start, once the node's groups exist: a data group may have slept through it.
-    For ``promise_ticks`` this node keeps its promise to the primary it last answered (4.12).
+    For ``promise_ticks`` this node keeps its promise to the primary it last answered (L1).
     """
 
     view: int
@@ -156,14 +156,14 @@ class EnterView(NamedTuple):
 
 
 class GroupCommits(NamedTuple):
-    """Control group only: hand to each data group as ``on_group_commit`` (6.2)."""
+    """Control group only: hand to each data group as ``on_group_commit`` (D2)."""
 
     view: int
     positions: tuple[tuple[int, int, int], ...]
 
 
 class GroupCheckpoints(NamedTuple):
-    """Control group only: a peer's checkpoints, for ``on_peer_checkpoint`` of data groups (4.8)."""
+    """Control group only: a peer's checkpoints, for ``on_peer_checkpoint`` of data groups (K1)."""
 
     checkpoints: tuple[tuple[int, int, U128], ...]
 
@@ -178,19 +178,19 @@ class ClusterRelease(NamedTuple):
 
 
 class Abdicate(NamedTuple):
-    """Data group only: call ``on_abdicate()`` of this node's control group (6.2)."""
+    """Data group only: call ``on_abdicate()`` of this node's control group (D2)."""
 
     reason: str
 
 
 class ReadReady(NamedTuple):
-    """A linearizable read may now run against the applied state (4.12)."""
+    """A linearizable read may now run against the applied state (L1)."""
 
     token: int
 
 
 class Undecidable(NamedTuple):
-    """All replicas answered and op cannot be decided: stay unavailable and tell (4.4)."""
+    """All replicas answered and op cannot be decided: stay unavailable and tell (E4)."""
 
     view: int
     op: int

@@ -107,7 +107,7 @@ def acknowledge(r: ReplicaState, *, again: bool = False) -> None:
 
 
 def promise(r: ReplicaState) -> None:
-    """Who answers the primary starts no other view while that answer can carry a lease (4.12)."""
+    """Who answers the primary starts no other view while that answer can carry a lease (L1)."""
     if r.elects:
         r.promise_until = r.timers.now + 2 * r.config.timeouts.lease
 

@@ -1,4 +1,4 @@
-"""Frames: 256 bytes of header and a body, and the checks of a receiver in their order (3.1-3.4).
+"""Frames: 256 bytes of header and a body, and the checks of a receiver in their order (F1).
 
 ::
 
@@ -128,7 +128,7 @@ EMPTY_BODY: Final = checksum(b"")
 
 
 def seal_prepare(unsealed: Prepare) -> Prepare:
-    """The same prepare with its identity: the checksum of every header byte from 16 on (3.5)."""
+    """The same prepare with its identity: the checksum of every header byte from 16 on (F2)."""
     raw = _PREPARE.pack(*unsealed)
     return _new(Prepare, (xxh3_128_digest(raw[16:])[::-1], *unsealed[1:]))
 

@@ -1,6 +1,6 @@
 """Pings: the lease of the primary, linearizable reads, clocks, releases, checkpoints compared.
 
-Sections 4.11 and 4.12.
+The rules are T2, L1 and K1.
 """
 
 from typing import Final
@@ -112,7 +112,7 @@ def _prove_quorum(r: ReplicaState) -> None:
 
 
 def _sample_clock(r: ReplicaState, header: Pong) -> None:
-    """4.11: the peer looked at its clock some time between our ping and now."""
+    """T2: the peer looked at its clock some time between our ping and now."""
     elapsed_us = max(0, r.monotonic_us - header.ping_monotonic)
     low = header.pong_wall - r.monotonic_us
     r.clock_samples[header.replica] = ClockSample(low, low + elapsed_us, r.timers.now)
@@ -126,7 +126,7 @@ def clock_error_us(r: ReplicaState) -> int:
 
 
 def leave_when_clock_is_off(r: ReplicaState) -> bool:
-    """A primary whose clock the others do not share stamps nothing more: it steps down (4.11)."""
+    """A primary whose clock the others do not share stamps nothing more: it steps down (T2)."""
     if not r.elects or not r.is_primary or clock_error_us(r) == 0:
         return False
     view_change.step_down(r)
@@ -150,7 +150,7 @@ def learn_release(r: ReplicaState, replica: int, release: int) -> None:
 
 
 def compare_checkpoints(r: ReplicaState, body: bytes) -> None:
-    """4.8: the same op must give the same checkpoint everywhere; who notices stops."""
+    """K1: the same op must give the same checkpoint everywhere; who notices stops."""
     if not body:
         return
     data: list[tuple[int, int, U128]] = []
@@ -181,7 +181,7 @@ def is_current(r: ReplicaState) -> bool:
 
 
 def may_read(r: ReplicaState, monotonic_us: int) -> bool:
-    """Level lease of 4.12: no other primary can exist yet, and everything committed is applied.
+    """Level lease of L1: no other primary can exist yet, and everything committed is applied.
 
     Only the control group holds leases: contact is between nodes (D2).
     """

@@ -1,4 +1,4 @@
-"""Assertions that stay on in production (9.4): a stopped replica is better than a wrong one."""
+"""Assertions that stay on in production (I1): a stopped replica is better than a wrong one."""
 
 from typing import TypeVar
 

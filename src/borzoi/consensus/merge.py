@@ -1,4 +1,4 @@
-"""Which log a new view starts with: a pure function of the DoViewChanges received (4.4)."""
+"""Which log a new view starts with: a pure function of the DoViewChanges received (E1-E5)."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -5,7 +5,7 @@ All u128 values (checksums, cluster, client, nonce, incarnation, bitsets) are 16
 Headers are named tuples because one C call builds one from an unpacked struct.
 
 ``checksum`` is UNSEALED until a frame is packed (borzoi.consensus.frames), except on Prepare: its
-checksum is its identity (3.5), so it is sealed where it is made.
+checksum is its identity (F2), so it is sealed where it is made.
 """
 
 from enum import IntEnum
@@ -18,7 +18,7 @@ UNSEALED: Final = ZERO
 
 
 class Command(IntEnum):
-    """Codes of 3.3. 14-16, 18-21 and 26-29 belong to upstream and are never reused."""
+    """Codes on the wire (F3). 14-16, 18-21 and 26-29 belong to upstream and are never reused."""
 
     RESERVED = 0
     PING = 1
@@ -46,7 +46,7 @@ class Command(IntEnum):
 
 
 class Operation(IntEnum):
-    """Numbers of 3.6. Planes are told apart by the sets below, never by range."""
+    """Numbers on the wire (F3). Planes are told apart by the sets below, never by range."""
 
     RESERVED = 0
     REGISTER = 1

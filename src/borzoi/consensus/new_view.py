@@ -1,4 +1,4 @@
-"""A decided view begins: at its primary, and at the backups that adopt it (4.4 step 8, 4.5)."""
+"""A decided view begins: at its primary, and at the backups that adopt it (E8, A1-A5)."""
 
 from borzoi.consensus import applying, following, heartbeat, normal, repair
 from borzoi.consensus.effects import Abdicate, Leadership
@@ -18,7 +18,7 @@ from borzoi.consensus.view_change import (
 
 
 def try_start_view(r: ReplicaState) -> None:
-    """4.4 step 8, re-evaluated whenever something became durable (M4)."""
+    """E8, re-evaluated whenever something became durable (M4)."""
     if r.status is not VIEW_CHANGE or not r.leads_view() or not r.log_is_durable():
         return
     if r.resigned:
@@ -26,7 +26,7 @@ def try_start_view(r: ReplicaState) -> None:
     if r.durable_prefix < r.op:
         return
     if r.elects and heartbeat.clock_error_us(r):
-        # 4.11: who would stamp with a wrong clock does not begin; the next one in line does.
+        # T2: who would stamp with a wrong clock does not begin; the next one in line does.
         forfeit(r)
         return
     become_primary(r)
@@ -161,5 +161,5 @@ def on_request_start_view_timer(r: ReplicaState) -> None:
         r.timers.start(Timer.REQUEST_START_VIEW)
     if r.wiped and not r.elects and r.primary_of(r.node_view) == r.replica_id:
         # The view this node leads cannot start here: a wiped replica neither votes nor merges, so
-        # nobody would ever answer its probe (6.2).
+        # nobody would ever answer its probe (D2).
         r.effects.append(Abdicate(f"group {r.group} is still rejoining in view {r.node_view}"))

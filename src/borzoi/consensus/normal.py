@@ -1,4 +1,4 @@
-"""A primary in normal operation: requests become prepares, acks become commits (4.1, 4.7)."""
+"""A primary in normal operation: requests become prepares, acks become commits (N1-N11, C1)."""
 
 from typing import Final
 
@@ -43,7 +43,7 @@ _REFUSED_BY: Final = {
     RequestVerdict.MISMATCH: Refusal.REQUEST_MISMATCH,
 }
 
-# -- requests at the primary --------------------------------------------------------------------
+# -- requests at the primary ----------------------------------------------------------------------
 
 
 def on_request(r: ReplicaState, queued: Queued) -> None:
@@ -138,7 +138,7 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
 
 
 def next_timestamp(r: ReplicaState) -> int:
-    """Monotonic over the whole log, whatever the wall clock does (4.11)."""
+    """Monotonic over the whole log, whatever the wall clock does (T2)."""
     wall, following = r.wall_us, r.last_timestamp + 1
     return wall if wall > following else following
 
@@ -176,7 +176,7 @@ def prepare(
         own_acks(r)
 
 
-# -- acks at the primary ------------------------------------------------------------------------
+# -- acks at the primary --------------------------------------------------------------------------
 
 
 def own_acks(r: ReplicaState) -> None:
@@ -213,7 +213,7 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
     first = entries[0].op
     if op < first:
         return
-    # The contact is as old as the prepare that is acknowledged (4.12); replays cannot renew it.
+    # The contact is as old as the prepare that is acknowledged (L1); replays cannot renew it.
     prepared_us = entries[min(op - first, len(entries) - 1)].prepared_us
     if prepared_us > r.contact_us[replica]:
         r.contact_us[replica] = prepared_us

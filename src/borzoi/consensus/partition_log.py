@@ -1,4 +1,4 @@
-"""One partition as values: segments of messages, consumer offsets, generations (6.3-6.6).
+"""One partition as values: segments of messages, consumer offsets, generations (D4, X3, K3).
 
 The semantics of the segmented log on disk, in memory: a segment rolls by its size before an append,
 and truncation removes whole sealed segments. A purge begins again at offset 0, in a new generation:
@@ -58,7 +58,7 @@ class PartitionLog:
                 f" does not continue {self.next_offset} of generation {self.generation}"
                 f" in partition {descriptor.namespace:#x}/{descriptor.incarnation}"
             )
-        # Rolled from replicated facts only, so file boundaries are the same everywhere (6.4).
+        # Rolled from replicated facts only, so file boundaries are the same everywhere (D4).
         if not self.segments or len(self.segments[-1].log) >= self.segment_bytes:
             self.segments.append(SegmentImage(self.next_offset))
         segment = self.segments[-1]

@@ -1,4 +1,4 @@
-"""Bodies of data-plane ops: the batch descriptor and the small commands on one partition (6.3-6.5).
+"""Bodies of data-plane ops: the batch descriptor and the small commands on one partition (D3, X1).
 
 ::
 

@@ -1,4 +1,4 @@
-"""Prepares in flight at the primary, with a queue per partition and ack bitsets (4.1, 6.1)."""
+"""Prepares in flight at the primary, with a queue per partition and ack bitsets (N3, D1)."""
 
 from collections import deque
 from typing import Final
@@ -61,7 +61,7 @@ class InFlight:
 
 
 class CommitPipeline:
-    """Commit is strictly in op order; the partition queues only count and limit (6.1)."""
+    """Commit is strictly in op order; the partition queues only count and limit (D1)."""
 
     __slots__ = (
         "_highest",
@@ -91,7 +91,7 @@ class CommitPipeline:
         return len(self.entries) >= self.depth_max
 
     def holds(self, client: U128, request: int) -> bool:
-        """Whether this request, or a later one of the client, is already on its way (4.7)."""
+        """Whether this request, or a later one of the client, is already on its way (C1)."""
         highest = self._highest.get(client)
         return highest is not None and request <= highest[0]
 

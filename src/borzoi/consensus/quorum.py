@@ -1,4 +1,4 @@
-"""How many replicas must agree (2.2)."""
+"""How many replicas must agree (Q1)."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Coming back: from a disk, from an empty disk at genesis, from a lost disk (4.9, S5, S6, V6)."""
+"""Coming back: from a disk, from an empty disk at genesis, from a lost disk (G1-G4, S5, S6, V6)."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -61,7 +61,7 @@ def restart(r: ReplicaState, restored: Restored) -> None:
     r.is_damaged = bool(restored.journal.gaps) or any(
         header.checksum in log.faulty for header in restored.journal.redundant
     )
-    # A restart forgets when the primary was last answered; assume a moment ago (4.12).
+    # A restart forgets when the primary was last answered; assume a moment ago (L1).
     following.promise(r)
     view_change.announce_view(r)
     if found.wiped or log.broken:
@@ -190,7 +190,7 @@ def rewrite_when_whole(r: ReplicaState) -> None:
         r.effects.append(RewriteJournal())
 
 
-# -- genesis ------------------------------------------------------------------------------------
+# -- genesis --------------------------------------------------------------------------------------
 
 
 def _start_empty(r: ReplicaState, restored: Restored) -> None:
@@ -199,7 +199,7 @@ def _start_empty(r: ReplicaState, restored: Restored) -> None:
     # Nothing is durable yet, not even view 0.
     r.durable_log_view = -1
     if restored.wiped:
-        # Its former life may have answered a primary a moment ago (4.12).
+        # Its former life may have answered a primary a moment ago (L1).
         following.promise(r)
         _rejoin(r)
     else:

@@ -1,4 +1,4 @@
-"""Fetching what is missing, by identity: headers downwards, then bodies (4.6).
+"""Fetching what is missing, by identity: headers downwards, then bodies (R1).
 
 Repair is level-triggered: a round looks at what is missing now, so a lost answer, a dead peer or a
 view change in between need no bookkeeping. It runs from the tick (M4).
@@ -29,7 +29,7 @@ ROUNDS_BEFORE_TRANSFER: Final = 20
 
 
 def may_repair(r: ReplicaState) -> bool:
-    """Normal, catching up, or a candidate that has decided its log (4.4 step 7)."""
+    """Normal, catching up, or a candidate that has decided its log (E7)."""
     return r.follows_log() or (r.status is VIEW_CHANGE and r.log_view == r.view)
 
 
@@ -214,7 +214,7 @@ def on_request_prepare(r: ReplicaState, header: RequestPrepare, _: bytes) -> Non
 
 
 def send_prepare(r: ReplicaState, entry: JournalEntry, to: int) -> None:
-    """The original bytes, from memory or from the journal (3.5)."""
+    """The original bytes, from memory or from the journal (F2)."""
     if entry.body is not None:
         r.send(to, entry.header, entry.body)
         return

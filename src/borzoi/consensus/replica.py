@@ -1,6 +1,6 @@
-"""The door: every input of a replica, each run to completion, its effects in ``effects`` (9.2).
+"""The door: every input of a replica, each run to completion, its effects in ``effects``.
 
-Inputs never call back into the driver and never wait. After each one the cheap invariants of 2.1
+Inputs never call back into the driver and never wait. After each one the cheap invariants of I1
 are checked; an InvariantError that escapes means fail-stop.
 """
 
@@ -81,7 +81,7 @@ class Replica(ReplicaState):
         self.effects = []
         return effects
 
-    # -- time -----------------------------------------------------------------------------------
+    # -- time -------------------------------------------------------------------------------------
 
     def ticks_until_deadline(self) -> int:
         """How many ticks may be skipped until one could do something; at least 1."""
@@ -94,7 +94,7 @@ class Replica(ReplicaState):
                 _TIMER_HANDLERS[timer](self)
             self.check()
 
-    # -- frames and requests --------------------------------------------------------------------
+    # -- frames and requests ----------------------------------------------------------------------
 
     def on_frame(self, header: Header, body: bytes) -> None:
         if self.stopped:
@@ -121,7 +121,7 @@ class Replica(ReplicaState):
         normal.on_request(self, queued)
         self.check()
 
-    # -- completions ----------------------------------------------------------------------------
+    # -- completions ------------------------------------------------------------------------------
 
     def on_written(self, token: int) -> None:
         """Every journal write up to ``token`` is on the disk."""
@@ -200,7 +200,7 @@ class Replica(ReplicaState):
             normal.drain_queue(self)
             heartbeat.grant_reads(self)
 
-    # -- between the groups of a node (6.2) -----------------------------------------------------
+    # -- between the groups of a node (D2) --------------------------------------------------------
 
     def on_enter_view(self, view: int, promise_ticks: int = 0) -> None:
         """Data groups: the control replica of this node has entered ``view`` (D2)."""
@@ -225,7 +225,7 @@ class Replica(ReplicaState):
         self.positions[group] = (view, commit, checkpoint_op, identity)
 
     def on_peer_checkpoint(self, op: int, identity: U128) -> None:
-        """Data groups: a peer's checkpoint, to compare with ours (4.8)."""
+        """Data groups: a peer's checkpoint, to compare with ours (K1)."""
         heartbeat.compare_checkpoint(self, op, identity)
 
     def on_cluster_release(self, release: int) -> None:
@@ -245,7 +245,7 @@ class Replica(ReplicaState):
         view_change.step_down(self)
         self.check()
 
-    # -- reads (4.12) ---------------------------------------------------------------------------
+    # -- reads (L1) -------------------------------------------------------------------------------
 
     @property
     def clock_error_us(self) -> int:

@@ -1,4 +1,4 @@
-"""The state of one replica of one group, and the few acts every phase needs (2.1).
+"""The state of one replica of one group, and the few acts every phase needs.
 
 The phases (normal, view_change, recovery, repair, ...) are modules of functions over a
 ``ReplicaState``; ``replica.Replica`` is the door through which a driver reaches them.
@@ -94,7 +94,7 @@ class CheckpointWrite(NamedTuple):
 
 
 class ReplicaState:
-    """Plain fields; the invariants of 2.1 are in ``check``."""
+    """Plain fields; the invariants of I1 are in ``check``."""
 
     __slots__ = (
         "abdicating",
@@ -248,7 +248,7 @@ class ReplicaState:
         self.journal_writes: deque[tuple[int, JournalEntry]] = deque()
         self.checkpoint_write: CheckpointWrite | None = None
         # The op of the newest checkpoint taken or installed, the journal bytes applied since, and
-        # the timestamp of the log at which the next one is due (4.8, 6.6).
+        # the timestamp of the log at which the next one is due (K1, K3).
         self.covered_op = 0
         self.uncovered_bytes = 0
         self.checkpoint_due_us = NEVER
@@ -306,7 +306,7 @@ class ReplicaState:
         self.chunks_in_flight: dict[int, RequestStateChunk] = {}
         self.serving: dict[int, tuple[U128, int, Manifest]] = {}
 
-    # -- questions ------------------------------------------------------------------------------
+    # -- questions --------------------------------------------------------------------------------
 
     def primary_of(self, view: int) -> int:
         return view % self.replica_count
@@ -330,7 +330,7 @@ class ReplicaState:
         return self.durable_view == self.view
 
     def log_is_durable(self) -> bool:
-        """The superblock on disk holds this view and the log decided for it (section 5)."""
+        """The superblock on disk holds this view and the log decided for it (S1)."""
         return self.durable_view == self.view and self.durable_log_view == self.view
 
     def follows_log(self) -> bool:
@@ -351,7 +351,7 @@ class ReplicaState:
         headers.reverse()
         return tuple(headers)
 
-    # -- acts -----------------------------------------------------------------------------------
+    # -- acts -------------------------------------------------------------------------------------
 
     def token(self) -> int:
         token = self.next_token
@@ -440,7 +440,7 @@ class ReplicaState:
         return len(self.journal_writes) >= JOURNAL_WRITES_MAX
 
     def check(self) -> None:
-        """The invariants of 2.1 that cost nothing; every input ends with them."""
+        """The invariants of I1 that cost nothing; every input ends with them."""
         commit_min = self.commit_min
         if self.checkpoint_op > commit_min or commit_min > self.commit_max:
             invariant(False, "checkpoint_op <= commit_min <= commit_max")

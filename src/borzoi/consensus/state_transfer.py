@@ -1,4 +1,4 @@
-"""Pulling a peer's checkpoint when its journal no longer reaches back far enough (4.8)."""
+"""Pulling a peer's checkpoint when its journal no longer reaches back far enough (K2)."""
 
 from borzoi.consensus import applying, checkpointing, following, repair
 from borzoi.consensus.checkpoint import Checkpoint, decode_manifest, encode_manifest
@@ -18,7 +18,7 @@ from borzoi.consensus.state import NORMAL, CheckpointWrite, ReplicaState
 from borzoi.consensus.timeouts import Timer
 from borzoi.consensus.transfer import STALLS_MAX, ChunkWanted, Transfer
 
-# -- the lagging side ---------------------------------------------------------------------------
+# -- the lagging side -----------------------------------------------------------------------------
 
 
 def is_too_far_behind(r: ReplicaState) -> bool:
@@ -38,7 +38,7 @@ def consider(r: ReplicaState, *, repair_is_stuck: bool) -> None:
 
 
 def begin(r: ReplicaState) -> None:
-    """Each session asks the next peer in turn, across views too (4.8: choose another peer).
+    """Each session asks the next peer in turn, across views too (K2).
 
     With dice a dead peer may be asked until the primary gives up waiting for our acknowledgements,
     view after view; in turn, a living one is asked after at most as many sessions as peers are
@@ -154,7 +154,7 @@ def _install_when_following(r: ReplicaState, transfer: Transfer) -> None:
 
 
 def install(r: ReplicaState, checkpoint: Checkpoint) -> None:
-    """The files are durable; unless the world moved on, become their state (section 5)."""
+    """The files are durable; unless the world moved on, become their state (S1)."""
     manifest = checkpoint.manifest
     op = manifest.header.op
     if r.transfer is None:
@@ -176,7 +176,7 @@ def install(r: ReplicaState, checkpoint: Checkpoint) -> None:
     r.commit_min = r.checkpoint_op = r.installed_op = op
     r.commit_max = max(r.commit_max, op)
     r.manifest = manifest
-    # It may lead from here, with a clock that is behind (4.11).
+    # It may lead from here, with a clock that is behind (T2).
     r.last_timestamp = max(r.last_timestamp, manifest.header.timestamp)
     checkpointing.remember_checksum(r)
     r.op = max(r.op, op)
@@ -206,7 +206,7 @@ def _forget_history(r: ReplicaState, floor: int) -> None:
     r.entries = kept
 
 
-# -- the serving side ---------------------------------------------------------------------------
+# -- the serving side -----------------------------------------------------------------------------
 
 
 def on_request_transfer(r: ReplicaState, header: RequestStateTransfer, _: bytes) -> None:

@@ -168,7 +168,7 @@ def _decode_slot(slot: bytes) -> Superblock | Unreadable | None:
 
 
 def mismatch(superblock: Superblock, config: Config) -> str | None:
-    """Why this disk does not belong to this replica, if it does not (2.1, G4)."""
+    """Why this disk does not belong to this replica, if it does not (G4)."""
     pairs = (
         ("cluster", superblock.cluster, config.cluster),
         ("replica_id", superblock.replica_id, config.replica_id),

@@ -1,4 +1,4 @@
-"""Timers as integer deadlines in ticks, with backoff and injected dice (4.10)."""
+"""Timers as integer deadlines in ticks, with backoff and injected dice (T1)."""
 
 from collections.abc import Iterator
 from typing import Final

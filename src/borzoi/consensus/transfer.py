@@ -1,4 +1,4 @@
-"""Pulling a checkpoint from a peer: which chunks are asked, here, and verified (4.8)."""
+"""Pulling a checkpoint from a peer: which chunks are asked, here, and verified (K2)."""
 
 from typing import Final
 

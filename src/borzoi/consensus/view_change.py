@@ -1,4 +1,4 @@
-"""Leaving a view and deciding the log of the next one (4.2-4.4)."""
+"""Leaving a view and deciding the log of the next one (V1-V10, E1-E6)."""
 
 from borzoi.consensus import repair
 from borzoi.consensus.effects import (
@@ -38,7 +38,7 @@ from borzoi.consensus.state import (
 )
 from borzoi.consensus.timeouts import Timer
 
-# -- leaving ------------------------------------------------------------------------------------
+# -- leaving --------------------------------------------------------------------------------------
 
 
 def may_vote(r: ReplicaState) -> bool:
@@ -90,7 +90,7 @@ def on_start_view_change(r: ReplicaState, header: StartViewChange, _: bytes) -> 
 
 
 def on_view_change_timer(r: ReplicaState) -> None:
-    """ViewChangeStatus: this view does not start; vote, or make the control group vote (6.2)."""
+    """ViewChangeStatus: this view does not start; vote, or make the control group vote (D2)."""
     if r.status is not VIEW_CHANGE:
         return
     if r.elects:
@@ -126,7 +126,7 @@ def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> Non
     r.announces = False
     r.resigned = False
     if from_primary:
-        # Whoever held the lease left its view itself: the promise to it is void (4.12).
+        # Whoever held the lease left its view itself: the promise to it is void (L1).
         r.promise_until = 0
     reset_view_scoped(r)
     for timer in (Timer.NORMAL_HEARTBEAT, Timer.COMMIT_MESSAGE, Timer.REPAIR):
@@ -171,7 +171,7 @@ def reset_view_scoped(r: ReplicaState) -> None:
     r.contact_us = [-1] * r.replica_count
 
 
-# -- DoViewChange -------------------------------------------------------------------------------
+# -- DoViewChange ---------------------------------------------------------------------------------
 
 
 def build_do_view_change(r: ReplicaState) -> tuple[DoViewChange, bytes]:
@@ -266,7 +266,7 @@ def count_claim(r: ReplicaState, header: DoViewChange, body: bytes) -> None:
 
 
 def decide(r: ReplicaState) -> None:
-    """4.4 steps 1-6: the merged log becomes canonical here, durably, before anyone hears of it."""
+    """E1-E6: the merged log becomes canonical here, durably, before anyone hears of it."""
     claims = [r.claims[replica] for replica in sorted(r.claims)]
     merged = merge(
         claims,

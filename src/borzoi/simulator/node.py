@@ -25,7 +25,7 @@ from borzoi.simulator.service import Service
 from borzoi.simulator.timekeeping import Timekeeper
 from borzoi.simulator.trace import event_line
 
-# A process that was stopped reads its sockets first and then makes up for a few ticks only (6.7).
+# A process that was stopped reads its sockets first and then makes up for a few ticks only (T3).
 CATCH_UP_TICKS_MAX: Final = 5
 NEWER_RELEASE: Final = 2
 
@@ -144,7 +144,7 @@ class SimulatedNode:
         return all(volume.newest() is not None for volume in self.disk.volumes)
 
     def _replace_damaged(self) -> None:
-        """A checkpoint that is not what its manifest says is refused; the operator wipes (4.9)."""
+        """A checkpoint that is not what its manifest says is refused; the operator wipes (G3)."""
         for group, volume in enumerate(self.disk.volumes):
             if not restoring.checkpoint_is_whole(volume, verify=self.around.full):
                 self.say(group, "refuses its checkpoint and starts as a replaced disk")

@@ -72,35 +72,35 @@ CHECKPOINTS: Final = {**CRASHES, "checkpoint_ops": 16, "retained_ops": 32}
 PURGED: Final = {**CHECKPOINTS, "control_share": 0.3, "purges": 1, "segment_bytes": 256}
 
 PLANTED: Final = (
-    Planted("view_not_persisted", "P9, section 5", FAST),
+    Planted("view_not_persisted", "P9, S1", FAST),
     Planted("suffix_not_persisted", "P8", CRASHES),
     Planted("ack_before_fsync", "P4, P11", FAST),
-    Planted("ack_before_superblock", "section 5", FAST),
+    Planted("ack_before_superblock", "S1", FAST),
     Planted("ack_skips_hole", "M5, N5", {**CRASHES, "loss": 0.25}),
     Planted("own_ack_before_fsync", "N3", FAST),
-    Planted("nack_quorum_of_one", "4.4", CRASHES),
+    Planted("nack_quorum_of_one", "E4", CRASHES),
     Planted("corrupt_entry_nacked", "P7, V8", ROT),
-    Planted("truncate_without_copy", "P6, 4.4", ROT),
-    Planted("merge_ignores_log_view", "4.4 step 1", BOTH),
+    Planted("truncate_without_copy", "P6, E4", ROT),
+    Planted("merge_ignores_log_view", "E1", BOTH),
     Planted("amnesia_rejoin", "P3, G2", WIPES),
     Planted("primary_resumes_view", "V6", CRASHES),
-    Planted("view_change_quorum_minus_one", "2.2", CRASHES),
-    Planted("replication_quorum_minus_one", "2.2", FAST),
-    Planted("repair_by_op_number", "4.6", CRASHES),
-    Planted("start_view_without_suffix", "4.3", CRASHES),
-    Planted("start_view_before_repair", "4.4 step 7", CRASHES),
+    Planted("view_change_quorum_minus_one", "Q1", CRASHES),
+    Planted("replication_quorum_minus_one", "Q1", FAST),
+    Planted("repair_by_op_number", "R1", CRASHES),
+    Planted("start_view_without_suffix", "A2", CRASHES),
+    Planted("start_view_before_repair", "E7", CRASHES),
     Planted("client_table_not_in_checkpoint", "P13", {**CHECKPOINTS, "client_table_max": 64}),
-    Planted("duplicate_request_executed", "4.7", {**FAST, "resend_duplicates": 0.3}),
-    Planted("lease_never_lapses", "4.12", scenario=scenarios.lease_of_a_cut_off_leader),
+    Planted("duplicate_request_executed", "C1", {**FAST, "resend_duplicates": 0.3}),
+    Planted("lease_never_lapses", "L1", scenario=scenarios.lease_of_a_cut_off_leader),
     Planted("join_first_vote", "P5, V2", scenario=scenarios.half_deaf_replica),
     Planted("genesis_with_majority", "G1", scenario=scenarios.genesis_without_everyone),
-    Planted("truncate_before_checkpoint_durable", "section 5", CHECKPOINTS),
+    Planted("truncate_before_checkpoint_durable", "S1", CHECKPOINTS),
     Planted("old_heartbeat_accepted", "N8", scenario=scenarios.replayed_heartbeats),
     Planted("repair_only_on_messages", "M4", {**CRASHES, "loss": 0.3}),
-    Planted("timestamp_from_local_clock", "4.11", {**FAST, "clock_skew_us": 2_000_000}),
+    Planted("timestamp_from_local_clock", "T2", {**FAST, "clock_skew_us": 2_000_000}),
     Planted("dvc_rebuilt_on_resend", "P10, V9", {**CRASHES, "loss": 0.25}),
-    Planted("stamped_from_applied_end", "D3, 6.4", FAST),
-    Planted("generation_not_in_checkpoint", "6.6", PURGED),
+    Planted("stamped_from_applied_end", "D3", FAST),
+    Planted("generation_not_in_checkpoint", "K3", PURGED),
     Planted("reordered_prepare_dropped", "M3, N4", scenario=scenarios.reordered_prepares),
 )
 
@@ -118,7 +118,7 @@ SCRIPTED_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "tests/consensus/test_state.py::test_m2_the_commit_is_durable_with_the_suffix",
     ),
     "blank_is_nack": (
-        "M1, 4.4",
+        "M1, E4",
         "tests/consensus/test_merge.py::test_a_blank_of_the_canonical_sender_is_never_evidence",
     ),
     "wiped_acks_before_barrier": (
@@ -150,7 +150,7 @@ SCRIPTED_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "::test_n6_p12_an_ack_of_another_prepare_with_the_same_number_does_not_count",
     ),
     "second_dvc_counts": (
-        "P10, 4.4",
+        "P10",
         "tests/consensus/test_view_change.py::test_p10_the_first_claim_of_a_sender_counts",
     ),
     "stale_commit_accepted": (
@@ -158,7 +158,7 @@ SCRIPTED_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "tests/consensus/test_following.py::test_n7_a_commit_number_of_another_view_teaches_nothing",
     ),
     "transfer_keeps_stale_journal": (
-        "4.8",
+        "K2",
         "tests/consensus/test_state_transfer.py"
         "::test_no_stale_record_survives_above_the_installed_floor",
     ),

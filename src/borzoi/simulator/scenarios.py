@@ -142,11 +142,11 @@ def reordered_prepares(bugs: tuple[str, ...]) -> Failure | None:
 
 
 def lease_of_a_cut_off_leader(bugs: tuple[str, ...]) -> Failure | None:
-    """4.12: a leader that nobody answers any more stops reading before another one may write."""
+    """L1: a leader that nobody answers any more stops reading before another one may write."""
 
     def play(simulation: Simulation) -> None:
         leader = led(simulation)
-        # With nothing in its pipeline it has no other reason to doubt itself (4.10).
+        # With nothing in its pipeline it has no other reason to doubt itself (T1).
         simulation.workload.quiet = True
         simulation.advance(100)
         everyone = range(simulation.network.endpoints)

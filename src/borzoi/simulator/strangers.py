@@ -1,7 +1,7 @@
 """Frames no correct replica sends, but with true checksums: from a broken peer or another cluster.
 
 Each breaks one demand of the frame format, so each must be refused where bytes become values
-(3.2); not one may reach a replica.
+(F1); not one may reach a replica.
 """
 
 from collections.abc import Callable
