@@ -50,7 +50,7 @@ COMMANDS: Final = {
     "top":      LazyCommand("borzoi.cli.top:top", "Watch a server, live."),
     "doctor":   LazyCommand("borzoi.cli.doctor:doctor", "Check this machine and the server."),
     "demo":     LazyCommand("borzoi.cli.demo:demo", "Fill a stream with something to look at."),
-    "generate": LazyCommand("borzoi.cli.generating:generate", "Files for those who watch a server."),
+    "generate": LazyCommand("borzoi.cli.generating:generate", "Files to watch a server with."),
     "completion": LazyCommand("borzoi.cli.completion:completion", "Completion script of a shell."),
     "bench":    LazyCommand("borzoi.bench.command:bench", "Load a server and report what it does."),
     "config":   LazyCommand("borzoi.server.config_command:config", "Check and show settings."),

@@ -7,7 +7,7 @@ is there to be edited.
 from typing import Any, Final, NamedTuple
 
 
-class Rule(NamedTuple):
+class AlertRule(NamedTuple):
     name: str
     expression: str
     #: For so long before anybody is told.
@@ -25,7 +25,7 @@ def _slowest(family: str, more: str = "") -> str:
 
 
 RULES: Final = (
-    Rule(
+    AlertRule(
         "BorzoiDown",
         'up{job="borzoi"} == 0',
         "1m",
@@ -33,7 +33,7 @@ RULES: Final = (
         "{{ $labels.instance }} does not answer",
         "Look whether the process runs and what it wrote last. A start that fails says why.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiRestarts",
         # Every scrape is a call, so this one grows for as long as the server runs.
         "resets(http_requests_total[30m]) > 2 and on (job, instance) borzoi_partitions_left_out",
@@ -42,7 +42,7 @@ RULES: Final = (
         "{{ $labels.instance }} starts again and again",
         "The log before each start says what ended the server.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiGroupFarBehind",
         "sum by (job, instance, stream, topic, group) (borzoi_group_lag) > 1000000",
         "15m",
@@ -51,7 +51,7 @@ RULES: Final = (
         " to read",
         "Add members up to the number of partitions, or look why they are slow: borzoi lag.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiGroupFallsBehind",
         "min_over_time(borzoi_group_lag[15m]) > 1000 and deriv(borzoi_group_lag[15m]) > 0",
         "30m",
@@ -60,7 +60,7 @@ RULES: Final = (
         " {{ $labels.stream }}/{{ $labels.topic }}",
         "Look whether the partition has a member that reads and commits: borzoi lag.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiSlowSends",
         _slowest("borzoi_request_seconds", '{command="send_messages"}') + " > 0.5",
         "10m",
@@ -68,7 +68,7 @@ RULES: Final = (
         "one send in a hundred takes {{ $value }} s on {{ $labels.instance }}",
         "Compare with the time of syncs and of the event loop: it is the disk or the processor.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiSlowSyncs",
         _slowest("borzoi_sync_seconds") + " > 1",
         "10m",
@@ -76,7 +76,7 @@ RULES: Final = (
         "one sync in a hundred takes {{ $value }} s on {{ $labels.instance }}",
         "The disk is busy or fails; look at its queue and who else writes to it.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiLoopBusy",
         _slowest("borzoi_loop_lag_seconds") + " > 0.25",
         "10m",
@@ -84,7 +84,7 @@ RULES: Final = (
         "the event loop of {{ $labels.instance }} is {{ $value }} s late",
         "The processor is at its limit: spread the load, or see which command grew.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiConnectionsRefused",
         "increase(borzoi_connections_refused_total[5m]) > 0",
         "5m",
@@ -92,7 +92,7 @@ RULES: Final = (
         "{{ $labels.instance }} refuses connections",
         "Raise tcp.max_connections and the limit of open files, or find who connects so often.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiPasswordsQueue",
         'borzoi_queue_depth{queue="passwords"} > 32',
         "5m",
@@ -100,7 +100,7 @@ RULES: Final = (
         "{{ $value }} logins wait for their turn on {{ $labels.instance }}",
         "Somebody guesses passwords, or clients log in anew for each request.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiPoolFull",
         "borzoi_pool_in_use_bytes > 0.9 * borzoi_pool_limit_bytes and borzoi_pool_limit_bytes > 0",
         "10m",
@@ -108,7 +108,7 @@ RULES: Final = (
         "the memory pool of {{ $labels.instance }} is nearly used up",
         "Raise system.memory_pool.size; until then buffers are made beside the pool.",
     ),
-    Rule(
+    AlertRule(
         "BorzoiSeriesLeftOut",
         "borzoi_partitions_left_out > 0 or borzoi_group_lags_left_out > 0",
         "1h",

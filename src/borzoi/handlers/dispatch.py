@@ -51,7 +51,7 @@ INTERNAL_ERROR = 1
 Performed: TypeAlias = "Answer | Future[Answer]"
 
 
-class Pending(NamedTuple):
+class PendingRequests(NamedTuple):
     """Requests that have no answer yet."""
 
     #: They wait for a password to be checked or hashed.
@@ -245,12 +245,12 @@ class Dispatcher:
         """How many requests are running."""
         return len(self._pending)
 
-    def pending(self) -> Pending:
+    def pending(self) -> PendingRequests:
         """How many requests are running, by what they wait for."""
         rows = self._pending.values()
         passwords = sum(row.hashes for row in rows)
         polls = sum(row.waits for row in rows)
-        return Pending(passwords, polls, len(self._pending) - passwords - polls)
+        return PendingRequests(passwords, polls, len(self._pending) - passwords - polls)
 
     def abandon(self, answer: "Future[Answer]") -> None:
         """The client of a running request is gone.
