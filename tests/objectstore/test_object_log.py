@@ -3,6 +3,7 @@ cases that can be read."""
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -238,6 +239,35 @@ async def test_a_slot_that_lies_about_its_length_is_corrupt() -> None:
     with pytest.raises(Corrupt, match="4 bytes follow a header that says 5"):
         await read_slot(LogAddress(store, "lane", 7), 64)
     await log.close()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("part", ["/log/", "/ckpt/"])
+async def test_what_arrives_damaged_is_read_once_more(part: str, times: int) -> None:
+    """Each object arrives damaged so many times: once is nothing, twice is the object."""
+
+    class Noisy(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.reads: Counter[str] = Counter()
+
+        async def get(self, key):
+            found = await super().get(key)
+            self.reads[key] += 1
+            if part not in key or self.reads[key] > times:
+                return found
+            return msgspec.structs.replace(found, data=memoryview(b"?" + bytes(found.data)[1:]))
+
+    store = Noisy()
+    log = await opened(store, 1)
+    await log.append(msgspec.msgpack.encode((0, 1)))
+    await log.close()
+    if times == 1:
+        await (await opened(store, 2)).close()
+    else:
+        with pytest.raises(Corrupt):
+            await opened(store, 2)
+    assert max(store.reads[key] for key in store.reads if part in key) >= 2
 
 
 def test_the_system_draws_another_nonce_each_time() -> None:

@@ -102,6 +102,28 @@ async def test_q5_a_missing_key_is_ours_to_name_and_fine_to_delete(tmp_path) -> 
         await store.get("there")
 
 
+async def test_q6_no_conditional_update_is_ever_sent(moto: Location, tmp_path) -> None:
+    """The library's own stores do not agree on it, so nothing of ours may need it."""
+    local = obstore.store.LocalStore(tmp_path, mkdir=True)
+    await obstore.put_async(local, "k", b"1")
+    with pytest.raises(RuntimeError):
+        await obstore.put_async(local, "k", b"2", mode={"e_tag": '"1"'})
+    with pytest.raises(TypeError):
+        await obstore.put_async(local, "k", b"2", mode={"e_tag": '"1"', "version": None})
+    async with fault_proxy(moto.endpoint) as proxy:
+        store = behind(moto, proxy.endpoint)
+        await store.create("k", b"1")
+        await store.put("k", b"2")
+        upload = store.open_multipart("m", part_size=PART_BYTES_MIN)
+        await upload.part(bytes(PART_BYTES_MIN))
+        await upload.complete()
+        await store.delete_many(["k", "m"])
+        await store.close()
+    assert len(proxy.heads) > 5
+    assert [head for head in proxy.heads if b"if-match" in head.lower()] == []
+    assert sum(b"if-none-match: *" in head.lower() for head in proxy.heads) == 1
+
+
 async def test_q7_giving_up_ends_the_upload_and_cancelling_does_as_well(moto: Location) -> None:
     store, client = open_store(moto), client_of(moto.endpoint)
 

@@ -5,6 +5,7 @@ import json
 import re
 import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ class StandIn:
     def __init__(self) -> None:
         self.endpoint = ""
         self.requests: list[str] = []
+        #: When what is handed out ends, and how often that was done.
+        self.expires = EXPIRES
+        self.handed_out = 0
         #: The access key and the token that requests to the store were signed with.
         self.signed_by: list[tuple[str, str]] = []
         self.headers: list[str] = []
@@ -70,14 +74,15 @@ class StandIn:
         return "200 OK", ""
 
     def _credentials(self, key: str) -> str:
+        self.handed_out += 1
         return json.dumps(
             {
                 "Code": "Success",
                 "AccessKeyId": key,
                 "SecretAccessKey": "s",
                 "Token": "t",
-                "Expiration": EXPIRES,
-                "LastUpdated": EXPIRES,
+                "Expiration": self.expires,
+                "LastUpdated": self.expires,
             }
         )
 
@@ -163,6 +168,21 @@ async def test_last_the_instance_is_asked(stand_in: StandIn) -> None:
     await put_one(at(stand_in))
     assert stand_in.signed_by == [("FROM-INSTANCE", "t")]
     assert any("/latest/api/token" in line for line in stand_in.requests), "version 2 of it"
+
+
+@pytest.mark.parametrize(("minutes", "times"), [(60, 1), (1, 2)])
+async def test_what_expires_is_renewed_before_it_does(
+    stand_in: StandIn, minutes: int, times: int
+) -> None:
+    stand_in.expires = f"{datetime.now(UTC) + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%SZ}"
+    store = open_store(at(stand_in), Timing(request_seconds=5))
+    await store.put("k", b"1")
+    # The library asks again at most every 100 ms.
+    await asyncio.sleep(0.2)
+    await store.put("k", b"2")
+    await store.close()
+    assert stand_in.handed_out == times
+    assert stand_in.signed_by == [("FROM-INSTANCE", "t")] * 2
 
 
 async def test_a_profile_is_read_when_no_key_is_given(

@@ -13,6 +13,7 @@ from borzoi.objectstore.errors import (
     Unavailable,
 )
 from borzoi.objectstore.memory import MemoryStore
+from borzoi.objectstore.pacing import REQUESTS_MAX
 from borzoi.objectstore.retries import POLICIES, Backoff, RetryingStore, RetryPolicy, is_tried_again
 
 
@@ -105,6 +106,42 @@ async def test_attempts_and_time_are_limited() -> None:
         ).put("k", b"1")
     assert clock.now <= 3.0
     assert inner.asked > 3
+
+
+async def test_a_store_that_asks_for_fewer_requests_gets_fewer_at_once() -> None:
+    """It refuses whatever is more than four at a time."""
+
+    class Small(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inflight = self.most = self.refused = 0
+
+        async def put(self, key, data):
+            self.inflight += 1
+            self.most = max(self.most, self.inflight)
+            try:
+                await asyncio.sleep(0)
+                if self.inflight > 4:
+                    self.refused += 1
+                    raise Throttled("slow down", op="put", key=key, status=503)
+                return await super().put(key, data)
+            finally:
+                self.inflight -= 1
+
+    inner, clock = Small(), Clock()
+    policies = {"put": RetryPolicy(1e9, 1e9, 1_000, 1e9)}
+    store = RetryingStore(
+        inner, policies=policies, dice=random.Random(1), sleep=clock.sleep, clock=clock
+    )
+    await asyncio.gather(*(store.put(f"k{number}", b"1") for number in range(300)))
+    assert inner.most == REQUESTS_MAX
+    assert inner.refused
+    assert len(await inner.list_page("")) == 300
+    inner.most = 0
+    limit = store.pace.limit
+    assert limit < REQUESTS_MAX // 2
+    await asyncio.gather(*(store.put(f"m{number}", b"1") for number in range(100)))
+    assert inner.most <= limit + 1
 
 
 async def test_an_attempt_without_an_answer_ends() -> None:

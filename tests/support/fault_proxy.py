@@ -38,6 +38,8 @@ class FaultProxy:
     rules: list[Rule] = field(default_factory=list)
     #: The first line of every request, in order.
     seen: list[str] = field(default_factory=list)
+    #: The same with the headers.
+    heads: list[bytes] = field(default_factory=list)
     latency: float = 0.0
     endpoint: str = ""
     _connections: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -63,6 +65,7 @@ class FaultProxy:
             while (request := await _read_message(reader)) is not None:
                 line = request.split(b"\r\n", 1)[0].decode("latin-1")
                 self.seen.append(line)
+                self.heads.append(request.partition(b"\r\n\r\n")[0])
                 await asyncio.sleep(self.latency)
                 if not await self._answer(line, request, writer):
                     return

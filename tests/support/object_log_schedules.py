@@ -348,6 +348,7 @@ class World:
     async def stop(self) -> None:
         for writer in list(self.writers):
             await writer.crash()
+        await settled()
 
 
 class Outcome(msgspec.Struct):

@@ -23,6 +23,7 @@ from borzoi.objectstore.errors import (
     PermissionDenied,
     Unavailable,
 )
+from borzoi.objectstore.file_reading import read_piece
 from borzoi.objectstore.interface import (
     PAGE_KEYS_MAX,
     PART_BYTES_DEFAULT,
@@ -62,20 +63,20 @@ class DirectoryStore:
 
     async def get(self, key: str) -> ObjectData:
         data, status = await self._run("get", key, _read, self._path(key), 0, None)
-        return ObjectData(memoryview(data), _meta(key, status))
+        return ObjectData(data, _meta(key, status))
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview:
         if start == end:
             return memoryview(b"")
         data, _ = await self._run("get_range", key, _read, self._path(key), start, end)
-        return exact(memoryview(data), key, start, end)
+        return exact(data, key, start, end)
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         return [await self.get_range(key, start, end) for start, end in ranges]
 
     async def get_suffix(self, key: str, length: int) -> tuple[memoryview, int]:
         data, status = await self._run("get_suffix", key, _read, self._path(key), -length, None)
-        return memoryview(data), status.st_size
+        return data, status.st_size
 
     async def head(self, key: str) -> ObjectMeta:
         return _meta(key, await self._run("head", key, _status, self._path(key)))
@@ -202,17 +203,13 @@ def _new_draft(path: Path) -> Path:
     return path.with_name(f"{DRAFT_MARK}{uuid.uuid4().hex}")
 
 
-def _read(path: Path, start: int, end: int | None) -> tuple[bytes, os.stat_result]:
+def _read(path: Path, start: int, end: int | None) -> tuple[memoryview, os.stat_result]:
     with path.open("rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if start < 0:
             start = max(status.st_size + start, 0)
         end = status.st_size if end is None else min(end, status.st_size)
-        pieces = []
-        while start < end and (piece := os.pread(file.fileno(), end - start, start)):
-            pieces.append(piece)
-            start += len(piece)
-        return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), status
+        return read_piece(file.fileno(), max(end - start, 0), start), status
 
 
 def _status(path: Path) -> os.stat_result:

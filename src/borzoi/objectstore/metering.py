@@ -1,7 +1,6 @@
 """Counting what a store is asked, and how it answers. Plain numbers; exposition is elsewhere."""
 
 import time
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -17,11 +16,9 @@ from borzoi.objectstore.errors import (
     Throttled,
 )
 from borzoi.objectstore.interface import ObjectStore
+from borzoi.telemetry.durations import Durations
 
 T = TypeVar("T")
-
-#: Upper bounds of the classes of duration, in seconds; slower requests fall into one more.
-BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 OUTCOMES: Final[Mapping[type[ObjectStoreError], str]] = MappingProxyType(
     {
@@ -40,14 +37,14 @@ class Meters:
     def __init__(self) -> None:
         self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.bytes: defaultdict[str, int] = defaultdict(int)
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.durations: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
+        self.durations: defaultdict[str, Durations] = defaultdict(Durations)
         self.inflight: defaultdict[str, int] = defaultdict(int)
+        #: Requests sent again, by operation and the name of the fault.
+        self.retries: defaultdict[tuple[str, str], int] = defaultdict(int)
 
-    def record(self, op: str, outcome: str, size: int, seconds: float) -> None:
+    def record(self, op: str, outcome: str, size: int, nanoseconds: int) -> None:
         self.requests[op, outcome] += 1
-        self.seconds[op] += seconds
-        self.durations[op][bisect_left(BUCKETS, seconds)] += 1
+        self.durations[op].observe(nanoseconds)
         if outcome == "ok":
             self.bytes[op] += size
 
@@ -60,7 +57,7 @@ class MeteredStore(StoreDecorator):
         store: ObjectStore,
         meters: Meters,
         *,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         super().__init__(store)
         self.meters = meters

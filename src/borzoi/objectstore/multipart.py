@@ -28,7 +28,8 @@ class BufferedMultipartWriter:
     """One object, written from its first byte to its last.
 
     The upload begins when the first part is full, so an object below `part_size` never opens one.
-    At most `concurrency + 1` parts are in memory. After a failure, and after `abort`, nothing is
+    At most `concurrency + 1` parts are in memory: those being sent, one that waits for its turn
+    and one that is gathered here. After a failure, and after `abort`, nothing is
     left in the store. It is used by one task: append, append, …, then seal or abort.
     """
 
@@ -44,8 +45,8 @@ class BufferedMultipartWriter:
         self._store = store
         self._key = key
         self._part_size = part_size
-        # The part being gathered here is one of the parts in memory.
-        self._concurrency = concurrency
+        assert concurrency > 1
+        self._sent_at_once = concurrency - 1
         self._pending = bytearray()
         self._upload: MultipartUpload | None = None
         self._hash = xxhash.xxh3_64()
@@ -116,7 +117,7 @@ class BufferedMultipartWriter:
     async def _send(self, part: Buffer) -> None:
         if self._upload is None:
             self._upload = self._store.open_multipart(
-                self._key, part_size=self._part_size, concurrency=self._concurrency
+                self._key, part_size=self._part_size, concurrency=self._sent_at_once
             )
             self.state = WriterState.UPLOADING
         try:

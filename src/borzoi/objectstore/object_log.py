@@ -315,6 +315,14 @@ async def create_slot(place: LogAddress, header: Header, body: Buffer, sleep: Sl
 
 async def read_slot(place: LogAddress, sequence: int) -> Slot | None:
     """A slot with its body, or None when it is not there."""
+    try:
+        return await _read_slot(place, sequence)
+    except Corrupt:
+        # The bytes may have been damaged on their way; what lies there is the same when read again.
+        return await _read_slot(place, sequence)
+
+
+async def _read_slot(place: LogAddress, sequence: int) -> Slot | None:
     key = place.slot_key(sequence)
     try:
         data = (await place.store.get(key)).data
@@ -369,11 +377,18 @@ async def newest_checkpoint(place: LogAddress) -> LogCheckpoint | None:
         if found is None:
             return None
         try:
-            data = (await place.store.get(found.key)).data
+            try:
+                return await _read_checkpoint(place, found.key)
+            except Corrupt:
+                return await _read_checkpoint(place, found.key)  # as with slots
         except ObjectNotFound:
             continue  # replaced by a newer one and trimmed since
-        header = decode_header(data, key=found.key)
-        body = without_checksum(data[HEADER_BYTES:], key=found.key)
-        if header.log_id != place.log_id:
-            raise Corrupt(f"it belongs to the log {header.log_id}", op="get", key=found.key)
-        return LogCheckpoint(found.key, header.epoch, header.sequence, body)
+
+
+async def _read_checkpoint(place: LogAddress, key: str) -> LogCheckpoint:
+    data = (await place.store.get(key)).data
+    header = decode_header(data, key=key)
+    body = without_checksum(data[HEADER_BYTES:], key=key)
+    if header.log_id != place.log_id:
+        raise Corrupt(f"it belongs to the log {header.log_id}", op="get", key=key)
+    return LogCheckpoint(key, header.epoch, header.sequence, body)

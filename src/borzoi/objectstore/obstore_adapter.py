@@ -215,6 +215,7 @@ class _Upload:
         self._part_size = part_size
         self._concurrency = concurrency
         self._shape = PartShape(key, part_size)
+        #: What the library takes next; who hands it over waits until it has.
         self._next: asyncio.Queue[Buffer | None] = asyncio.Queue(maxsize=1)
         self._given_up = asyncio.Event()
         self._task: asyncio.Task[Any] | None = None
@@ -265,15 +266,20 @@ class _Upload:
         if self._given_up.is_set():
             taking.cancel()
             raise _GivenUp
+        self._next.task_done()
         return taking.result()
 
+    async def _given(self, data: Buffer | None) -> None:
+        await self._next.put(data)
+        await self._next.join()
+
     async def _hand_over(self, data: Buffer | None) -> None:
-        """Wait until the library has room, or until it has failed."""
+        """Wait until the library has taken it, or until it has failed."""
         assert self._task is not None
-        giving = asyncio.ensure_future(self._next.put(data))
+        giving = asyncio.ensure_future(self._given(data))
         try:
             await asyncio.wait([giving, self._task], return_when=asyncio.FIRST_COMPLETED)
-            if not giving.done() or self._task.done():
+            if not giving.done():
                 await asyncio.shield(self._task)
                 raise ObjectStoreError("the upload has ended", op="part", key=self._key)
         finally:

@@ -1,7 +1,8 @@
 """What is tried again, how often, and after how long.
 
 A `create` is tried again only while it is known not to have been done; the rest is the business of
-`creating.create_once`. Parts of an upload are tried again by the library.
+`creating.create_once`. Parts of an upload are tried again by the library. A store that asks for
+fewer requests gets fewer at once.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from borzoi.objectstore.errors import (
     Unavailable,
 )
 from borzoi.objectstore.interface import MIB, ObjectStore
+from borzoi.objectstore.pacing import Pace
 from borzoi.objectstore.translating import WRITES
 
 T = TypeVar("T")
@@ -104,14 +106,16 @@ class RetryingStore(StoreDecorator):
         dice: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
+        retries: dict[tuple[str, str], int] | None = None,
     ) -> None:
         super().__init__(store)
         self._policies = policies
         self._dice = random.Random() if dice is None else dice
         self._sleep = sleep
         self._clock = clock
+        self.pace = Pace(clock=clock)
         #: Requests sent again, by operation and the name of the fault.
-        self.retries: dict[tuple[str, str], int] = {}
+        self.retries = {} if retries is None else retries
 
     async def around(self, op: str, key: str, size: int, request: Callable[[], Awaitable[T]]) -> T:
         policy = self._policies.get(op)
@@ -137,9 +141,16 @@ class RetryingStore(StoreDecorator):
     async def _attempt(
         self, op: str, key: str, seconds: float, request: Callable[[], Awaitable[T]]
     ) -> T:
+        entered = await self.pace.enter()
+        is_throttled = False
         try:
             async with asyncio.timeout(seconds):
                 return await request()
         except TimeoutError as fault:
             family = Ambiguous if op in WRITES else Unavailable
             raise family(f"no answer within {seconds:.1f} s", op=op, key=key) from fault
+        except Throttled:
+            is_throttled = True
+            raise
+        finally:
+            self.pace.leave(entered, is_throttled=is_throttled)
