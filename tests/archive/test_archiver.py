@@ -5,6 +5,7 @@ import pytest
 from tests.objectstore.test_decorating import Noting
 from tests.support.archives import CREATED_AT, ZERO, archiver_to, fill, open_partition, view_of
 from tests.support.object_log_schedules import Dice
+from tests.support.object_servers import new_place, rclone_server
 
 from borzoi.archive.catalog import read_catalog
 from borzoi.model.namespace import Namespace
@@ -12,6 +13,7 @@ from borzoi.model.topics import Compression
 from borzoi.objectstore.errors import PermissionDenied, Unavailable
 from borzoi.objectstore.faults import FaultyStore
 from borzoi.objectstore.listing import list_objects
+from borzoi.objectstore.locations import open_store
 from borzoi.objectstore.memory import MemoryStore
 from borzoi.objectstore.retries import RetryingStore
 from borzoi.storage.compressed import TwinOpener, compress_sealed
@@ -251,5 +253,85 @@ async def test_an_archive_that_cannot_be_read_is_one_line_in_the_log(
     archiver = archiver_to(Down())
     await archiver.run([view_of(log)], State())
     assert archiver.counters.turns_failed == 1
-    assert caplog.messages == ["the archive could not be read: down"]
+    assert caplog.messages == ["the archive could not be used: down"]
     assert archiver.counters.last_success == 0
+
+
+async def test_a_damaged_marker_holds_up_its_own_partition_only(tmp_path: Path) -> None:
+    logs = {
+        Namespace(0, 0, number): open_partition(tmp_path, Namespace(0, 0, number))
+        for number in range(2)
+    }
+    for log in logs.values():
+        fill(log, 20)
+    store = MemoryStore()
+    await archiver_to(store).run([view_of(log, namespace) for namespace, log in logs.items()], None)
+    marker = next(key for key in await keys(store) if key.endswith(".json"))
+    await store.put(marker, bytes((await store.get(marker)).data).replace(b"size", b"sise"))
+    for log in logs.values():
+        fill(log, 10, seed=1)
+    archiver = archiver_to(store)
+    await archiver.run([view_of(log, namespace) for namespace, log in logs.items()], None)
+    counters = archiver.counters
+    assert (counters.turns_failed, counters.last_success) == (1, 0)
+    damaged, whole = logs
+    assert archiver.deletable(damaged, logs[damaged].segments(), 1) == 0
+    assert archiver.deletable(whole, logs[whole].segments(), 5) == 5
+
+
+async def test_a_store_that_lacks_a_property_is_refused_before_anything_is_in_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Overwriting(MemoryStore):
+        async def create(self, key, data):
+            return await self.put(key, data)
+
+    log = open_partition(tmp_path)
+    fill(log, 20)
+    store = Overwriting()
+    archiver = archiver_to(store, asks_first=True)
+    for turn in (1, 2):
+        await archiver.run([view_of(log)], None)
+        assert archiver.counters.turns_failed == turn
+    assert await keys(store) == []
+    assert "the store ignores If-None-Match" in caplog.text
+    assert archiver.deletable(ZERO, log.segments(), 2) == 0
+
+
+async def test_a_good_store_is_asked_once_and_left_clean(tmp_path: Path) -> None:
+    log = open_partition(tmp_path)
+    fill(log, 20)
+    store = Noting(MemoryStore())
+    archiver = archiver_to(store, asks_first=True)
+    for _ in range(2):
+        await archiver.run([view_of(log)], None)
+    asked = {key for _, key, _ in store.noted if key.startswith("probe/") and key != "probe/"}
+    assert len(asked) == 1
+    assert archiver.counters.last_success
+    assert not [key for key in await keys(store) if key.startswith("probe/")]
+
+
+async def test_a_store_that_does_not_let_us_delete_is_used_all_the_same(tmp_path: Path) -> None:
+    class Keeping(MemoryStore):
+        async def delete(self, key):
+            raise PermissionDenied("no", op="delete", key=key)
+
+    log = open_partition(tmp_path)
+    fill(log, 20)
+    archiver = archiver_to(Keeping(), asks_first=True)
+    await archiver.run([view_of(log)], None)
+    assert archiver.counters.segments_archived >= 3
+    assert archiver.counters.turns_failed == 0
+
+
+@pytest.mark.object
+async def test_rclone_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rclone").mkdir()
+    log = open_partition(tmp_path / "data")
+    fill(log, 20)
+    with rclone_server(tmp_path / "rclone") as endpoint:
+        store = RetryingStore(open_store(new_place(endpoint)))
+        archiver = archiver_to(store, asks_first=True)
+        await archiver.run([view_of(log)], None)
+        await store.close()
+    assert (archiver.counters.turns_failed, archiver.counters.segments_archived) == (1, 0)

@@ -63,6 +63,16 @@ def test_what_is_no_marker_is_corrupt(data: bytes) -> None:
         decode_segment_marker(data, key="some/key")
 
 
+def test_a_marker_that_changed_is_corrupt_also_where_it_is_still_json() -> None:
+    text = encode_marker(MARKER)
+    other = text.replace(b'"end_timestamp": 200', b'"end_timestamp": 201')
+    for data in (other, text.replace(b'"check"', b'"chuck"'), text.replace(b"  ", b" "), text[:-1]):
+        assert data != text
+        json.loads(data)
+        with pytest.raises(Corrupt, match="some/key: it is a marker that does not match"):
+            decode_segment_marker(data, key="some/key")
+
+
 def test_a_newer_format_is_refused() -> None:
     newer = msgspec.structs.replace(MARKER, format=2)
     with pytest.raises(Corrupt, match="format 2"):

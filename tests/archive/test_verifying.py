@@ -47,6 +47,30 @@ async def test_a_flipped_bit_is_found_wherever_it_is(store: MemoryStore, suffix:
     assert await faults(store, stream_id=7) == []
 
 
+@pytest.mark.parametrize("folder", ["streams/", "state/"])
+async def test_a_flipped_bit_of_a_marker_is_found_whichever_it_is(
+    store: MemoryStore, folder: str
+) -> None:
+    found = await store.list_page(f"node/{folder}")
+    key = [meta.key for meta in found if meta.key.endswith(".json") and "info" not in meta.key][-1]
+    whole = bytes((await store.get(key)).data)
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x01
+        await store.put(key, damaged)
+        ((name, fault),) = await faults(store)
+        assert name == key.rpartition("/")[2]
+        assert "marker" in fault
+    await store.put(key, whole)
+    assert await faults(store) == []
+
+
+async def test_the_bytes_are_told_as_they_are_read(store: MemoryStore) -> None:
+    catalog, steps = await read_catalog(store, "node"), list[int]()
+    checked = [one async for one in verify(store, catalog, Selection(), advance=steps.append)]
+    assert sum(steps) == sum(one.size for one in checked) > 100_000
+
+
 async def test_a_missing_segment_is_found(store: MemoryStore) -> None:
     found = await store.list_page("node/streams/")
     markers = [meta.key for meta in found if meta.key.endswith(".json")]

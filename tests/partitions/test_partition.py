@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,6 +20,7 @@ from borzoi.security.encryption import Cipher
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.reading import Reading
+from borzoi.storage.segment import SegmentFacts
 from borzoi.storage.settings import Acknowledge, SegmentSettings
 
 DIRECTORY = Path("/data/0")
@@ -145,6 +147,28 @@ def test_retention_takes_unread_messages_where_the_server_is_configured_so(
     assert again.barrier() is None
     assert again.delete_segments(6).segments == 6
     assert again.log.first_offset == 6
+
+
+async def test_where_only_archived_segments_may_go_the_others_stay(
+    disk: SimulatedDisk, partition: Partition
+) -> None:
+    partition.close()
+    asked = []
+
+    def first_four(namespace: Namespace, segments: Sequence[SegmentFacts], count: int) -> int:
+        asked.append((namespace, count))
+        return min(count, sum(facts.end_offset < 4 for facts in segments))
+
+    again = open_partition(disk, archived=first_four)
+    again.store_offset(CONSUMER, 1, 1)
+    assert (await again.delete_oldest(5)).segments == 2
+    again.delete_offset(CONSUMER, 1)
+    # Two at once do not delete more than one of them would.
+    removed = await asyncio.gather(again.delete_oldest(2), again.delete_oldest(50))
+    assert sum(one.segments for one in removed) == 2
+    assert again.log.first_offset == 4
+    assert (await again.delete_oldest(0)).segments == 0
+    assert asked == [(again.namespace, 2), (again.namespace, 2), (again.namespace, 6)]
 
 
 async def test_segments_are_deleted_from_the_oldest_on(partition: Partition) -> None:

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 from tests.support.archives import files_in
-from tests.support.embedded import embedded_server, sent, with_topic
+from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
 
 from borzoi.archive.catalog import Selection, read_catalog
 from borzoi.archive.restoring import plan_restore, restore, restore_state
 from borzoi.objectstore.directory import DirectoryStore
 from borzoi.objectstore.metering import Meters
+from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.server.archiving import StateCopies, archiver_of, default_name
 from borzoi.server.config import load
 from borzoi.server.housekeeping import clean
 from borzoi.server.opening import folders_of
 from borzoi.server.settings import Settings
-from borzoi.shard.upkeep import Upkeep
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.state_log import STATE_LOG_NAME, StateSettings, open_state_log
 
@@ -31,28 +31,21 @@ ARCHIVING = {
 }
 
 
-def made(server, directory: Path, meters: Meters | None = None):
-    archiver = archiver_of(
-        server.configuration.settings, directory, meters or Meters(), clock=server.services.clock
-    )
-    assert archiver is not None
-    return archiver
-
-
-def segments(server) -> int:
+def segments(server: EmbeddedServer) -> int:
     """How many there are of all partitions."""
     return server.services.partitions._table.totals().segments_count
 
 
-def folders(server, directory: Path):
-    return folders_of(server.configuration.settings, directory)
-
-
-def with_gate(server, archiver) -> Upkeep:
-    """The upkeep of the server, with the archiver in front of its deletions."""
-    upkeep = server.services.partitions.upkeep
-    upkeep._deletable = archiver.deletable
-    return upkeep
+async def archive(server: EmbeddedServer) -> None:
+    """One turn of the server's archiver."""
+    assert server.archiver is not None
+    await server.archiver.run(
+        server.services.partitions.upkeep.views(
+            server.services.metadata.state,
+            folders_of(server.configuration.settings, server.directory),
+        ),
+        StateCopies(server.directory, server.opened.state_log),
+    )
 
 
 async def test_expired_segments_wait_for_the_archive(tmp_path: Path) -> None:
@@ -60,16 +53,13 @@ async def test_expired_segments_wait_for_the_archive(tmp_path: Path) -> None:
         await with_topic(server, message_expiry=HOUR)
         for _ in range(6):
             await sent(server, size=1000)
-        archiver, state = made(server, tmp_path), server.services.metadata.state
-        upkeep = with_gate(server, archiver)
+        upkeep, state = server.services.partitions.upkeep, server.services.metadata.state
         later = server.services.clock() + 2 * HOUR
         await upkeep.clean(state, now=later)
         assert segments(server) == 7
-        assert archiver.counters.deletions_blocked > 0
-        await archiver.run(
-            upkeep.views(state, folders(server, tmp_path)),
-            StateCopies(tmp_path, server.opened.state_log),
-        )
+        assert server.archiver is not None
+        assert server.archiver.counters.deletions_blocked > 0
+        await archive(server)
         await upkeep.clean(state, now=later)
         assert segments(server) < 7
 
@@ -80,14 +70,76 @@ async def test_a_topic_that_is_too_large_waits_as_well(tmp_path: Path) -> None:
         await server.root().call(CreateTopic("s", "t", 1, max_topic_size=4096))
         for _ in range(8):
             await sent(server, size=1000)
-        archiver, state = made(server, tmp_path), server.services.metadata.state
-        upkeep = with_gate(server, archiver)
         before = segments(server)
         await clean(server.services)
         assert segments(server) == before
-        await archiver.run(upkeep.views(state, folders(server, tmp_path)), None)
+        await archive(server)
         await clean(server.services)
         assert segments(server) < before
+
+
+async def test_a_deletion_on_request_waits_as_well(tmp_path: Path) -> None:
+    """It removes what is archived and leaves the rest; without `archive_expired` all of it goes."""
+    deletion = DeleteSegments("s", "t", 0, 100)
+    async with embedded_server(tmp_path / "waits", ARCHIVING) as server:
+        await with_topic(server)
+        for _ in range(4):
+            await sent(server, size=1000)
+        await server.root().call(deletion)
+        assert segments(server) == 5
+        await archive(server)
+        for _ in range(3):
+            await sent(server, size=1000)
+        await server.root().call(deletion)
+        assert segments(server) == 5
+        await archive(server)
+        await server.root().call(deletion)
+        assert segments(server) == 2, "the open segments of both partitions"
+    asked = {**ARCHIVING, "SYSTEM_SEGMENT_ARCHIVE_EXPIRED": "false"}
+    async with embedded_server(tmp_path / "goes", asked) as server:
+        await with_topic(server)
+        for _ in range(4):
+            await sent(server, size=1000)
+        await server.root().call(deletion)
+        assert segments(server) == 2
+
+
+async def test_a_store_that_does_not_answer_holds_up_no_send(tmp_path: Path) -> None:
+    class Silent(DirectoryStore):
+        def __init__(self, root: Path) -> None:
+            super().__init__(root)
+            self.asked = asyncio.Event()
+
+        async def put(self, key, data):
+            self.asked.set()
+            await asyncio.Event().wait()
+
+    async with embedded_server(tmp_path, ARCHIVING) as server:
+        await with_topic(server)
+        for _ in range(4):
+            await sent(server, size=1000)
+        assert server.archiver is not None
+        server.archiver._store = silent = Silent(tmp_path / "silent")
+        turn = asyncio.create_task(archive(server))
+        await silent.asked.wait()
+        for _ in range(4):
+            await sent(server, size=1000)
+        assert segments(server) == 9
+        assert not turn.done()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+
+async def test_what_is_emptied_or_deleted_whole_does_not_wait(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path, ARCHIVING) as server:
+        await with_topic(server)
+        for _ in range(4):
+            await sent(server, size=1000)
+        await server.root().call(PurgeTopic("s", "t"))
+        assert segments(server) == 2
+        await server.root().call(DeleteTopic("s", "t"))
+        assert segments(server) == 0
 
 
 async def test_what_was_archived_is_a_data_directory_again(tmp_path: Path) -> None:
@@ -96,15 +148,12 @@ async def test_what_was_archived_is_a_data_directory_again(tmp_path: Path) -> No
         await with_topic(server)
         for _ in range(10):
             await sent(server, size=1000)
-        archiver, meters = made(server, data, meters := Meters()), meters
-        upkeep = server.services.partitions.upkeep
-        await archiver.run(
-            upkeep.views(server.services.metadata.state, folders(server, data)),
-            StateCopies(data, server.opened.state_log),
-        )
-        await archiver.close()
-        assert archiver.counters.segments_archived >= segments(server) - 2
-        assert meters.requests["create", "ok"] == archiver.counters.segments_archived
+        await archive(server)
+        assert server.archiver is not None
+        await server.archiver.close()
+        archived = server.archiver.counters.segments_archived
+        assert archived >= segments(server) - 2
+        assert server.meters.requests["create", "ok"] == archived + 1, "one is of the probe"
     store = DirectoryStore(data / "backup" / "archive")
     catalog = await read_catalog(store, "node-1")
     back = tmp_path / "back"

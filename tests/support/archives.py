@@ -46,13 +46,16 @@ def view_of(
     return PartitionView(namespace, created_at, log.directory, log.segments())
 
 
-def archiver_to(store: ObjectStore, *, now: int = CREATED_AT + 10**9, **settings) -> Archiver:
+def archiver_to(
+    store: ObjectStore, *, now: int = CREATED_AT + 10**9, asks_first: bool = False, **settings
+) -> Archiver:
     clock = iter(range(now, now + 10**6))
     return Archiver(
         store,
         ArchiveSettings(server="node", **settings),
         clock=lambda: next(clock),
         version="0.0-test",
+        asks_first=asks_first,
     )
 
 

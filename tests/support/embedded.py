@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from borzoi.archive.archiver import Archiver
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
@@ -23,6 +24,7 @@ from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
+from borzoi.objectstore.metering import Meters
 from borzoi.partitions.operations import PartitionOperation
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.buffers import Reader
@@ -33,7 +35,8 @@ from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.records.message import Message, encode_messages
-from borzoi.server.assembly import Opened, open_data, services_of, store_new_root
+from borzoi.server.archiving import archiver_of
+from borzoi.server.assembly import Opened, clock, open_data, services_of, store_new_root
 from borzoi.server.config import Configuration, load
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.partition_table import Totals
@@ -102,6 +105,9 @@ class EmbeddedServer:
     opened: Opened
     services: Services
     binary: BinaryProtocol
+    #: The one of the settings, whose turns a test runs itself, and what its store is asked.
+    archiver: Archiver | None
+    meters: Meters
     _ports: int = field(default=50_000)
 
     def connect(self, *, user_id: int | None = None, host: str = "127.0.0.1") -> EmbeddedClient:
@@ -143,9 +149,13 @@ async def embedded_server(
     configuration = load(environment, directory)
     opened = open_data(configuration.settings, directory, environment={}, default_credentials=True)
     store_new_root(opened)
-    services = services_of(configuration.settings, directory, opened, follower=False)
+    meters = Meters()
+    archiver = archiver_of(configuration.settings, directory, meters, clock=clock)
+    services = services_of(
+        configuration.settings, directory, opened, follower=False, archiver=archiver
+    )
     binary = BinaryProtocol(Dispatcher(services))
-    server = EmbeddedServer(configuration, directory, opened, services, binary)
+    server = EmbeddedServer(configuration, directory, opened, services, binary, archiver, meters)
     try:
         yield server
     finally:

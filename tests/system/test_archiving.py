@@ -1,13 +1,15 @@
 """A real server archives while it serves, is killed, and comes back from its archive elsewhere."""
 
+import re
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.server import running_server
+from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
@@ -31,6 +33,17 @@ def borzoi(*arguments: object) -> str:
     return done.stdout
 
 
+def segments_archived(server: RunningServer) -> int:
+    """As the server publishes it."""
+    host, port = server.addresses["http"]
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
+        found = re.search(
+            rb'borzoi_archive_segments_total\{outcome="archived"\} (\d+)', answer.read()
+        )
+    assert found is not None
+    return int(found[1])
+
+
 def test_a_killed_server_comes_back_from_its_archive(tmp_path: Path) -> None:
     archive = tmp_path / "backup"
     settings = {
@@ -39,6 +52,8 @@ def test_a_killed_server_comes_back_from_its_archive(tmp_path: Path) -> None:
         "SYSTEM_BACKUP_ARCHIVER_ENABLED": "true",
         "SYSTEM_BACKUP_ARCHIVER_NAME": "node",
         "SYSTEM_BACKUP_ARCHIVER_INTERVAL": "1 s",
+        "HTTP_ENABLED": "true",
+        "HTTP_ADDRESS": "127.0.0.1:0",
     }
     payloads = [b"%06d" % number * 100 for number in range(BATCHES * PER_BATCH)]
     with running_server(settings, directory=tmp_path / "data") as server:
@@ -61,9 +76,10 @@ def test_a_killed_server_comes_back_from_its_archive(tmp_path: Path) -> None:
                     )
                 )
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(list(archive.rglob("streams/**/*.json"))) < BATCHES - 1:
+        while segments_archived(server) < BATCHES - 1:
             assert time.monotonic() < deadline, "nothing was archived"
             time.sleep(0.1)
+        assert len(list(archive.rglob("streams/**/*.json"))) >= BATCHES - 1
         server.process.kill()
         server.process.wait()
     url = f"file://{archive}/archive"

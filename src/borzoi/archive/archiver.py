@@ -26,9 +26,10 @@ from borzoi.model.errors import BorzoiError
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.model.namespace import Namespace
 from borzoi.objectstore.creating import Taken, create_once
-from borzoi.objectstore.errors import ObjectNotFound
+from borzoi.objectstore.errors import Corrupt, ObjectNotFound, PermissionDenied
 from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
 from borzoi.objectstore.listing import list_objects
+from borzoi.objectstore.probing import probe
 from borzoi.storage.layout import ALL_TWIN_SUFFIXES, LOG_SUFFIX, index_name
 from borzoi.storage.segment import SegmentFacts
 
@@ -77,7 +78,7 @@ class Counters(msgspec.Struct):
 
     segments_archived: int = 0
     segments_failed: int = 0
-    #: Turns that ended early because the archive could not be read.
+    #: Turns in which all of the archive, or the markers of a partition, could not be read.
     turns_failed: int = 0
     bytes_archived: int = 0
     #: Sealed segments that are not archived yet.
@@ -100,11 +101,14 @@ class Archiver:
         *,
         clock: Callable[[], int],
         version: str,
+        asks_first: bool = False,
     ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
         self._version = version
+        #: Whether the store is still to be asked for what archives rely on.
+        self._asks_first = asks_first
         self.counters = Counters()
         #: Numbers of the archived segments, by life; read from the store once.
         self._listed: dict[Life, set[int]] | None = None
@@ -115,18 +119,30 @@ class Archiver:
 
     async def run(self, partitions: Sequence[PartitionView], state: StateFiles | None) -> None:
         """One turn: archive what is sealed and not archived yet."""
+        failed_before = self.counters.turns_failed
         try:
+            await self._ask_first()
             work = await self._pending(partitions)
         except (BorzoiError, OSError) as fault:
             self.counters.turns_failed += 1
-            log.warning("the archive could not be read: %s", fault)
+            log.warning("the archive could not be used: %s", fault)
             return
         self.counters.lag_segments = len(work)
         await self._upload_all(work)
         if state is not None and self._settings.include_state:
             await self._try_archive_state(state)
-        if not self.counters.lag_segments:
+        if not self.counters.lag_segments and self.counters.turns_failed == failed_before:
             self.counters.last_success = self._clock()
+
+    async def _ask_first(self) -> None:
+        """Refuse a store from which nothing could be restored, before anything is in it."""
+        if self._asks_first:
+            try:
+                (await probe(self._store)).check()
+            except PermissionDenied as fault:
+                # Archiving needs fewer rights than the probe, which deletes its object.
+                log.warning("the store of the archive was not examined: %s", fault)
+            self._asks_first = False
 
     async def _pending(
         self, partitions: Sequence[PartitionView]
@@ -136,7 +152,13 @@ class Archiver:
         self._forget_others(partitions)
         work = []
         for view in partitions:
-            life = await self._life_of(view, listed)
+            try:
+                life = await self._life_of(view, listed)
+            except Corrupt as fault:
+                # Only this partition: whether its segments are archived cannot be told.
+                self.counters.turns_failed += 1
+                log.warning("partition %s is not archived: %s", view.namespace, fault)
+                continue
             missing = policy.pending(view.segments, self._markers[life])
             work += [(view, life, facts) for facts in missing]
         return work

@@ -1,14 +1,23 @@
-"""The markers of an archive: what was copied, how long it is, and its checksums."""
+"""The markers of an archive: what was copied, how long it is, and its checksums.
 
+A marker is JSON whose last field, `check`, is the xxh3-64 of the text before it: a marker that
+changed would otherwise vouch for the wrong thing.
+"""
+
+import re
 from typing import Final, TypeVar
 
 import msgspec
+import xxhash
 
 from borzoi.objectstore.errors import Corrupt
 from borzoi.objectstore.interface import Buffer
 from borzoi.storage.segment import SegmentFacts
 
 FORMAT: Final = 1
+
+_END: Final = b"\n}"
+_CHECK: Final = re.compile(rb',\n  "check": "([0-9a-f]{16})"\n}\n\Z')
 
 
 class FileMark(msgspec.Struct, frozen=True):
@@ -58,7 +67,8 @@ class StateMarker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_marker(marker: SegmentMarker | StateMarker) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(marker), indent=2) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(marker), indent=2).removesuffix(_END)
+    return text + b',\n  "check": "%016x"\n}\n' % xxhash.xxh3_64_intdigest(text)
 
 
 def decode_segment_marker(data: Buffer, *, key: str) -> SegmentMarker:
@@ -73,10 +83,14 @@ M = TypeVar("M", SegmentMarker, StateMarker)
 
 
 def _decoded(data: Buffer, kind: type[M], key: str) -> M:
+    text = bytes(data)
     try:
-        marker = msgspec.json.decode(data, type=kind)
+        marker = msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as fault:
         raise Corrupt(f"it is no marker: {fault}", op="get", key=key) from fault
+    check = _CHECK.search(text)
+    if check is None or int(check[1], 16) != xxhash.xxh3_64_intdigest(text[: check.start()]):
+        raise Corrupt("it is a marker that does not match its checksum", op="get", key=key)
     if marker.format != FORMAT:
         raise Corrupt(f"it has the format {marker.format}, not {FORMAT}", op="get", key=key)
     return marker

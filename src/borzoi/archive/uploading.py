@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ import xxhash
 
 from borzoi.archive.markers import FileMark
 from borzoi.objectstore.errors import Corrupt
+from borzoi.objectstore.file_reading import read_piece
 from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
 from borzoi.objectstore.multipart import BufferedMultipartWriter
 
@@ -29,17 +31,12 @@ class OpenFile:
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
-    def read(self, length: int, position: int) -> bytes:
+    def read(self, length: int, position: int) -> memoryview:
         """Exactly `length` bytes; `Corrupt` when the file has become shorter."""
-        pieces = []
-        while length:
-            piece = os.pread(self._descriptor, length, position)
-            if not piece:
-                raise Corrupt(f"{self.path} ends at byte {position}")
-            pieces.append(piece)
-            position += len(piece)
-            length -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        piece = read_piece(self._descriptor, length, position)
+        if len(piece) < length:
+            raise Corrupt(f"{self.path} ends at byte {position + len(piece)}")
+        return piece
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -56,8 +53,7 @@ async def upload_file(
 ) -> FileMark:
     """Copy the first `size` bytes of a file to `key`.
 
-    While a part is on its way the next one is read, so two parts are in memory besides those that
-    the store is sending.
+    While parts are on their way the next one is read; the writer says how many that makes.
     """
     writer = BufferedMultipartWriter(store, key, part_size=part_size)
     try:
@@ -97,9 +93,17 @@ async def check_copy(store: ObjectStore, key: str, mark: FileMark, check: str) -
 
 
 async def verify_object(
-    store: ObjectStore, key: str, mark: FileMark, *, chunk: int = PART_BYTES_DEFAULT
+    store: ObjectStore,
+    key: str,
+    mark: FileMark,
+    *,
+    chunk: int = PART_BYTES_DEFAULT,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Read an object piece by piece, and compare; `Corrupt` says how it differs."""
+    """Read an object piece by piece, and compare; `Corrupt` says how it differs.
+
+    `advance` hears of the bytes of each piece.
+    """
     found = (await store.head(key)).size
     if found != mark.size:
         raise Corrupt(f"it has {found} bytes instead of {mark.size}", op="head", key=key)
@@ -108,6 +112,7 @@ async def verify_object(
         end = min(position + chunk, mark.size)
         piece = await store.get_range(key, position, end)
         await asyncio.to_thread(checksum.update, piece)
+        advance(end - position)
     if f"{checksum.intdigest():016x}" != mark.xxh3:
         raise Corrupt(
             f"its checksum is {checksum.intdigest():016x} instead of {mark.xxh3}",

@@ -1,12 +1,13 @@
 """Does an archive still hold what its markers say? Every byte is read."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
 from borzoi.archive import layout
-from borzoi.archive.catalog import Catalog, Selection, gap_in, read_markers
-from borzoi.archive.markers import FileMark, decode_state_marker
+from borzoi.archive.catalog import Catalog, Selection, gap_in
+from borzoi.archive.layout import SegmentPlace
+from borzoi.archive.markers import FileMark, decode_segment_marker, decode_state_marker
 from borzoi.archive.uploading import verify_object
 from borzoi.objectstore.errors import Corrupt, ObjectNotFound
 from borzoi.objectstore.interface import ObjectStore
@@ -21,17 +22,31 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 async def verify(
-    store: ObjectStore, catalog: Catalog, selection: Selection
+    store: ObjectStore,
+    catalog: Catalog,
+    selection: Selection,
+    *,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> AsyncIterator[Checked]:
-    """Read every selected file, of all lives, and compare it with its marker."""
+    """Read every selected file, of all lives, and compare it with its marker.
+
+    `advance` hears of the bytes as they are read.
+    """
     for life in catalog.lives:
         if not selection.includes(life.life.namespace):
             continue
         prefix = layout.life_prefix(catalog.server, life.life)
-        markers = await read_markers(store, catalog.server, life)
-        for marker in markers:
+        markers = []
+        for start in sorted(life.starts):
+            key = layout.marker_key(catalog.server, SegmentPlace(life.life, start))
+            try:
+                marker = decode_segment_marker((await store.get(key)).data, key=key)
+            except (Corrupt, ObjectNotFound) as fault:
+                yield Checked(key, 0, str(fault))
+                continue
+            markers.append(marker)
             for mark in (marker.log, marker.index):
-                yield await _checked(store, prefix + mark.name, mark)
+                yield await _checked(store, prefix + mark.name, mark, advance)
         gap = gap_in(markers)
         if gap is not None:
             yield Checked(prefix, 0, f"the messages {gap[0]} to {gap[1]} are missing")
@@ -39,14 +54,20 @@ async def verify(
         for index in catalog.states:
             prefix = layout.state_prefix(catalog.server, index)
             key = prefix + layout.STATE_MARKER
-            state = decode_state_marker((await store.get(key)).data, key=key)
+            try:
+                state = decode_state_marker((await store.get(key)).data, key=key)
+            except (Corrupt, ObjectNotFound) as fault:
+                yield Checked(key, 0, str(fault))
+                continue
             for mark in state.files:
-                yield await _checked(store, prefix + mark.name, mark)
+                yield await _checked(store, prefix + mark.name, mark, advance)
 
 
-async def _checked(store: ObjectStore, key: str, mark: FileMark) -> Checked:
+async def _checked(
+    store: ObjectStore, key: str, mark: FileMark, advance: Callable[[int], None]
+) -> Checked:
     try:
-        await verify_object(store, key, mark)
+        await verify_object(store, key, mark, advance=advance)
     except (Corrupt, ObjectNotFound) as fault:
         return Checked(key, mark.size, str(fault))
     return Checked(key, mark.size)

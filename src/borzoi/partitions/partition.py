@@ -5,6 +5,8 @@ that returns its answer is done; one that must wait for the disk returns a futur
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from borzoi.model.consuming import ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidOffset, StorageFailure
@@ -21,7 +23,11 @@ from borzoi.security.encryption import Cipher
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.reading import Reading
 from borzoi.storage.retention import deletable
+from borzoi.storage.segment import SegmentFacts
 from borzoi.storage.segments import Removed
+
+#: How many of the so many oldest segments of a partition may be deleted.
+Deletable: TypeAlias = Callable[[Namespace, Sequence[SegmentFacts], int], int]
 
 
 class Partition:
@@ -29,6 +35,7 @@ class Partition:
 
     __slots__ = (
         "_appender",
+        "_archived",
         "_cipher",
         "_deduplicator",
         "_is_abandoned",
@@ -50,12 +57,15 @@ class Partition:
         deduplicator: Deduplicator | None = None,
         cipher: Cipher | None = None,
         keep_unread: bool = True,
+        archived: Deletable | None = None,
     ) -> None:
         self.namespace = namespace
         self.log = log
         self.offsets = offsets
         #: Whether retention keeps segments that the slowest stored offset has not passed.
         self._keep_unread = keep_unread
+        #: Where only archived segments may go: how many of the oldest are.
+        self._archived = archived
         #: The last offset polled by each group: what a handover to another member waits for.
         self._polled: dict[int, int] = {}
         self._is_abandoned = False
@@ -194,7 +204,11 @@ class Partition:
         """The same one segment at a time, because each removal waits for the disk: requests run
         in between. Ends early when the partition is abandoned meanwhile."""
         segments = messages = size = 0
+        end = self._archived_end(count)
         for _ in range(count):
+            # An offset, not a number: somebody else may be deleting as well.
+            if end is not None and self.log.first_offset >= end:
+                break
             removed = self.delete_segments(1)
             segments += removed.segments
             messages += removed.messages
@@ -203,6 +217,15 @@ class Partition:
             if not removed.segments or self._is_abandoned:
                 break
         return Removed(segments, messages, size)
+
+    def _archived_end(self, count: int) -> int | None:
+        """Where the archived ones of the `count` oldest segments end; None without an archive."""
+        if self._archived is None:
+            return None
+        segments = self.log.segments()
+        wanted = min(count, deletable(segments, barrier=self.barrier()))
+        archived = self._archived(self.namespace, segments, wanted) if wanted else 0
+        return segments[archived].start_offset
 
     def barrier(self) -> int | None:
         """The lowest stored offset, when it holds back retention."""

@@ -40,7 +40,7 @@ def archiver_of(
     else:
         store = open_store(archive_location(section.object))
     return Archiver(
-        RetryingStore(MeteredStore(store, meters)),
+        RetryingStore(MeteredStore(store, meters), retries=meters.retries),
         archives.ArchiveSettings(
             server=section.name or default_name(settings),
             concurrency=section.concurrency,
@@ -51,6 +51,7 @@ def archiver_of(
         ),
         clock=clock,
         version=__version__,
+        asks_first=True,
     )
 
 

@@ -219,10 +219,17 @@ def services_of(
     """The planes and everything else a handler may touch, wired together."""
     system = settings.system
     syncs = Ongoing()
-    store = store_of(settings, directory, opened.medium, opened.cipher, opened.acknowledge, syncs)
+    store = store_of(
+        settings,
+        directory,
+        opened.medium,
+        opened.cipher,
+        opened.acknowledge,
+        syncs,
+        archived=archiver.deletable if archiver and system.segment.archive_expired else None,
+    )
     table = PartitionTable(store)
-    gate = archiver.deletable if archiver and system.segment.archive_expired else None
-    partitions = PartitionPlane(table, Upkeep(table, store, deletable=gate), store)
+    partitions = PartitionPlane(table, Upkeep(table, store), store)
     partitions.finish_deletions(opened.effects, opened.state)
     table.open_all(opened.state)
     metadata = MetadataPlane(

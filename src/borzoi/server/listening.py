@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -35,6 +35,7 @@ from borzoi.server.settings import (
     WebSocketSection,
 )
 from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.exposition import Family
 
 SECOND_US = 1_000_000
 
@@ -63,6 +64,8 @@ class ListeningContext(msgspec.Struct, frozen=True):
     on_disconnect: Callable[[Session], None]
     #: How late the event loop was, for the metrics.
     loop_lag: Durations
+    #: Metrics of what lies behind the listeners.
+    more_metrics: Callable[[], Iterable[Family]] = tuple
 
 
 async def listen(settings: Settings, around: ListeningContext) -> list[Endpoint]:
@@ -132,6 +135,7 @@ def _http(
         syncs=dispatcher.services.syncs,
         loop_lag=around.loop_lag,
         connections=lambda: {one.section: len(one.listener.connections) for one in endpoints},
+        more=around.more_metrics,
         partitions_max=http.metrics.max_partitions,
         lags_max=http.metrics.max_group_lags,
     )

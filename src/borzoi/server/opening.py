@@ -8,7 +8,7 @@ from pathlib import Path
 
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
-from borzoi.partitions.partition import Partition
+from borzoi.partitions.partition import Deletable, Partition
 from borzoi.partitions.warming import warm
 from borzoi.records.fresh_ids import FreshIds, mixed_words
 from borzoi.security.encryption import Cipher
@@ -48,8 +48,13 @@ def store_of(
     cipher: Cipher | None,
     acknowledge: Acknowledge,
     syncs: Ongoing,
+    *,
+    archived: Deletable | None = None,
 ) -> LocalPartitionStore:
-    """The store of the partitions below the data directory; `syncs` gets the times of its syncs."""
+    """The store of the partitions below the data directory; `syncs` gets the times of its syncs.
+
+    With `archived` only segments that it counts are ever deleted.
+    """
     system = settings.system
     segment = SegmentSettings(system.segment.size, CACHES[system.segment.cache_indexes])
     partition = PartitionSettings(
@@ -88,6 +93,7 @@ def store_of(
             deduplicator=deduplicator,
             cipher=cipher,
             keep_unread=keep_unread,
+            archived=archived,
         )
 
     trash = Trash(

@@ -12,7 +12,7 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,6 +30,7 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.namespace import Namespace
 from borzoi.objectstore.metering import Meters
 from borzoi.records.accelerator import ACCELERATOR
+from borzoi.server.archive_metrics import archive_families
 from borzoi.server.archiving import StateCopies, archiver_of
 from borzoi.server.assembly import (
     POOL_KEEP_BYTES,
@@ -56,6 +57,7 @@ from borzoi.server.toml import written
 from borzoi.shard.presence import PresenceKeeper
 from borzoi.storage.local import NO_SPACE
 from borzoi.telemetry.durations import Durations
+from borzoi.telemetry.exposition import Family
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +216,7 @@ class RunningServer:
                 on_connect=self._services.sessions.add,
                 on_disconnect=self._disconnected,
                 loop_lag=self._loop_lag,
+                more_metrics=self._archive_metrics,
             ),
         )
         self._listeners = [endpoint.listener for endpoint in self._endpoints]
@@ -301,6 +304,11 @@ class RunningServer:
         # An upload that is cut short is taken back, so that nothing is left of it in the store.
         await asyncio.wait({housekeeping}, timeout=CHORES_SECONDS_MAX)
         return EXIT_FAILED if failure else EXIT_OK
+
+    def _archive_metrics(self) -> Iterable[Family]:
+        if self._archiver is None:
+            return ()
+        return archive_families(self._archiver.counters, self._meters)
 
     def _archiver_chores(self) -> list[Chore]:
         archiver = self._archiver

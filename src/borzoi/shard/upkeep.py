@@ -6,9 +6,8 @@ left alone.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 from borzoi.archive.archiver import PartitionView
 from borzoi.metadata.state import Metadata, Stream, Topic
@@ -26,24 +25,16 @@ from borzoi.storage.retention import (
     oversized,
     shrunk_below,
 )
-from borzoi.storage.segment import SegmentFacts
 
 log = logging.getLogger(__name__)
-
-#: How many of the so many oldest segments of a partition may be deleted.
-Deletable: TypeAlias = Callable[[Namespace, Sequence[SegmentFacts], int], int]
 
 
 class Upkeep:
     """Retention and compression over the partitions of this shard."""
 
-    def __init__(
-        self, table: PartitionTable, store: PartitionStore, *, deletable: Deletable | None = None
-    ) -> None:
+    def __init__(self, table: PartitionTable, store: PartitionStore) -> None:
         self._table = table
         self._store = store
-        #: Where only archived segments may go: how many of the oldest are.
-        self._deletable = deletable
         self._cannot_compress: set[Compression] = set()
         #: Where retention waits for a stored offset, and whose: kind, number, offset.
         self.pinned: dict[Namespace, tuple[ConsumerKind, int, int]] = {}
@@ -56,7 +47,6 @@ class Upkeep:
                     break
                 segments = partition.log.segments()
                 old = expired(segments, now=now, expiry=topic.message_expiry)
-                old = self._archived(namespace, segments, old)
                 with logged_failure("cleaned", namespace):
                     await partition.delete_oldest(old)
             if topic.max_topic_size != UNLIMITED:
@@ -124,10 +114,9 @@ class Upkeep:
             topic_size_max=topic.max_topic_size,
         )
         for (namespace, partition), wanted in zip(found, surplus, strict=True):
-            count = self._archived(namespace, partition.log.segments(), wanted)
-            if count:
+            if wanted:
                 with logged_failure("shrunk", namespace):
-                    await partition.delete_oldest(count)
+                    await partition.delete_oldest(wanted)
 
     def views(self, state: Metadata, folder: Callable[[Namespace], Path]) -> list[PartitionView]:
         """Every open partition, as the archiver wants to see it, with its files below `folder`."""
@@ -141,11 +130,6 @@ class Upkeep:
             for stream, topic in topics_of(state)
             for namespace, partition in self._table.of_topic(stream.id, topic)
         ]
-
-    def _archived(self, namespace: Namespace, segments: Sequence[SegmentFacts], count: int) -> int:
-        if self._deletable is None or not count:
-            return count
-        return self._deletable(namespace, segments, count)
 
 
 def topics_of(state: Metadata) -> Iterator[tuple[Stream, Topic]]:

@@ -5,7 +5,7 @@ start, whatever happened before it. Series of partitions are bounded: a server m
 partitions, and Prometheus should not.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -50,6 +50,8 @@ class Sources(msgspec.Struct):
     connections: Callable[[], Mapping[str, int]] = dict
     #: Calls over HTTP since the start.
     calls: Callable[[], int] = int
+    #: What else the server publishes.
+    more: Callable[[], Iterable[Family]] = tuple
     #: More partitions than this have no series of their own.
     partitions_max: int = PARTITIONS_MAX
     #: More pairs of a group and a partition than this have no lag.
@@ -104,6 +106,7 @@ class Metrics:
                 "how late the event loop was",
                 [(SHARD, self.sources.loop_lag)],
             ),
+            *self.sources.more(),
         ]
         return openmetrics(families)
 
