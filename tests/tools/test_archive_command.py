@@ -1,5 +1,10 @@
 import asyncio
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +39,8 @@ def run(*arguments: object):
 def test_list_shows_partitions_and_metadata(archive: Path) -> None:
     result = run("list", f"file://{archive}")
     assert result.exit_code == 0
-    assert "node  0/0/0  since 1700000000000000: 4 segments from offset 0" in result.output
+    since = "since 2023-11-14 22:13:20 UTC"
+    assert f"node  0/0/0  {since}: 4 segments from offset 0, 172.80 KB" in result.output
     assert "node  metadata: 1 copies, up to 4" in result.output
     rows = [
         json.loads(line) for line in run("list", f"file://{archive}", "--json").output.splitlines()
@@ -66,7 +72,7 @@ def test_restore_brings_everything_or_what_was_named(archive: Path, tmp_path: Pa
 def test_verify_finds_a_flipped_byte(archive: Path) -> None:
     result = run("verify", f"file://{archive}")
     assert result.exit_code == 0
-    assert "18 files" in result.output
+    assert "18 files, 345.60 KB" in result.output
     assert "0 faults" in result.output
     victim = next(archive.rglob("*.log"))
     data = bytearray(victim.read_bytes())
@@ -95,5 +101,70 @@ def test_of_several_servers_one_has_to_be_named(archive: Path, tmp_path: Path) -
     (archive / "another" / "state" / f"{0:020}" / "info.json").write_bytes(b"")
     result = run("restore", f"file://{archive}", "--to", tmp_path / "x")
     assert (result.exit_code, "another, node" in result.stderr) == (2, True)
+    result = run("verify", f"file://{archive}", "--server", "nobody")
+    assert (result.exit_code, "has no server 'nobody'" in result.stderr) == (2, True)
     result = run("restore", f"file://{archive}", "--to", tmp_path / "x", "--server", "node")
     assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["list"], ["verify"], ["restore", "--to", "TO"], ["copy", "TO"]])
+def test_what_goes_wrong_is_one_sentence(words: list[str], tmp_path: Path) -> None:
+    command, *rest = [word.replace("TO", f"file://{tmp_path}/to") for word in words]
+    (tmp_path / "file").write_bytes(b"")
+    for url in (f"file://{tmp_path}/nowhere", f"file://{tmp_path}/file", "ftp://host", "s3://"):
+        result = run(command, url, *rest)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert result.stdout == ""
+    result = run(command, f"file://{tmp_path}/nowhere", *rest)
+    assert result.stderr == f"error: there is no archive at file://{tmp_path}/nowhere\n"
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_target_that_cannot_be_written_is_one_sentence(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    result = run("restore", f"file://{archive}", "--to", tmp_path / "file" / "below")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert "Not a directory" in result.stderr
+
+
+def test_a_store_that_does_not_answer_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    result = run("list", "s3://bucket/archive?endpoint=http://127.0.0.1:1&region=us-east-1")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: list_page archive") or "error: list" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["verify"], "reading"),
+        (["restore", "--to", "TO"], "restoring"),
+        (["copy", "file://TO"], "copying"),
+    ],
+)
+def test_on_a_terminal_a_bar_shows_how_far_it_is(
+    archive: Path, tmp_path: Path, words: list[str], what: str
+) -> None:
+    command, *rest = [word.replace("TO", f"{tmp_path}/to") for word in words]
+    controller, terminal = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "borzoi", "archive", command, f"file://{archive}", *rest],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        )
+        shown = os.read(controller, 1 << 16).decode()
+    finally:
+        os.close(controller)
+        os.close(terminal)
+    assert done.returncode == 0
+    assert what in shown
+    assert re.search(r"([\d.]+)/\1 [kM]B", shown), "it ends with all of it"

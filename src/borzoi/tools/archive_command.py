@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from borzoi.archive.catalog import Catalog, NotInArchive, Selection, read_catalo
 from borzoi.archive.copying import copy_object, plan_copy
 from borzoi.archive.restoring import plan_restore, restore, restore_state
 from borzoi.archive.verifying import verify
-from borzoi.model.units import format_bytes
+from borzoi.model.units import format_bytes_roughly
 from borzoi.objectstore.interface import ObjectStore
 from borzoi.objectstore.locations import open_store, parse_location
 from borzoi.objectstore.retries import RetryingStore
@@ -50,11 +51,11 @@ def archive() -> None:
 @report_errors
 def list_command(url: str, server: str | None, as_json: bool) -> None:
     """Show which partitions the archive at URL holds, and how much of each."""
-    asyncio.run(_with_store(url, lambda store: _list(store, server, as_json)))
+    asyncio.run(_with_store(url, lambda store: _list(store, url, server, as_json)))
 
 
-async def _list(store: ObjectStore, server: str | None, as_json: bool) -> None:
-    for name in [server] if server else await servers_of(store):
+async def _list(store: ObjectStore, url: str, server: str | None, as_json: bool) -> None:
+    for name in await _servers(store, url, server):
         catalog = await read_catalog(store, name)
         for one in catalog.lives:
             stream_id, topic_id, partition_id = one.life.namespace
@@ -74,9 +75,9 @@ async def _list(store: ObjectStore, server: str | None, as_json: bool) -> None:
                 click.echo(json.dumps(row))
             else:
                 click.echo(
-                    f"{name}  {one.life.namespace}  since {one.life.began}:"
+                    f"{name}  {one.life.namespace}  since {_moment(one.life.began)}:"
                     f" {len(one.starts)} segments from offset {min(one.starts)},"
-                    f" {format_bytes(one.size)}"
+                    f" {format_bytes_roughly(one.size)}"
                     + (f", {one.unmarked} unfinished files" if one.unmarked else "")
                 )
         if catalog.states and not as_json:
@@ -114,13 +115,13 @@ def restore_command(
     the directory. Every file is checked against its checksum before it gets its name.
     """
     selection = Selection(stream_id, topic_id, partition_id, from_offset)
-    asyncio.run(_with_store(url, lambda store: _restore(store, server, selection, target)))
+    asyncio.run(_with_store(url, lambda store: _restore(store, url, server, selection, target)))
 
 
 async def _restore(
-    store: ObjectStore, server: str | None, selection: Selection, target: Path
+    store: ObjectStore, url: str, server: str | None, selection: Selection, target: Path
 ) -> None:
-    catalog = await _catalog(store, server)
+    catalog = await _catalog(store, url, server)
     plans = await plan_restore(store, catalog, selection, target)
     with progress_bar("restoring", sum(plan.size for plan in plans)) as advance:
         for plan in plans:
@@ -154,22 +155,23 @@ def verify_command(
     The exit status is 1 when anything is missing or damaged.
     """
     selection = Selection(stream_id, topic_id, partition_id)
-    faults = asyncio.run(_with_store(url, lambda store: _verify(store, server, selection, as_json)))
+    faults = asyncio.run(
+        _with_store(url, lambda store: _verify(store, url, server, selection, as_json))
+    )
     sys.exit(FOUND if faults else 0)
 
 
 async def _verify(
-    store: ObjectStore, server: str | None, selection: Selection, as_json: bool
+    store: ObjectStore, url: str, server: str | None, selection: Selection, as_json: bool
 ) -> int:
     files = size = faults = 0
-    for name in [server] if server else await servers_of(store):
+    for name in await _servers(store, url, server):
         catalog = await read_catalog(store, name)
         total = sum(one.size for one in catalog.lives if selection.includes(one.life.namespace))
         with progress_bar("reading", total) as advance:
-            async for checked in verify(store, catalog, selection):
+            async for checked in verify(store, catalog, selection, advance=advance):
                 files += 1
                 size += checked.size
-                advance(checked.size)
                 if checked.fault:
                     faults += 1
                     row = {"key": checked.key, "fault": checked.fault}
@@ -177,7 +179,7 @@ async def _verify(
     if as_json:
         click.echo(json.dumps({"files": files, "size": size, "faults": faults}))
     else:
-        click.echo(f"{files} files, {format_bytes(size)}, {faults} faults")
+        click.echo(f"{files} files, {format_bytes_roughly(size)}, {faults} faults")
     return faults
 
 
@@ -190,6 +192,7 @@ def copy_command(url: str, to: str, server: str | None) -> None:
     """Copy the archive at URL to the store at TO; what is there already is not sent again."""
 
     async def copied(source: ObjectStore) -> None:
+        await _servers(source, url, server)
         await _with_store(to, lambda target: _copy(source, target, server))
 
     asyncio.run(_with_store(url, copied))
@@ -202,18 +205,31 @@ async def _copy(source: ObjectStore, target: ObjectStore, server: str | None) ->
         for meta in objects:
             async for size in copy_object(source, target, meta):
                 advance(size)
-    click.echo(f"{len(objects)} files were copied, {format_bytes(total)}")
+    click.echo(f"{len(objects)} files were copied, {format_bytes_roughly(total)}")
 
 
-async def _catalog(store: ObjectStore, server: str | None) -> Catalog:
-    """The part of the server that is meant; with several it has to be named."""
+def _moment(microseconds: int) -> str:
+    return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def _servers(store: ObjectStore, url: str, server: str | None) -> list[str]:
+    """The server that was named, or all of them; an empty archive is most likely a wrong URL."""
+    servers = await servers_of(store)
+    if not servers:
+        raise NotInArchive(f"there is no archive at {url}")
     if server is None:
-        servers = await servers_of(store)
-        if len(servers) != 1:
-            found = ", ".join(servers) or "none"
-            raise NotInArchive(f"name the server with --server; the archive has: {found}")
-        server = servers[0]
-    return await read_catalog(store, server)
+        return servers
+    if server not in servers:
+        raise NotInArchive(f"the archive has no server {server!r}; it has: {', '.join(servers)}")
+    return [server]
+
+
+async def _catalog(store: ObjectStore, url: str, server: str | None) -> Catalog:
+    """The part of the server that is meant; with several it has to be named."""
+    servers = await _servers(store, url, server)
+    if len(servers) != 1:
+        raise NotInArchive(f"name one with --server; the archive has: {', '.join(servers)}")
+    return await read_catalog(store, servers[0])
 
 
 async def _with_store(url: str, work: Callable[[ObjectStore], Awaitable[T]]) -> T:

@@ -36,6 +36,10 @@ def report_errors(command: Callable[Parameters, None]) -> Callable[Parameters, N
         except BrokenPipeError:
             # The reader has seen enough; what is left in our buffer has nowhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as fault:
+            where = f"{fault.filename}: " if fault.filename else ""
+            click.echo(f"error: {where}{fault.strerror or fault}", err=True)
+            sys.exit(COULD_NOT)
 
     return wrapped
 
