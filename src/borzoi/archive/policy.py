@@ -63,7 +63,7 @@ def needed_markers(segments: Sequence[SegmentFacts], listed: Collection[int]) ->
 
 
 def superseded(indexes: Sequence[int], *, keep: int) -> list[int]:
-    """The copies of the metadata that go, when so many of the newest are kept."""
+    """The copies of the metadata to delete when `keep` of the newest stay."""
     return sorted(indexes)[: max(len(indexes) - keep, 0)]
 
 

@@ -102,7 +102,7 @@ def _release_body(r: ReplicaState, op: int) -> None:
 def answer(r: ReplicaState, asked: Queued | InFlight, status: int, payload: bytes) -> None:
     """To the waiter here, or to the replica that forwarded the request."""
     if asked.origin is None:
-        # Inherited from an earlier view: whoever asked then was told that its outcome is unknown.
+        # Inherited from an earlier view: its client got "outcome unknown" when that view ended.
         return
     if isinstance(asked, Queued):
         client, request, operation = asked.client, asked.request, asked.operation

@@ -1,4 +1,4 @@
-"""Who asked what and what was answered, so that a retry is executed at most once (C1).
+"""The last requests and replies of each client, so that a retry is executed at most once (C1).
 
 Changed only by applying committed ops, so it is equal on every replica; part of checkpoints.
 

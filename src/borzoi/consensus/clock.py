@@ -1,4 +1,4 @@
-"""What the clocks of a cluster agree on, and who is outside (T2). Pure over integers.
+"""What the clocks of a cluster agree on, and which clocks disagree (T2). Pure over integers.
 
 A Pong says what a peer's wall clock showed some time between our Ping and now: an interval. The
 agreement is the interval that most clocks share, if at least half of all do (Marzullo). Clocks that
@@ -47,7 +47,7 @@ def agreements(intervals: Sequence[tuple[int, int]], needed: int) -> list[tuple[
 def outside_us(own: int, samples: Sequence[ClockSample | None], now: int, window: int) -> int:
     """How far our clock (wall minus monotonic) is from what the others agree on; 0: it is not.
 
-    Samples older than the window say nothing. Without an agreement nobody is outside.
+    Samples older than the window say nothing. Without an agreement no clock is outside.
     """
     fresh = [sample for sample in samples if sample is not None and now - sample.tick <= window]
     intervals = [(sample.low - _SLACK_US, sample.high + _SLACK_US) for sample in fresh]

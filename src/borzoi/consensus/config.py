@@ -1,4 +1,4 @@
-"""What one replica of one group is told at construction; constant for its life."""
+"""The configuration of one replica of one group; constant for its life."""
 
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
@@ -16,7 +16,7 @@ RELEASE: Final = 1
 BASE_RELEASE: Final = 1
 NEWER_OPERATIONS: Final[tuple[tuple[int, int], ...]] = ()
 NEVER_TICKS: Final = 1 << 40
-# When a group takes a checkpoint: after so many ops, or bytes of journal, or ticks. Those of the
+# When a group takes a checkpoint: after a number of ops, bytes of journal, or ticks. Those of the
 # control plane are in K1, bytes and time of the data plane in K3; its ops bound the headers that
 # are kept in memory.
 CONTROL_CHECKPOINT: Final = (960, 64 * 1024 * 1024, NEVER_TICKS)
@@ -54,8 +54,9 @@ class Timeouts:
             self.normal_heartbeat >= 4 * self.commit_message,
             "normal_heartbeat must be at least four times commit_message",
         )
-        # Who answers the primary promises to start no view for twice the lease (L1): clocks may
-        # differ by a factor of two, and the promise must end before the heartbeat timer fires.
+        # A replica that answers the primary promises to start no view for twice the lease (L1).
+        # Clocks may differ by a factor of two, and the promise must end before the heartbeat
+        # timer fires.
         invariant(
             2 * self.lease <= self.normal_heartbeat, "normal_heartbeat must cover twice the lease"
         )

@@ -107,7 +107,7 @@ def acknowledge(r: ReplicaState, *, again: bool = False) -> None:
 
 
 def promise(r: ReplicaState) -> None:
-    """Who answers the primary starts no other view while that answer can carry a lease (L1)."""
+    """A replica starts no other view while its answer to the primary can carry a lease (L1)."""
     if r.elects:
         r.promise_until = r.timers.now + 2 * r.config.timeouts.lease
 
@@ -134,7 +134,7 @@ def learn_commit(r: ReplicaState, commit: int) -> None:
 
 
 def probe(r: ReplicaState, view: int) -> None:
-    """V7: somebody works in a newer view; ask its primary instead of electing."""
+    """V7: a newer view is at work; ask its primary instead of electing."""
     if not r.elects or r.is_empty:
         # A data group follows its node's control group (D2) and asks once that has moved.
         return

@@ -196,7 +196,7 @@ def decode_header(raw: bytes, cluster: U128, frame_bytes_max: int = FRAME_BYTES_
 
 
 def check_body(header: Header, body: bytes) -> None:
-    """Check 3; check 2 (who is on the other end) belongs to the connection."""
+    """Check 3; check 2 (the identity of the peer) belongs to the connection."""
     if header.size != HEADER_BYTES + len(body) or checksum(body) != header.checksum_body:
         raise FrameRefused("body checksum", closes_connection=True)
 

@@ -90,7 +90,7 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
         return
     if not r.is_primary or header.view != r.view or header.status != NORMAL:
         return
-    # Who is content with this view has no vote against it any more (V4).
+    # A replica that answers in this view has no vote against it any more (V4).
     r.votes &= ~(1 << header.replica)
     if normal.has_forgotten(r, header.replica):
         _prove_quorum(r)
@@ -100,7 +100,7 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
 
 
 def _prove_quorum(r: ReplicaState) -> None:
-    """Who lives may be too few without the one that forgot: an op that cannot commit shows it.
+    """Prepare an op: without the replica that forgot, too few may be alive to commit it.
 
     Then the primary leaves (N10), and in the next view everyone counts.
     """
@@ -150,7 +150,7 @@ def learn_release(r: ReplicaState, replica: int, release: int) -> None:
 
 
 def compare_checkpoints(r: ReplicaState, body: bytes) -> None:
-    """K1: the same op must give the same checkpoint everywhere; who notices stops."""
+    """K1: the same op gives the same checkpoint everywhere; stop where it does not."""
     if not body:
         return
     data: list[tuple[int, int, U128]] = []

@@ -53,7 +53,7 @@ from borzoi.consensus.superblock import Superblock
 
 ALIGNMENT: Final = 64
 TRAILER_BYTES: Final = 64
-# As new as can be, so that nobody mistakes the record for a dead one.
+# As new as can be, so that the record is not mistaken for a dead one.
 VIEW_UNKNOWN: Final = (1 << 32) - 1
 TRAILER_MAGIC: Final = b"BRZTRAIL"
 _TRAILER: Final = Struct("<8sQ16sII16x")
@@ -163,8 +163,8 @@ def ring_after(found: JournalScan) -> bytes:
     """The ring to write, and to sync, before a replica starts from this scan.
 
     A record that a power cut spared may not be in the ring yet, and once the replica runs it counts
-    as acknowledged. What only the ring knows stays in it. What stands before a gap that nobody can
-    name stays out: the ring must not seem to cover it.
+    as acknowledged. What only the ring knows stays in it. Records before a gap that cannot be
+    named stay out: the ring must not seem to cover it.
     """
     start = max((gap.after for gap in found.gaps if not gap.op and not gap.covered), default=0)
     start = max(start, len(found.records) + len(found.redundant) - RING_SLOTS)

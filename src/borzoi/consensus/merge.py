@@ -50,7 +50,7 @@ def merge(claims: Sequence[Claim], *, nack_quorum: int, pipeline_max: int) -> Me
         if op == commit:
             header = header or _committed_header(claims, op)
             if header is None:
-                return Undecided(op, "nobody who answered knows the header of the committed op")
+                return Undecided(op, "no claim has the header of the committed op")
             chosen.append(header)
             continue
         if _nacks(claims, op, header, canonical_view) >= nack_quorum:

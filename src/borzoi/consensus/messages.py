@@ -46,7 +46,7 @@ class Command(IntEnum):
 
 
 class Operation(IntEnum):
-    """Numbers on the wire (F3). Planes are told apart by the sets below, never by range."""
+    """Numbers on the wire (F3). The sets below, not ranges, say which plane a number is of."""
 
     RESERVED = 0
     REGISTER = 1

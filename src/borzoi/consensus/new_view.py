@@ -26,7 +26,7 @@ def try_start_view(r: ReplicaState) -> None:
     if r.durable_prefix < r.op:
         return
     if r.elects and heartbeat.clock_error_us(r):
-        # T2: who would stamp with a wrong clock does not begin; the next one in line does.
+        # T2: a candidate with a wrong clock does not begin; the next one in line does.
         forfeit(r)
         return
     become_primary(r)
@@ -161,5 +161,5 @@ def on_request_start_view_timer(r: ReplicaState) -> None:
         r.timers.start(Timer.REQUEST_START_VIEW)
     if r.wiped and not r.elects and r.primary_of(r.node_view) == r.replica_id:
         # The view this node leads cannot start here: a wiped replica neither votes nor merges, so
-        # nobody would ever answer its probe (D2).
+        # its probe would never be answered (D2).
         r.effects.append(Abdicate(f"group {r.group} is still rejoining in view {r.node_view}"))

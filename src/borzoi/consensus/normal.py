@@ -200,7 +200,7 @@ def on_prepare_ok(r: ReplicaState, header: PrepareOk, _: bytes) -> None:
     if ours.checksum != header.prepare_checksum:
         return
     if r.votes:
-        # V4 as a primary sees it: whoever acknowledges has taken its vote back, and so does a
+        # V4 as a primary sees it: a replica that acknowledges has withdrawn its vote, and so does a
         # primary that is acknowledged again. A stale vote would help the next one to a quorum.
         r.votes &= ~(1 << replica | 1 << r.replica_id)
         r.voting = False
@@ -226,8 +226,8 @@ def has_forgotten(r: ReplicaState, replica: int) -> bool:
 
     Its former life may have left this view: its claim for the next one waits at a candidate or is
     on its way there. A replica counts for one of the two views only, so what this one says counts
-    from the next view on. Later than the next its claim cannot be: whoever committed the barrier
-    would have left this view first.
+    from the next view on. Its claim cannot be for a later view: the replicas that committed the
+    barrier would have left this view first.
     """
     return r.forgetful.get(replica) == r.view
 
@@ -235,7 +235,7 @@ def has_forgotten(r: ReplicaState, replica: int) -> bool:
 def _leave_if_it_is_needed(r: ReplicaState) -> None:
     """An op that others had time to acknowledge waits for the one that forgot: on to the next view.
 
-    Nothing else would end this one soon, for the primary is heard by everybody who lives.
+    Nothing else would end this one soon, because every live replica hears the primary.
     """
     entries = r.pipeline.entries
     patience_us = r.config.timeouts.lease * MICROSECONDS_PER_TICK
@@ -267,7 +267,7 @@ def advance_commit(r: ReplicaState) -> None:
 
 
 def on_prepare_timer(r: ReplicaState) -> None:
-    """N9: resend to those who have not acked, ever less often while nothing moves."""
+    """N9: resend to replicas that have not acked, less and less often while nothing moves."""
     if not r.is_primary or not r.pipeline.entries:
         return
     if r.abdicating:

@@ -175,7 +175,7 @@ def finish_rejoin(r: ReplicaState) -> None:
     following.hear_primary(r)
     r.persist()
     if r.node_view > r.view:
-        # The node moved on while this group had no voice; nobody tells a data group twice.
+        # The node moved on while this group had no voice; a data group hears of a view only once.
         view_change.enter_view(r, r.node_view)
 
 

@@ -27,7 +27,7 @@ def is_too_far_behind(r: ReplicaState) -> bool:
 
 
 def consider(r: ReplicaState, *, repair_is_stuck: bool) -> None:
-    """Begin a transfer when repair cannot help; a candidate never does, nobody could offer."""
+    """Begin a transfer when repair cannot help; a candidate never does, no peer could offer."""
     if r.transfer is not None or not r.follows_log() or r.leads_view() or not r.others:
         return
     if r.checkpoint_write is not None and r.checkpoint_write.is_transfer:
@@ -73,7 +73,7 @@ def on_stall_timer(r: ReplicaState) -> None:
         if r.follows_log():
             begin(r)
         else:
-            # Outside of a view nobody is caught up, so nobody would offer anything.
+            # Outside of a view no peer is caught up, so none would offer anything.
             abandon(r)
         return
     r.timers.start(Timer.STATE_TRANSFER_STALL)

@@ -101,7 +101,7 @@ def on_view_change_timer(r: ReplicaState) -> None:
 
 
 def on_abdicate_timer(r: ReplicaState) -> None:
-    """N10: nobody acknowledges; fall silent so that those who hear each other elect.
+    """N10: no acks arrive; fall silent so that replicas that hear each other elect.
 
     The silent primary also votes: where the others alone are no quorum, its wish to leave counts.
     """
@@ -126,7 +126,7 @@ def enter_view(r: ReplicaState, view: int, *, from_primary: bool = False) -> Non
     r.announces = False
     r.resigned = False
     if from_primary:
-        # Whoever held the lease left its view itself: the promise to it is void (L1).
+        # The holder of the lease left its view itself: the promise to it is void (L1).
         r.promise_until = 0
     reset_view_scoped(r)
     for timer in (Timer.NORMAL_HEARTBEAT, Timer.COMMIT_MESSAGE, Timer.REPAIR):
@@ -288,7 +288,7 @@ def decide(r: ReplicaState) -> None:
     r.persist()
     repair.begin(r)
     if r.commit_max - r.commit_min > r.config.retain_ops + r.config.checkpoint_interval:
-        # Too far behind to catch up by repair, and nobody offers a transfer without a primary.
+        # Too far behind to catch up by repair, and no peer offers a transfer without a primary.
         if r.elects:
             vote(r)
         else:
@@ -354,6 +354,6 @@ def make_way(r: ReplicaState) -> None:
 
 
 def forfeit(r: ReplicaState) -> None:
-    """Whoever leads this view, or is about to, leaves it; nobody else can hold its lease."""
+    """The primary of this view, or its candidate, leaves it; only the primary holds its lease."""
     enter_view(r, r.view + 1, from_primary=True)
     r.announces = True

@@ -1,7 +1,7 @@
 """Passwords off the loop: a few at a time, slower for addresses that guess.
 
 Argon2 takes tens of milliseconds of one core by design. Two threads do it, so that a flood of
-logins waits in line instead of starving everyone who is already talking.
+logins waits in line instead of starving connections that are already at work.
 """
 
 import asyncio

@@ -86,7 +86,7 @@ async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
     patience = min(request.wait_ms, POLL_WAIT_MS_MAX) / 1000
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
-    # By number from now on: a name may come to stand for another topic, which nobody permitted.
+    # By number from now on: the name may come to mean another topic, without permission for it.
     request = msgspec.structs.replace(request, stream_id=stream.id, topic_id=topic.id, wait_ms=0)
     loop, session, waits = asyncio.get_running_loop(), call.session, call.services.waits
     until = loop.time() + patience
@@ -103,7 +103,7 @@ async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
             rest = until - loop.time()
             if rest <= 0 or waits.ended or session.closing:
                 return delivery
-            # Members look again now and then: their partitions may be others by now, and so it is
+            # Members look again now and then: their partitions may have changed, and so it is
             # with an answer that was waited for, behind which something may have come.
             is_alone = request.consumer.kind is ConsumerKind.CONSUMER
             seconds = rest if at_once and is_alone else min(rest, LOOK_AGAIN_SECONDS)

@@ -105,7 +105,7 @@ class Row(msgspec.Struct, frozen=True):
     missing_is_empty: bool = False
     #: It hashes a password. That takes long, and is cancelled when the client is gone.
     hashes: bool = False
-    #: It may wait for messages, which is for nothing when nobody waits for them.
+    #: It may wait for messages; the wait is cancelled when the client disconnects.
     waits: bool = False
 
 

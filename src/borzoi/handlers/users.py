@@ -62,8 +62,8 @@ async def create_user(request: CreateUser, call: Call) -> Created:
 
 
 def check_grant(call: Call, wanted: Permissions | None, already: Permissions | None = None) -> None:
-    """Raises `Unauthorized` when the caller would give away more than it has: whoever manages users
-    would have every permission otherwise. What the user has `already` is not given away."""
+    """Raises `Unauthorized` when the caller would grant more than it has: a user that manages users
+    would have every permission otherwise. What the user has `already` is not a new grant."""
     caller = call.caller
     if caller is None or not covers(caller.permissions, wanted, already):
         raise Unauthorized("a user can grant only permissions that it has itself")

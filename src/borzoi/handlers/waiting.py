@@ -27,7 +27,7 @@ class Waits:
                 each.cancel()
 
     def end(self) -> None:
-        """The server stops: whoever waits gets what there is now."""
+        """The server stops: pending polls get what there is now."""
         self.ended = True
         for stopped in self._waiting:
             if not stopped.done():

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
 POLL_MESSAGES = int(Code.POLL_MESSAGES)
 
-#: What clients do again and again. One in so many of these is measured, and counts for all.
+#: The commands of the hot path. One in MEASURED_EVERY of them is measured, and counts for all.
 HOT_CODES: Final = frozenset({SEND_MESSAGES, POLL_MESSAGES})
 MEASURED_EVERY: Final = 16
 

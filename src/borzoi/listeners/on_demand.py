@@ -61,7 +61,7 @@ class OnDemandListener:
         try:
             self._listener = await self._make(self._sock)
         except Exception:
-            log.exception("nobody listens at %s:%d", *self.address)
+            log.exception("could not listen at %s:%d", *self.address)
 
     @property
     def connections(self) -> Collection[Connection]:

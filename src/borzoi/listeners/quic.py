@@ -58,7 +58,7 @@ PIECE_BYTES: Final = 256 * 1024
 UNPROVED_MAX: Final = 64
 #: Bytes of streams that are not complete, over all of one connection.
 UNFINISHED_BYTES_MAX: Final = BATCH_BYTES_MAX
-#: Answers that a client has not taken yet; who asks on is given up.
+#: Answers that a client has not read yet; a client that sends more is disconnected.
 BACKLOG_BYTES_MAX: Final = POLLED_BYTES_MAX
 #: How long the last answers have to arrive before their connection closes.
 PARTING_SECONDS: Final = 0.05

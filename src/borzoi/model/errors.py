@@ -22,7 +22,7 @@
     │   └── UserNameTaken TokenNameTaken StreamNameTaken TopicNameTaken GroupNameTaken
     ├── LimitReached              a bound of the server, not of the request
     │   └── TokensLimitReached UsersLimitReached TopicFull
-    ├── AccessDenied              who is asking decides
+    ├── AccessDenied              the caller lacks a permission
     │   ├── Unauthenticated Unauthorized InvalidCredentials UserInactive
     │   ├── InvalidToken TokenExpired InvalidAccessToken
     │   └── CannotDeleteRoot CannotChangeRootPermissions

@@ -1,4 +1,4 @@
-"""What a topic can be told about itself."""
+"""The settings of a topic."""
 
 from enum import IntEnum
 

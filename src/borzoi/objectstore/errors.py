@@ -83,7 +83,7 @@ class WeakStore(ObjectStoreError):
 
 
 class ConditionalWriteUnsupported(WeakStore):
-    """The store overwrites an object although it was told to create one."""
+    """The store overwrites an object although the request was to create one."""
 
 
 class Corrupt(ObjectStoreError):

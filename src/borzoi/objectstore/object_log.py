@@ -10,7 +10,7 @@ than an atomic create and listings that show what was created. The rules:
     in order      A slot counts as committed when all slots of its writer before it are.
     jump          A fence in slot F sends its writer to F + WINDOW. Readers skip the slots in
                   between, where late writes of an earlier writer may land.
-    fenced        Whoever finds another's object in the slot it wanted to write stops for good.
+    fenced        A writer that finds another's object in the slot it wanted stops for good.
     permanent     Fences are never deleted: a late writer could create the slot again.
     trimming      A slot is deleted only when a durable checkpoint covers it.
     stable base   What was replayed counts if, after fencing, the newest checkpoint is still the

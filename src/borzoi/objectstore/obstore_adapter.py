@@ -229,7 +229,7 @@ class _Upload:
     async def complete(self) -> PutOutcome:
         assert self._task is not None, "an upload has at least one part"
         await self._hand_over(None)
-        # The library must not be cancelled; whoever waits here may be.
+        # The library must not be cancelled; the task that waits here may be.
         done = await asyncio.shield(self._task)
         return PutOutcome(done["e_tag"], self._shape.size, self._shape.count)
 

@@ -45,7 +45,7 @@ def library_store(location: Location, timing: Timing, *, retries: int) -> Any:
 
 
 def s3_config(location: Location) -> Any:
-    """What the library is told about an S3 store; what is empty it finds out by itself."""
+    """The library's options for an S3 store; it finds out by itself what is empty."""
     secrets = location.secrets
     if location.profile and not secrets.access_key_id:
         secrets = secrets_of_profile(location.profile)

@@ -111,7 +111,7 @@ class Partition:
         return waiter
 
     def _announce(self, waiter: "asyncio.Future[None] | None") -> None:
-        """Wake who waits for messages, once they can be read."""
+        """Wake pending polls once the messages can be read."""
         if waiter is None:
             self.arrivals.wake()
         else:

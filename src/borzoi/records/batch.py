@@ -91,7 +91,7 @@ class Batch:
         self.size = len(messages)
         #: How many there are; what `len` gives, at a third of its cost.
         self.count = len(ends)
-        # A list for a small batch, an array for the others: whoever needs the other form of a
+        # A list for a small batch, an array for the others: code that needs the other form of a
         # small one gets it made on demand.
         self._ends = ends
         self._starts: NDArray[np.int64] | None = None
@@ -122,7 +122,7 @@ class Batch:
         return self._starts
 
     def bounds(self) -> Iterator[tuple[int, int]]:
-        """Start and end of each message, for those who must go one by one."""
+        """Start and end of each message, for code that must go one by one."""
         ends = self._ends if isinstance(self._ends, list) else self._ends.tolist()
         return zip([0, *ends[:-1]], ends, strict=False)
 

@@ -22,7 +22,7 @@ ID_BYTES: Final = 16
 
 #: Ids made at a time: 64 KiB of them, so that a small batch only takes a slice.
 BLOCK: Final = 4096
-#: Words in so many ids.
+#: Words in the ids of one draw.
 WORDS: Final = 2 * BLOCK
 
 #: None where the accelerator was not built, and in tests of what runs without it.

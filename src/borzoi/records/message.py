@@ -1,4 +1,4 @@
-"""One message as a value, for those who handle them one by one: clients, tools, tests.
+"""One message as a value, for code that handles them one by one: clients, tools, tests.
 
 Between socket and disk there are no such objects; that is `batch.py`.
 """
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, frozen=True):
     """What a producer gives and a consumer gets; a producer leaves the server's fields alone.
 
     `user_headers` is what it was made with: a mapping, or the encoded bytes. A polled message has
-    the bytes, because nobody has checked them: `headers` reads them when asked.
+    the bytes, which are not checked yet: `headers` reads them when asked.
     """
 
     payload: bytes

@@ -31,7 +31,7 @@ RSA_BITS_MIN: Final = 2048
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 KEYS_MAX: Final = 100
 FETCH_SECONDS_MAX: Final = 5.0
-#: An unknown key is looked for at the issuer, but not at everybody's word, again and again.
+#: An unknown key is looked for at the issuer, but not for every request that names one.
 FETCH_AGAIN_SECONDS: Final = 30.0
 #: Keys are fetched anew after this long: one that the issuer took back is not believed for ever.
 KEEP_SECONDS: Final = 3600.0

@@ -1,4 +1,4 @@
-"""JSON Web Tokens: who may speak over HTTP, and until when.
+"""JSON Web Tokens: which users may call over HTTP, and until when.
 
 ::
 
@@ -26,7 +26,7 @@ from borzoi.model.errors import InvalidAccessToken, InvalidConfiguration
 NEVER_SECONDS: Final = 1_000_000_000
 #: Tokens of identity providers carry many claims; none needs more than this.
 TOKEN_CHARACTERS_MAX: Final = 16 * 1024
-#: Characters of chance in a secret nobody chose.
+#: Random characters in a generated secret.
 SECRET_BYTES: Final = 48
 
 HMAC_HASHES: Final[dict[str, Callable[..., Any]]] = {
@@ -52,7 +52,7 @@ class HmacKey(msgspec.Struct, frozen=True):
 
     algorithm: str
     secret: bytes
-    #: What tokens are checked with, where that differs: tokens that somebody else signs.
+    #: What tokens are checked with, where that differs: tokens of another issuer.
     checking_secret: bytes
 
     def __repr__(self) -> str:

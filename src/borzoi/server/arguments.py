@@ -33,7 +33,7 @@ from borzoi.server.signals import StopRequested, after_serving, before_serving
 def serve(
     config_provider: str, fresh: bool, with_default_root_credentials: bool, follower: bool
 ) -> None:
-    """Start the server and serve until it is told to stop."""
+    """Start the server and serve until a signal stops it."""
     del config_provider
     try:
         sys.exit(_serve(fresh, with_default_root_credentials, follower))
@@ -52,8 +52,8 @@ def _serve(fresh: bool, with_default_root_credentials: bool, follower: bool) -> 
         click.echo(f"borzoi cannot start: {fault}", err=True)
         return 2
     before_serving()
-    # Everything the server needs is imported only now: a wrong setting is told at once. All of it
-    # stays, so collections on the way would find nothing, and take a twentieth of the start.
+    # Imported late, so that a wrong setting is reported at once. Nothing of it becomes garbage, so
+    # collections on the way would find nothing, and take a twentieth of the start.
     gc.disable()
     from borzoi.server.process import Start, run
 

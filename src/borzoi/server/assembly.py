@@ -64,7 +64,7 @@ STORED_ROOT = "as it was stored"
 
 
 class Root(msgspec.Struct, frozen=True):
-    """What the banner says about root; the password only where nobody else knows it."""
+    """What the banner says about root; the password only if it was made at random."""
 
     username: str
     source: str
@@ -252,8 +252,8 @@ def services_of(
             case _:
                 return await partitions.carry_out(effect)
         hang_up(dropped)
-        # They leave their groups in the same step, so that nobody sees them in one afterwards.
-        # Those that were given up have left them before, and their numbers may be others' by now.
+        # They leave their groups in the same step, so that no later request sees them in one.
+        # Stale sessions have left theirs before, and their numbers may already be in use again.
         return [ClientGone(session.client_id) for session in dropped if not session.stale]
 
     metadata.bind_effects(carry_out, partitions.clear_target)
@@ -261,7 +261,7 @@ def services_of(
         metadata=metadata,
         partitions=partitions,
         sessions=sessions,
-        # Not the clock of the wall: who set it back an hour would make the mistaken wait that long.
+        # Monotonic: setting the wall clock back must not extend a lockout.
         authentication=Authentication(Throttle(), lambda: time.monotonic_ns() // 1000),
         host=Host(directory),
         consumer_quota=consumer_quota,
@@ -278,7 +278,7 @@ def services_of(
 
 
 def hang_up(sessions: Sequence[Session]) -> None:
-    """End sessions whose user or token is gone: nobody is logged in there any more."""
+    """End sessions whose user or token is gone: they are unauthenticated from then on."""
     for session in sessions:
         session.user_id = None
         session.token_hash = None

@@ -129,7 +129,7 @@ def check(settings: Settings) -> None:
 
 
 def check_follower(settings: Settings) -> None:
-    """Refuse to be a follower of nobody: clients would be told of no leader and go nowhere."""
+    """Refuse to be a follower without a leader: clients would have nowhere to go."""
     if settings.cluster.enabled and not settings.cluster.node.others:
         raise InvalidConfiguration(
             "--follower: cluster.node.others is empty, so that there would be no leader;"
@@ -306,7 +306,9 @@ def parts_not_there(configuration: Configuration) -> Iterator[str]:
 
 
 #: What is said where QUIC is on and its library is not installed.
-QUIC_MISSING = "the extra quic is not installed, so nobody listens; pip install 'borzoi[quic]'"
+QUIC_MISSING = (
+    "the extra quic is not installed, so the server does not listen; pip install 'borzoi[quic]'"
+)
 
 
 def has_quic() -> bool:

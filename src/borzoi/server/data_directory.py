@@ -32,7 +32,7 @@ OWN_FILES = (
     *FOREIGN_STATE_LOG.parts[:1],
 )
 FOREIGN_TOLD_MAX = 5
-#: The rights of the group and of everybody.
+#: The permission bits of group and others.
 OTHERS = 0o077
 #: Room for the number of the process that holds the lock.
 HOLDER_BYTES = 32
@@ -40,7 +40,7 @@ HOLDER_BYTES = 32
 
 def keep_private() -> None:
     """Make what this process creates from now on 0700 and 0600, whatever umask it was started with:
-    messages, password hashes and logs are nobody else's business."""
+    messages, password hashes and logs are private."""
     os.umask(OTHERS)
 
 

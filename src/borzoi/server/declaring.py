@@ -48,7 +48,7 @@ class SettingKey(msgspec.Struct, frozen=True):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Section:
-    """Settings that belong together: a value that nobody changes, made of what differs from the
+    """Settings that belong together: an immutable value, made of what differs from the
     defaults.
 
     It is no struct, because the fields of a struct cannot carry a declaration, and no dataclass,

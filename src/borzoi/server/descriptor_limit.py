@@ -1,7 +1,7 @@
 """Descriptors: as many as the system gives us, and never all of them to clients.
 
-Every connection costs one, and so does every file. Without a share for the files, whoever opens
-enough connections, logged in or not, makes appends of everybody fail.
+Every connection costs one, and so does every file. Without a share for the files, a client
+that opens enough connections, logged in or not, makes all appends fail.
 """
 
 import logging

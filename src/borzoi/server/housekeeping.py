@@ -150,7 +150,7 @@ def algorithm_of(topic: Topic, default: Compression, *, allow_override: bool) ->
 
 
 async def drop_silent(services: Services, *, interval: int) -> None:
-    """Sessions without a ping leave their groups; their next command is told to begin again."""
+    """Sessions without a ping leave their groups; their next command is rejected."""
     limit = HEARTBEAT_TOLERANCE * interval / SECOND_US
     before = asyncio.get_running_loop().time() - limit
     for session in services.sessions.silent_since(before):
@@ -162,8 +162,8 @@ async def drop_silent(services: Services, *, interval: int) -> None:
 
 
 class Strangers:
-    """Since when nobody is logged in on a session: since it was first seen so, after a logout as
-    well as after a connect."""
+    """Since when a session is unauthenticated: since it was first seen so, after a connect or
+    after a logout."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -180,7 +180,7 @@ class Strangers:
 
 
 def turn_away(services: Services, strangers: Strangers) -> None:
-    """Who connects and does not log in leaves its place to others; pings change nothing."""
+    """Disconnect clients that do not log in in time; pings do not count as a login."""
     now = asyncio.get_running_loop().time()
     for session in strangers.overdue(services.sessions.connected(), now=now):
         log.info("%s did not log in", session.address)

@@ -41,7 +41,7 @@ SECOND_US = 1_000_000
 
 #: A connection is silent for so long before the kernel asks whether its peer is there, ...
 PROBED_AFTER_SECONDS = 60
-#: ... and is closed after so many questions, so far apart, without an answer.
+#: ... and is closed when this number of probes at this interval get no answer.
 PROBE_SECONDS = 10
 PROBES = 6
 
@@ -73,7 +73,7 @@ async def listen(settings: Settings, around: ListeningContext) -> list[Endpoint]
     # One limit over all transports: each connection costs a descriptor, whatever it speaks.
     tcp = settings.tcp
     room = room_for_connections(tcp.max_connections)
-    # Unless set, half of those there may be: one peer alone cannot keep everybody else out.
+    # Unless set, half of those there may be: one peer alone cannot keep the others out.
     chosen = tcp.max_connections_per_address
     admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)
     endpoints: list[Endpoint] = []
@@ -267,7 +267,7 @@ def socket_options(section: TcpSocketSection) -> SocketOptions:
 
 def tls_context(section: TlsSection | HttpTlsSection, path: str) -> ssl.SSLContext:
     """The certificate of the files; without them, one of our own for localhost when allowed."""
-    # Imported here: without TLS nobody needs it, and it weighs 5 MB and a fifth of the start.
+    # Imported here: only TLS needs it, and it costs 5 MB and a fifth of the start.
     from borzoi.security.certificates import self_signed_context, server_context
 
     if Path(section.cert_file).is_file() and Path(section.key_file).is_file():

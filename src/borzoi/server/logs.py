@@ -78,7 +78,7 @@ def start_logging(settings: LoggingSection, data_directory: Path) -> None:
 def _file_handler(settings: LoggingSection, folder: Path) -> logging.Handler:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Opened now, not with the first line: what cannot be written is told while we can refuse.
+        # Opened now, not with the first line: the server refuses to start if it cannot write.
         return LogFile(
             folder / FILE_NAME,
             maxBytes=settings.max_file_size,

@@ -10,8 +10,8 @@ from borzoi.model.errors import InvalidConfiguration
 
 PING = bytes.fromhex("0400000001000000")
 ANSWER = bytes(8)
-#: A busy server answers late, and must not be overlooked. Only who listens and says nothing costs a
-#: start this long; where nobody listens there is nothing to wait for.
+#: A busy server answers late, and must not be overlooked. Only a port that listens and stays
+#: silent delays a start this long; a closed port answers at once.
 PATIENCE_SECONDS = 2.0
 
 

@@ -74,7 +74,7 @@ GOODBYE_LOOKS = 50
 CHORES_SECONDS_MAX = 2.0
 #: A frame or an answer that does not move for this long ends its connection.
 STALLED_SECONDS_MAX = 30.0
-#: Status 8: the server goes away; clients reconnect and ask again.
+#: Status 8: the server shuts down; clients reconnect and retry.
 FAREWELL = failed(8)
 #: How often the loop is asked how late it is.
 LAG_SECONDS = 0.5
@@ -251,7 +251,7 @@ class RunningServer:
         try:
             print(banner(ready), flush=True)
         except OSError as fault:
-            # Without it nobody may know the password of root.
+            # Without it the password of root may be lost.
             raise InvalidConfiguration(
                 f"the standard output cannot be written to: {fault.strerror}"
             ) from fault

@@ -25,7 +25,7 @@ class RootCredentials(msgspec.Struct, frozen=True):
     username: str
     password: str
     source: str
-    #: A random password is shown once, because nobody else knows it.
+    #: A random password is shown once, because it is stored only as a hash.
     show: bool = False
     __repr__ = hiding("password")
 

@@ -1,7 +1,7 @@
 """Every key of the configuration, with its default and its meaning, section by section.
 
 The names are those people know from 0.8; the few that are borzoi's own are marked so in their
-meaning. A section is handed as a value to the part that needs it; nobody gets the whole.
+meaning. A section is handed as a value to the part that needs it; no part gets the whole.
 """
 
 from borzoi.server.declaring import Section, section, setting, tables
@@ -104,7 +104,7 @@ class MetricsSection(Section):
     enabled: bool = setting(FLAG, True, "publish metrics")
     endpoint: str = setting(TEXT, "/metrics", "under this path")
     max_partitions: int = setting(
-        count(0, 1_000_000), 1000, "borzoi: so many partitions have series of their own"
+        count(0, 1_000_000), 1000, "borzoi: the number of partitions that have series of their own"
     )
     max_group_lags: int = setting(
         count(0, 1_000_000), 10_000, "borzoi: so many pairs of group and partition have a lag"
@@ -166,7 +166,9 @@ class TcpSection(Section):
         "borzoi: the same, from one peer address; 0 is half of them, and all of them over loopback",
     )
     login_timeout: int = setting(
-        DURATION, "1 m", "borzoi: who is not logged in after this is disconnected; 0 is never"
+        DURATION,
+        "1 m",
+        "borzoi: disconnect clients that have not logged in by then; 0 disables the limit",
     )
     tls: TlsSection = section(TlsSection)
     socket: TcpSocketSection = section(TcpSocketSection)
@@ -474,7 +476,7 @@ class OtherNodeSection(Section):
     ports: NodePortsSection = section(NodePortsSection)
 
 
-#: What 0.8.0 ships in its file: who switches the cluster on and nothing else sees a second node.
+#: What 0.8.0 ships in its file: switching only the cluster on shows a second node.
 SAMPLE_NODE = {
     "name": "iggy-node-2",
     "ip": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""The nodes a client is told about. Pure: configuration and bound ports in, the answer out.
+"""The nodes that clients see. Pure: configuration and bound ports in, the answer out.
 
 This is label mode: the nodes are those that were configured, and roles follow from one flag, which
 is all that clients of 0.8 know how to use.

@@ -4,7 +4,7 @@
 
 The metadata says which partitions there should be. A directory that is missing is either still to
 be made, because the server was killed right after it had logged a creation or a purge, or it is
-lost: a volume is not mounted, somebody removed it. A start that made it anew in the second case
+lost: a volume is not mounted, a person removed it. A start that made it anew in the second case
 would be empty and would give the same offsets out again. So each start and each stop, and a chore
 in between, write down the partitions whose directories are on the disk, and the last metadata
 entry that had been carried out by then. What is listed, was not touched by a later entry and has

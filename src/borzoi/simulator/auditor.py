@@ -212,7 +212,7 @@ class Auditor:
         if isinstance(header, messages.PrepareOk):
             self._acknowledged(number, replica, volume, durable, header)
         elif isinstance(header, messages.DoViewChange):
-            # V9: whoever counts it may have heard any of them, so they must be one and the same.
+            # V9: the candidate may have heard any of them, so they must be the same bytes.
             claim = (number, group, view, volume.life)
             if self._claims.setdefault(claim, header) != header:
                 raise Violation(

@@ -25,7 +25,7 @@ class NodeClock:
         self._since = 0
 
     def ticks_due(self, ticks: int = 1) -> int:
-        """How many ticks of this node fall into so many of virtual time, give or take 5 %."""
+        """How many ticks of this node fall into `ticks` of virtual time, give or take 5 %."""
         if self.rate == RATE_UNIT:
             return ticks
         due, self._owed = divmod(self._owed + self.rate * ticks, RATE_UNIT)

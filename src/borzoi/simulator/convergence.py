@@ -30,7 +30,7 @@ from borzoi.simulator.workload import Workload
 # A replica takes no new prepares while 256 of its writes wait; repair and view changes add a few.
 UNSYNCED_MAX: Final = 640
 # From one durable checkpoint to the next a disk makes three writes (the superblock under way, the
-# files, the superblock that names them), and so many ops come in during each.
+# files, the superblock that names them), and this many ops can arrive during each.
 WRITES_SLACK: Final = 3 * JOURNAL_WRITES_MAX + 64
 # Under a name of its own: looking up a member of an enum costs as much as a call.
 LEADER: Final = Leadership.LEADER
@@ -188,7 +188,7 @@ def _excess(node: SimulatedNode, count: int, what: str, limit: int) -> Violation
 
 
 def check_timers(number: int, replica: Replica) -> None:
-    """No timer is armed but dead, and nobody waits for ever: what can end a wait is running."""
+    """No armed timer is dead, and every wait has a running timer that can end it."""
     timers = replica.timers
     if timers.next_deadline <= timers.now:
         raise Violation(
@@ -203,7 +203,7 @@ def check_timers(number: int, replica: Replica) -> None:
     if replica.status is RECOVERING:
         wanted.append(Timer.REQUEST_START_VIEW)
     elif replica.status is VIEW_CHANGE:
-        # Who waited long enough votes against this view too, and repeats its vote.
+        # A replica that waited long enough votes against this view too, and repeats its vote.
         wanted.append(Timer.START_VIEW_CHANGE if replica.voting else Timer.VIEW_CHANGE_STATUS)
     elif replica.is_primary:
         # The heartbeat of the control group speaks for the data groups of the node.
@@ -227,7 +227,7 @@ def is_undecidable(nodes: Sequence[SimulatedNode], core: Sequence[int]) -> bool:
     """Whether standing still is right: the op a merge cannot decide was spoiled in the core.
 
     The fault atlas leaves a good copy of every committed op on some replica. But an op on its way
-    may have had one copy, and a header that nobody canonical can read any more decides nothing.
+    may have had one copy, and a header that no canonical replica can read decides nothing.
     """
     for group in range(len(nodes[0].configs)):
         replicas = replicas_of(nodes, core, group)
@@ -252,7 +252,7 @@ def is_undecidable(nodes: Sequence[SimulatedNode], core: Sequence[int]) -> bool:
 
 
 def undecided_op(replica: Replica, core: Sequence[Replica]) -> int | None:
-    """The op this candidate cannot decide though everyone who has a voice has spoken."""
+    """The op this candidate cannot decide with the claims of all replicas that may vote."""
     voices = {one.replica_id for one in core if not one.wiped}
     if not replica.claims or not voices <= set(replica.claims):
         return None

@@ -71,7 +71,7 @@ class Draw:
     # frames a tick that one replica finds time for; 0 is no limit
     slow_cpu: int = 0
     handover_every: int = 0
-    # Whoever is told to hand over may have nothing to hand over.
+    # A replica that is asked to hand over may not be the primary.
     handover_anyone: int = 0
     # two releases in one cluster: replicas come back as the newer one, which knows more operations
     upgrade_every: int = 0
@@ -315,7 +315,7 @@ def _draw_rarities(random: Random, chosen: dict[str, float]) -> None:
     if happens(random, 0.2) and not chosen.get("wipe_every"):
         chosen["lost_writes"] = random.choice((0.002, 0.02))
     if happens(random, 0.1) and chosen["replicas"] > 2:
-        # Whoever is away misses more than the others keep: only a state transfer brings it back.
+        # An absent replica misses more than the others keep: only a state transfer brings it back.
         chosen.update(checkpoint_ops=16, retained_ops=32, clients=8, think_ticks=5)
         chosen.update(crash_every=2500, crash_many=0, restart_max=3000, control_share=0.2)
         chosen.update(pipeline_max=8, client_timeout=50, slow_replica=0, pause_every=0, sync_max=2)
@@ -336,7 +336,7 @@ def _draw_extremes(random: Random, chosen: dict[str, float]) -> None:
     chosen["rot_deep"] = int(happens(random, 0.5))
     chosen["handover_anyone"] = int(happens(random, 0.5))
     if happens(random, 0.07) and chosen["replicas"] > 2:
-        # Whoever comes too late to be counted has lost its disk: see `_draw_disks`.
+        # A replica that comes too late to be counted has lost its disk: see `_draw_disks`.
         chosen["genesis"] = 2
     extreme = random.random()
     if extreme < 0.06 and chosen["replicas"] > 2:

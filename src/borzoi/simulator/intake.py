@@ -67,7 +67,7 @@ class Intake:
             self._take(source, frame)
 
     def work_off(self) -> None:
-        """A slow processor takes the oldest frames first, and only so many a tick."""
+        """A slow processor takes the oldest frames first, and a limited number per tick."""
         self._paced = 0
         process = self._process
         while self.backlog and process.replicas and (not self.pace or self._paced < self.pace):

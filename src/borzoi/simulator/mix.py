@@ -58,7 +58,7 @@ class Directory:
         del self.partitions[:-KNOWN_PARTITIONS_MAX]
 
     def pick(self, random: Random) -> tuple[int, int] | None:
-        # Mostly recent ones; an old one now and then, which may be deleted by now.
+        # Mostly recent ones; an old one now and then, which may be deleted meanwhile.
         if not self.partitions:
             return None
         if happens(random, 0.85):
@@ -146,7 +146,7 @@ class Mix:
         return self._named(TOPIC_NAMES)
 
     def _named(self, names: tuple[str, ...]) -> Identifier:
-        """Mostly by name; by number now and then, which may mean something else by now."""
+        """Mostly by name; by number now and then, which may have a new meaning meanwhile."""
         if happens(self.random, 0.2):
             return self.random.randrange(len(names))
         return self.random.choice(names)

@@ -265,7 +265,7 @@ class Nemesis:
             self._log("nemesis heals the network")
 
     def stranger(self) -> None:
-        """Somebody on the replicas' port who speaks almost the right language."""
+        """A connection to the replicas' port that speaks almost the right protocol."""
         node = self._wires.choice(list(self._nodes))
         self.counts["malformed frame"] += 1
         frame = stranger(self._wires, self._cluster, self.draw.replicas)

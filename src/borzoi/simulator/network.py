@@ -63,7 +63,7 @@ class Link:
     def __init__(self, source: int, target: int) -> None:
         self.source = source
         self.target = target
-        # Its part of what the digest is told about an arrival, beside the tick and the command.
+        # Its part of an arrival in the digest, beside the tick and the command.
         self.label = source << 16 | target << 8
         self.is_cut = False
         self.busy_until = 0
@@ -126,7 +126,7 @@ class Network:
         everyone = range(endpoints)
         self._links = [[Link(source, target) for target in everyone] for source in everyone]
         self._filters: dict[Link, frozenset[int]] = {}
-        # Replaced at every restart, so that a packet tells by identity that nobody restarted.
+        # Replaced at every restart: the same object means that no restart came between.
         self._lives = (0,) * endpoints
         # Whose disk was lost: what was sent to a former life does not reach the next one.
         self._wiped = [False] * endpoints

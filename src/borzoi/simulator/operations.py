@@ -74,7 +74,7 @@ def control(command: Command) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=256)
 def read_control(operation: int, body: bytes) -> Command:
-    """A value that nobody changes: the primary, every replica and the auditor ask for the same."""
+    """A value that never changes: the primary, every replica and the auditor share it."""
     return decode_control(CODES[operation], body)
 
 

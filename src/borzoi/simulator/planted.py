@@ -35,7 +35,7 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """Who objected, and after how much searching; `seed` None means a scripted scenario."""
+    """Which checker objected, and after how many runs; `seed` None means a scripted scenario."""
 
     name: str
     rule: str

@@ -72,7 +72,7 @@ def scan_of(volume: Volume, checkpoint_op: int = 0) -> JournalScan:
     for record in volume.records:
         record.known_bad = not record.is_good
         if record.header_bad and record.trailer_bad:
-            # Nobody can say what this was; several in a row are one gap.
+            # There is no way to say what this was; several in a row are one gap.
             if not unnamed:
                 gaps.append(Gap(len(records)))
             unnamed = True
@@ -114,7 +114,7 @@ def keep_scanned(volume: Volume, scan: JournalScan) -> None:
         # A rotten tail stays where it is: the only witness once the ring has gone round.
         kept = len(volume.records)
     volume.reindex(kept)
-    # What stands before a gap that nobody can name stays out: the ring must not seem to cover it.
+    # Records before a gap without a name stay out: the ring must not seem to cover it.
     open_gaps = [gap.after for gap in scan.gaps if not gap.op and not gap.covered]
     start = max(open_gaps, default=0)
     start = max(start, len(scan.records) + len(scan.redundant) - RING_SLOTS)

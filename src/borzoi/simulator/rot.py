@@ -45,7 +45,7 @@ def rot_survivable(
 
 
 def rot_unnamed(volumes: Sequence[Volume], random: Random, *, deep: bool) -> bool:
-    """Spoils a header and its trailer, so that nobody can say which op this was.
+    """Spoils a header and its trailer, so that the op of the record is unknown.
 
     Such a replica cannot tell what it acknowledged and loses its vote (S5): that is as bad as
     a lost disk, and is dealt out with the same care.

@@ -142,7 +142,7 @@ def reordered_prepares(bugs: tuple[str, ...]) -> Failure | None:
 
 
 def lease_of_a_cut_off_leader(bugs: tuple[str, ...]) -> Failure | None:
-    """L1: a leader that nobody answers any more stops reading before another one may write."""
+    """L1: a leader without answers stops reading before another one may write."""
 
     def play(simulation: Simulation) -> None:
         leader = led(simulation)
@@ -159,13 +159,13 @@ def lease_of_a_cut_off_leader(bugs: tuple[str, ...]) -> Failure | None:
             asked = ReadCall(0, "lease", number, history.replied_op)
             simulation.nodes[leader].intake.receive(client, asked)
         if simulation.primary() == leader or history.replied_op == 0:
-            raise Violation("liveness", "nobody took over from a leader that is cut off")
+            raise Violation("liveness", "no replica took over from a leader that is cut off")
 
     return scripted(CALM.changed(clients=4, control_share=1.0), bugs, play)
 
 
 def foreign_disks(bugs: tuple[str, ...]) -> Failure | None:
-    """G3, G4: a disk that cannot be read, or belongs to somebody else, is refused with a reason."""
+    """G3, G4: an unreadable disk, or one of another replica, is refused with a reason."""
 
     def play(simulation: Simulation) -> None:
         simulation.advance(600)

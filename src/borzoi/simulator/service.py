@@ -1,4 +1,4 @@
-"""What a node does for clients: takes their calls, remembers who waits, grants reads.
+"""What a node does for clients: takes their calls, remembers pending ones, grants reads.
 
 A node that does not lead may pass a call on to the one that does, as one replica to another (C4);
 the answer comes back the same way.

@@ -209,7 +209,7 @@ class Simulation:
             node.unfounded = False
 
     def _stumble(self, random: Random) -> None:
-        """One dies while the others count; whom they counted is not who comes back.
+        """One dies during genesis: the process that comes back is not the one that was counted.
 
         Always the same one: if it comes too late its disk counts as lost, and one at a time may be.
         """
@@ -352,8 +352,8 @@ def simulate(
 ) -> RunOutcome:
     """Runs one draw. A failure is run again with the trace kept, since tracing costs time."""
     began = process_time()
-    # Nothing a run makes is cyclic garbage before its end, so nobody needs to look for it. Nor
-    # while its outcome is taken: all of it would be walked, and found in use.
+    # Nothing a run makes is cyclic garbage before its end, so the collector is off. Also
+    # while its outcome is taken: a collection would walk all of it and free nothing.
     gc.disable()
     try:
         with plant(*bugs):

@@ -61,7 +61,7 @@ class Timekeeper:
         self.wake_at = self._events.now + 1
 
     def set_pace(self, frames: int) -> None:
-        """From now on the processor of this node takes so many frames a tick."""
+        """From now on the processor of this node takes `frames` frames per tick."""
         self._intake.pace = frames
         self.wake_at = self._events.now + 1
 

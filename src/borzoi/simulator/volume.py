@@ -84,7 +84,7 @@ class Volume:
         # Where a checkpoint has a wrong bit: artifact and share of its length.
         self.rotten: dict[int, tuple[int, float]] = {}
         # Records that were synced and then overwritten by a device that missed its aim, since the
-        # start: nobody but the device knows.
+        # start: only the device knows.
         self.destroyed: set[bytes] = set()
         # Ops whose record once could not be read though nothing is wrong with it, or which a lying
         # device lost: this replica cannot vouch for them any more.
@@ -157,7 +157,7 @@ class Volume:
         """Files are recycled whole, from the oldest on: stop at the first record still needed."""
         dropped = 0
         for record in self.records[:-1]:
-            # A header nobody can read does not keep a file alive.
+            # An unreadable header does not keep a file alive.
             if record.header.op >= below and not record.header_bad:
                 break
             if self.found.get(record.header.checksum) is record:
@@ -222,7 +222,7 @@ class Volume:
         """Leaves the first bytes of a record, which the next start cuts off (S5).
 
         But not those of a record that was written again, if its header is whole: the ring names it
-        since the first time, so nobody can tell it from a rotten one, and it stays as such.
+        since the first time, so it looks like a rotten one, and stays one.
         """
         length = int((HEADER_BYTES + len(record.body)) * share)
         identity = record.header.checksum

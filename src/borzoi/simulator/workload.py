@@ -1,7 +1,7 @@
-"""The clients: what they ask for, whom they ask, and how badly they behave.
+"""The clients: what they ask for, which node they ask, and how badly they behave.
 
 Each client registers a session per group, has one request in flight, resends it to another node
-when no answer comes, and gives up its session when it is told to. What it asks for is in `mix`.
+when no answer comes, and gives up its session when the node says so. What it asks for is in `mix`.
 """
 
 import struct
@@ -292,7 +292,7 @@ class Workload:
         return 1 + int(self.random.expovariate(1.0) * self.draw.think_ticks)
 
     def wake(self) -> None:
-        """Whoever has nothing in flight asks again: the run needs work to show progress."""
+        """Idle clients ask again: the run needs work to show progress."""
         for client in self.clients:
             self.events.after(1 + self.random.randrange(20), client.act, None)
 

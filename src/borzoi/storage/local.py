@@ -103,7 +103,7 @@ class LocalFile:
             raise CannotSync(f"cannot sync {self._path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """End the file for everyone who holds it; a second time does nothing."""
+        """Close the file for all its holders; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, CLOSED
         if descriptor != CLOSED:
             os.close(descriptor)
@@ -122,7 +122,7 @@ class LocalFile:
             if _identity_of(self._descriptor) == self._identity:
                 self.close()
                 return
-        # The number belongs to another file or socket by now, and closing it would break that one.
+        # The number may belong to another file or socket; closing it would break that one.
         warnings.warn(
             f"the descriptor of {self._path} was closed by something else than its file",
             ResourceWarning,

@@ -57,7 +57,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the descriptor back now, whoever else holds the file; a second time is no error."""
+        """Close the descriptor now, even if others hold the file; a second call is no error."""
         ...
 
 

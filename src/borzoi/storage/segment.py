@@ -99,7 +99,7 @@ class Segment:
         return self.body is None or isinstance(self.body, PlainBody)
 
     def part(self, position: int, length: int) -> FileRange | memoryview:
-        """Bytes of the log, wherever they are by now."""
+        """Bytes of the log, from the open file or from the body of a sealed one."""
         if self.file is not None:
             return FileRange(self.file, position, length)
         assert self.body is not None

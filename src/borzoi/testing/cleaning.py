@@ -1,4 +1,4 @@
-"""A server as it was before a test used it: empty, running, and with nobody but root."""
+"""A server as it was before a test used it: empty, running, and with no user but root."""
 
 from typing import Final
 

@@ -30,7 +30,7 @@ from borzoi.tools.soundness import Lost, Sound, look_through
 
 Row: TypeAlias = dict[str, Any]
 
-#: Fields of commands and snapshots that are nobody's business, hashed or not.
+#: Secret fields of commands and snapshots; they are never shown, hashed or not.
 SECRETS: Final = frozenset({"password_hash", "token_hash", "password", "token"})
 HIDDEN: Final = "(hidden)"
 

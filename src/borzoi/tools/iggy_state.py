@@ -9,7 +9,7 @@
     32..40       timestamp        u64, µs
     40..44       user_id          u32
     44..52       checksum         u64, XXH3-64 of all other fields, the command unencrypted
-    52..56       context length   u32, then so many bytes of context
+    52..56       context length   u32, then that many bytes of context
     ..           code             u32
     ..           length           u32, of the command as stored
     ..           command          the binary request, or nonce ‖ ciphertext ‖ tag

@@ -20,7 +20,7 @@ from borzoi.storage.scanning import ReadBytes
 from borzoi.tools.findings import Finding, Progress, Severity
 from borzoi.tools.soundness import Lost, Sound, look_through
 
-#: How many faults of one file are told one by one.
+#: How many faults of one file are reported one by one.
 FAULTS_TOLD_MAX: Final = 20
 
 

@@ -57,7 +57,7 @@ BLANKS_MAX: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Something that can be done about a file; `loses` counts messages that nobody can read."""
+    """Something that can be done about a file; `loses` counts unreadable messages."""
 
     path: Path
     what: str
@@ -136,7 +136,7 @@ def _plan_metadata(
         yield Repair(
             path,
             f"cut off the last {last.length} bytes, from byte {last.position}: an entry that was"
-            " never completed, so nobody was told that it had happened",
+            " never completed, so no client got an answer",
             partial(_cut_file, medium, path, last.position, backup),
         )
 

@@ -1,7 +1,7 @@
 """Which messages of a segment are sound, and which are lost: every byte of it is looked at.
 
 Recovery stops at the first message that is not sound. Here the search goes on behind it, because
-whoever repairs a segment wants to keep all that can be kept. Behind a damaged message the next
+a repair keeps all that can be kept. Behind a damaged message the next
 one is found by the index, by the damaged message's own length if a sound one follows there, or
 by looking for the next offsets byte by byte.
 """
@@ -42,7 +42,7 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Bytes that are no message; `count` messages should be there, None: nobody knows."""
+    """Bytes that are no message; `count` messages should be there, None means unknown."""
 
     first_offset: int
     position: int

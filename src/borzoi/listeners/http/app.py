@@ -94,7 +94,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """A call that is allowed to be made: who makes it, and everything that came with it."""
+    """An authenticated call: its caller, and everything that came with it."""
 
     caller: Caller
     found: Match
@@ -142,7 +142,7 @@ class HttpApp:
             FollowMessages: self._follow,
             PollMessages: self._poll,
         }
-        #: Set when the server goes away; whatever would go on for ever ends then.
+        #: Set when the server shuts down; endless responses end then.
         self.stopping = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -218,7 +218,7 @@ class HttpApp:
     async def _performed(
         self, request: Request, call: Incoming, *, uploading: bool = False
     ) -> Answer:
-        """The answer. While the client still uploads, nobody looks whether it has gone: that would
+        """The answer. While the client still uploads, a disconnect is not looked for: that would
         take pieces of its body."""
         started = perf_counter_ns()
         try:

@@ -1,4 +1,4 @@
-"""Tokens to sessions: HTTP has no connections to log in on, so each call says who makes it."""
+"""Tokens to sessions: HTTP has no connections to log in on, so each call carries its caller."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
@@ -41,7 +41,7 @@ class Revocations(Protocol):
 
 
 class OtherIssuer(Protocol):
-    """Somebody else whose tokens are believed; all of them act as one user."""
+    """A trusted issuer of tokens; all of its tokens act as one user."""
 
     @property
     def user_id(self) -> int: ...
@@ -60,7 +60,7 @@ class Issuing(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who makes a call, for the length of it, and the token that says so."""
+    """The caller for the length of one call, and its token."""
 
     session: Session
     claims: Claims | None = None
@@ -99,7 +99,7 @@ class Authenticator:
         self._known: dict[str, Claims] = {}
 
     def identity(self, session: Session) -> AccessIdentity:
-        """A new token for who has just logged in on the session."""
+        """A new token for the user that has just logged in on the session."""
         assert session.user_id is not None
         user = self._state().users.get(session.user_id)
         return self._issued(session.user_id, user, session.token_hash)
@@ -121,7 +121,7 @@ class Authenticator:
         return AccessIdentity(user_id, issue(issuing.key, claims), int(claims.exp))
 
     async def caller(self, authorization: str | None, address: str) -> Caller:
-        """Who an `Authorization` header says is calling; `InvalidAccessToken` for nobody."""
+        """The caller that an `Authorization` header names; else `InvalidAccessToken`."""
         if authorization is None or not authorization.startswith(BEARER):
             raise InvalidAccessToken("a token is needed")
         return await self._caller(authorization[len(BEARER) :], address)
@@ -136,7 +136,7 @@ class Authenticator:
             raise InvalidAccessToken("the token was given back")
         user = self._state().users.get(user_id)
         # A token whose user was deleted is answered with what the user may do, which is nothing;
-        # one whose number has gone to somebody else must not speak for them.
+        # one whose number has gone to another user must not act for that user.
         if user is not None and (
             user.status is not UserStatus.ACTIVE or claims.born not in (None, user.created_at)
         ):

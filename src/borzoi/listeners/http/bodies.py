@@ -17,7 +17,7 @@ THROWN_AWAY_BYTES_MAX: Final = 16 << 20
 
 
 class PeerDisconnected(Exception):
-    """Nobody is left to take an answer."""
+    """The client disconnected before its answer."""
 
 
 class TooLarge(HttpFault):

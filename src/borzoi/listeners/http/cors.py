@@ -38,7 +38,7 @@ class Cors(msgspec.Struct, frozen=True):
         return found
 
     def on_preflight(self, asked: Mapping[str, str]) -> Headers:
-        """What a browser that asks beforehand is told as well."""
+        """Further headers of the answer to a preflight request."""
         found = [
             (b"access-control-allow-methods", ",".join(self.methods).encode("latin-1")),
             (b"access-control-allow-headers", ",".join(self.headers).encode("latin-1")),

@@ -80,7 +80,7 @@ class _Shown(msgspec.Struct, frozen=True):
 
 
 class Metrics:
-    """Collects the numbers of a server when somebody asks for them."""
+    """Collects the numbers of a server when they are scraped."""
 
     def __init__(self, dispatcher: Dispatcher, sources: Sources) -> None:
         self._dispatcher = dispatcher
