@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from borzoi import __version__
 from borzoi.__main__ import COMMANDS, main
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 
 #: Modules that the help may load; the interpreter and click need most of them.
 MODULES_MAX = 200

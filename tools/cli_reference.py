@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from borzoi.__main__ import COMMANDS, main
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 BEGIN = "<!-- reference: made by tools/cli_reference.py -->\n"

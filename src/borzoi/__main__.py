@@ -12,7 +12,7 @@ import click
 
 from borzoi import __version__
 from borzoi.cli.global_options import global_options, write_trace
-from borzoi.cli.tree import CommandTree, LazyCommand
+from borzoi.command_tree import CommandTree, LazyCommand
 
 # Before anything loads numpy: no matrices are multiplied here, and its library for that would start
 # a thread for each processor of the machine.

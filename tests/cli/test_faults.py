@@ -5,7 +5,7 @@ import click
 import pytest
 
 from borzoi.cli.faults import MEANINGS, OUTCOMES, CommandFailed, Exit, failure_of, reported
-from borzoi.cli.tree import INTERRUPTED
+from borzoi.command_tree import INTERRUPTED
 from borzoi.model import errors
 from borzoi.model.errors import BorzoiError
 

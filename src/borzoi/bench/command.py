@@ -34,10 +34,10 @@ from borzoi.bench.plan import (
 from borzoi.bench.report import ReportContext, default_identifier, directory_name, report_of
 from borzoi.bench.running import processes_for, run
 from borzoi.bench.screen import live, print_differences, print_limits, print_summary
-from borzoi.cli.tree import CommandTree
 from borzoi.client import Client
 from borzoi.client.connection_string import parse
 from borzoi.client.options import Options, Password
+from borzoi.command_tree import CommandTree
 from borzoi.model.errors import BorzoiError
 from borzoi.model.units import parse_bytes, parse_duration
 

@@ -4,7 +4,7 @@ import click
 
 from borzoi.cli import home
 from borzoi.cli.output import chosen, done, emit_list, format_option, list_options
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 
 COLUMNS = {"name": "Name", "active": "Active", "transport": "Transport", "username": "User"}
 

@@ -9,8 +9,8 @@ from borzoi.cli.documents import found, record_of
 from borzoi.cli.faults import CommandFailed, Exit
 from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_of
 from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options
-from borzoi.cli.tree import CommandTree
 from borzoi.client import Client
+from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
 
 COLUMNS = {

@@ -12,9 +12,9 @@ from borzoi.cli.headers import headers_of
 from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_of
 from borzoi.cli.output import chosen, done, emit_list, format_option, note
 from borzoi.cli.printing import record_of_message
-from borzoi.cli.tree import CommandTree
 from borzoi.client import Client, Message, NewMessage
 from borzoi.client.messages import decode_messages
+from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
 
 COLUMNS = {

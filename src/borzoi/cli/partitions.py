@@ -5,7 +5,7 @@ import click
 from borzoi.cli.connecting import connected
 from borzoi.cli.names import shown_topic, topic_of
 from borzoi.cli.output import chosen, done, format_option
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 
 COUNT_MAX = 100_000
 

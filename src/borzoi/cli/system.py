@@ -11,7 +11,7 @@ import click
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import found, record_of
 from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options, note
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 from borzoi.model.system import SnapshotCompression, SnapshotKind
 
 CLIENTS = {

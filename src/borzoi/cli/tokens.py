@@ -9,8 +9,8 @@ from borzoi.cli.connecting import Connecting, connected
 from borzoi.cli.documents import record_of
 from borzoi.cli.faults import CommandFailed, Exit
 from borzoi.cli.output import chosen, done, emit_list, format_option, list_options
-from borzoi.cli.tree import CommandTree
 from borzoi.client import Client
+from borzoi.command_tree import CommandTree
 from borzoi.model.errors import BorzoiError, NotFound, TokenNameTaken
 
 COLUMNS = {"name": "Name", "expiry_at": "Token Expiry Time"}

@@ -6,7 +6,7 @@ from borzoi.cli.connecting import connected
 from borzoi.cli.documents import found, record_of
 from borzoi.cli.names import IDENTIFIER, shown_topic, topic_of
 from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
 from borzoi.model.topics import Compression
 

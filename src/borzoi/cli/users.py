@@ -10,7 +10,7 @@ from borzoi.cli.faults import reported
 from borzoi.cli.names import IDENTIFIER
 from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options
 from borzoi.cli.permissions import permissions_of
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import UserStatus
 

@@ -2,7 +2,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from borzoi.cli.tree import INTERRUPTED, CommandTree, LazyCommand
+from borzoi.command_tree import INTERRUPTED, CommandTree, LazyCommand
 
 
 @click.group(
