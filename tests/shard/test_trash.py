@@ -167,3 +167,11 @@ def test_what_cannot_be_removed_is_left_to_the_next_start(tmp_path: Path) -> Non
     failing = False
     with opened(medium, tmp_path / "trash"):
         until_empty(tmp_path / "trash")
+
+
+@pytest.mark.parametrize("wrong", ["", "trash"])
+def test_what_holds_the_trash_is_never_put_into_it(tmp_path: Path, wrong: str) -> None:
+    with opened(sound(), tmp_path / "trash") as trash:
+        with pytest.raises(AssertionError, match="removes the trash"):
+            trash.put(tmp_path / wrong)
+    assert (tmp_path / "trash").is_dir()

@@ -31,3 +31,9 @@ def test_a_name_gives_its_offset_back(offset: int) -> None:
 )  # fmt: skip
 def test_foreign_names_have_no_offset(name: str) -> None:
     assert layout.start_offset_of(name, ".log") is None
+
+
+def test_the_data_directory_itself_is_no_place() -> None:
+    """Places are removed with everything in them."""
+    with pytest.raises(AssertionError, match="a stream, a topic or a partition"):
+        layout.place_directory(Path("data"), (), ("streams", "topics", "partitions"))

@@ -121,3 +121,12 @@ def test_without_an_intent_nothing_is_pending() -> None:
     assert truncation.pending(disk, DIRECTORY) is None
     truncation.declare(disk, DIRECTORY, purge_to(1))
     assert truncation.pending(disk, DIRECTORY) == purge_to(1)
+
+
+@pytest.mark.parametrize("wrong", [Intent(0, 114, 0), Intent(0, 0, 1)])
+def test_a_cut_between_bytes_and_count_is_never_declared(wrong: Intent) -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(DIRECTORY)
+    with pytest.raises(AssertionError, match="messages have bytes"):
+        truncation.declare(disk, DIRECTORY, wrong)
+    assert truncation.pending(disk, DIRECTORY) is None

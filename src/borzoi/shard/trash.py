@@ -53,6 +53,7 @@ class Trash:
 
         Raises `StorageFailure` when it cannot be moved.
         """
+        assert folder not in (self._directory, *self._directory.parents), "this removes the trash"
         if not self._medium.exists(folder):
             return False
         self._medium.make_directory(self._directory)

@@ -41,6 +41,8 @@ def partition_directory(
 
 def place_directory(root: Path, place: Sequence[int], words: tuple[str, str, str]) -> Path:
     """The directory of a stream, a topic or a partition, by its one, two or three numbers."""
+    # A place without numbers would be the data directory itself, and places are also removed.
+    assert 1 <= len(place) <= 3, "a place is a stream, a topic or a partition"
     directory = root
     for word, number in zip(words, place, strict=False):
         directory = directory / word / str(number)

@@ -47,6 +47,7 @@ def purge_to(generation: int) -> Intent:
 
 def declare(medium: Medium, directory: Path, intent: Intent) -> None:
     """Write the intent down; when this returns, the cut will happen."""
+    assert bool(intent.count) == bool(intent.position), "messages have bytes, and bytes messages"
     replace_file(medium, directory / layout.INTENT, encode(intent))
     medium.fsync_directory(directory)
 
