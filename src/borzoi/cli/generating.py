@@ -7,7 +7,7 @@ import click
 from borzoi.cli.alerts import alerts
 from borzoi.cli.dashboard import dashboard
 from borzoi.cli.output import yaml_of
-from borzoi.cli.tree import CommandTree
+from borzoi.command_tree import CommandTree
 
 
 @click.group(cls=CommandTree)

@@ -107,7 +107,7 @@ class MetricsSection(Section):
         count(0, 1_000_000), 1000, "borzoi: the number of partitions that have series of their own"
     )
     max_group_lags: int = setting(
-        count(0, 1_000_000), 10_000, "borzoi: so many pairs of group and partition have a lag"
+        count(0, 1_000_000), 10_000, "borzoi: the pairs of group and partition that have a lag"
     )
 
 
