@@ -1,6 +1,8 @@
 import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer
 
+from borzoi.metadata import queries
+from borzoi.metadata.state import Stream, Topic
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
     InvalidMessagesCount,
@@ -9,6 +11,7 @@ from borzoi.model.errors import (
     PartitionNotFound,
     TopicNotFound,
 )
+from borzoi.model.identifiers import Identifier
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.groups import CreateConsumerGroup, GetConsumerGroup, JoinConsumerGroup
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
@@ -49,6 +52,27 @@ async def test_what_is_sent_can_be_polled_in_order(root: EmbeddedClient) -> None
     await root.call(send(Partitioning.partition(1), b"one", b"two"))
     await root.call(send(Partitioning.partition(1), b"three"))
     assert await payloads(root, poll(1)) == [b"one", b"two", b"three"]
+
+
+async def test_a_performed_send_resolves_its_topic_once(
+    root: EmbeddedClient, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As HTTP sends: without the prepared requests of the binary protocol."""
+    resolved: list[Topic] = []
+    resolve = queries.topic_of
+
+    def counting(stream: Stream, topic_id: Identifier) -> Topic:
+        resolved.append(resolve(stream, topic_id))
+        return resolved[-1]
+
+    monkeypatch.setattr(queries, "topic_of", counting)
+    indexes, body = encode_messages([Message(b"one")])
+    request = SendMessages(
+        "s", "t", Partitioning.partition(1), 1, memoryview(indexes), memoryview(bytearray(body))
+    )
+    assert server.dispatcher.perform(root.session, request) is None
+    assert [topic.name for topic in resolved] == ["t"]
+    assert await payloads(root, poll(1)) == [b"one"]
 
 
 async def test_balanced_sends_take_turns_and_keys_stay_together(root: EmbeddedClient) -> None:

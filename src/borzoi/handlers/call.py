@@ -14,7 +14,7 @@ from borzoi.metadata.commands import Command
 from borzoi.metadata.effects import ApplyResult, Created
 from borzoi.metadata.guards import Allowed, CallerIs, Guard, check
 from borzoi.metadata.proposals import Proposal
-from borzoi.metadata.state import Metadata, User
+from borzoi.metadata.state import Metadata, Stream, Topic, User
 from borzoi.model.errors import StateCorrupted, Unauthenticated
 from borzoi.shard.cluster_nodes import ClusterNodes
 from borzoi.shard.metadata_plane import MetadataPlane
@@ -52,6 +52,9 @@ class Call(msgspec.Struct, frozen=True):
     caller: User | None = None
     #: The permission that was checked on arrival, and that a change needs again in its turn.
     allowed: Allowed | None = None
+    #: What that permission was checked for. It holds until the handler waits for something.
+    stream: Stream | None = None
+    topic: Topic | None = None
 
     @property
     def metadata(self) -> MetadataPlane:

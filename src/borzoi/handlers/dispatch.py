@@ -19,7 +19,7 @@ from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
 from borzoi.metadata import queries
-from borzoi.metadata.guards import Allowed, check
+from borzoi.metadata.guards import Allowed, permit
 from borzoi.metadata.permissions import FREE, Rule, allows
 from borzoi.metadata.state import Stream, Topic
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
@@ -185,8 +185,8 @@ class Dispatcher:
         if scope is OWN:
             return call
         allowed = Allowed(row.rule, *scope)
-        check(state, allowed, caller_id=session.user_id)
-        return Call(session, self.services, call.caller, allowed)
+        stream, topic = permit(state, allowed, caller_id=session.user_id)
+        return Call(session, self.services, call.caller, allowed, stream, topic)
 
     def _watched(self, row: Row, session: Session, answer: Any) -> Performed:
         """The answer as it is; one that has to be waited for is counted until it is there."""

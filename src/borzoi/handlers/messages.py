@@ -47,8 +47,9 @@ def batch_received(request: SendMessages) -> ReceivedSend:
 
 
 def send(request: ReceivedSend, call: Call) -> "Future[None] | None":
-    stream = queries.stream(call.state, request.stream_id)
-    topic = queries.topic_of(stream, request.topic_id)
+    stream, topic = call.stream, call.topic
+    assert stream is not None, "a send is permitted for a topic"
+    assert topic is not None, "a send is permitted for a topic"
     partition_id = chosen_partition(request.partitioning, stream.id, topic, call.partitions)
     namespace = Namespace(stream.id, topic.id, partition_id)
     return call.partitions.run(namespace, operations.Append(request.batch), now=call.now())

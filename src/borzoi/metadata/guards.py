@@ -12,7 +12,7 @@ import msgspec
 
 from borzoi.metadata import queries
 from borzoi.metadata.permissions import Rule, allows
-from borzoi.metadata.state import GroupAddress, Metadata, User
+from borzoi.metadata.state import GroupAddress, Metadata, Stream, Topic
 from borzoi.model.errors import GroupNotFound, InvalidCredentials, Unauthenticated, Unauthorized
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import UserStatus
@@ -63,7 +63,7 @@ def check(state: Metadata, guard: Guard, *, caller_id: int) -> None:
             if caller is None or caller.birth != birth or caller.status is not UserStatus.ACTIVE:
                 raise Unauthenticated(f"user {caller_id} is gone or inactive")
         case Allowed():
-            _check_allowed(state, guard, state.users.get(caller_id), caller_id)
+            permit(state, guard, caller_id=caller_id)
         case UserIs(user_id, birth):
             user = state.users.get(user_id)
             if user is None or user.birth != birth:
@@ -76,14 +76,20 @@ def check(state: Metadata, guard: Guard, *, caller_id: int) -> None:
             assert_never(guard)
 
 
-def _check_allowed(state: Metadata, guard: Allowed, caller: User | None, caller_id: int) -> None:
+def permit(
+    state: Metadata, guard: Allowed, *, caller_id: int
+) -> tuple[Stream | None, Topic | None]:
+    """The stream and topic that the guard names; raises unless the caller has the permission."""
     # Resolved before the permission is looked at: clients tell missing from denied, as recorded.
-    stream_id = topic_id = None
+    stream = topic = stream_id = topic_id = None
     if guard.stream_id is not None:
         stream = queries.stream(state, guard.stream_id)
         stream_id = stream.id
         if guard.topic_id is not None:
-            topic_id = queries.topic_of(stream, guard.topic_id).id
+            topic = queries.topic_of(stream, guard.topic_id)
+            topic_id = topic.id
+    caller = state.users.get(caller_id)
     permissions = None if caller is None else caller.permissions
     if not allows(guard.rule, permissions, stream_id, topic_id):
         raise Unauthorized(f"user {caller_id} lacks the permission {guard.rule.name}")
+    return stream, topic
