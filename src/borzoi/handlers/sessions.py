@@ -55,29 +55,12 @@ class Session(msgspec.Struct, eq=False):
 
     @property
     def record(self) -> SessionRecord:
-        return SessionRecord(
-            client_id=self.client_id,
-            address=self.address,
-            transport=self.transport,
-            pinged_at=self.pinged_at,
-            user_id=self.user_id,
-            token_hash=self.token_hash,
-            joined=self.joined,
-        )
+        return msgspec.convert(self, SessionRecord, from_attributes=True)
 
     @classmethod
     def restored(cls, record: SessionRecord) -> Self:
         """The session in the process that adopts its connection, which sets `hang_up`."""
-        return cls(
-            record.client_id,
-            record.address,
-            record.transport,
-            hang_up=lambda: None,
-            pinged_at=record.pinged_at,
-            user_id=record.user_id,
-            token_hash=record.token_hash,
-            joined=record.joined,
-        )
+        return cls(hang_up=lambda: None, **msgspec.structs.asdict(record))
 
 
 class Sessions:
