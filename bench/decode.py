@@ -22,7 +22,6 @@ from borzoi.protocol.commands.users import CreateUser, LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import (
     RESPONSE_PREFIX,
-    RequestDecoder,
     ResponseDecoder,
     encode_request,
     encode_response,
@@ -99,20 +98,6 @@ def payload_row(request: Request, goal_us: float | None) -> Row:
     )
 
 
-def framed_poll() -> Row:
-    """From the bytes off the socket to the value, frame and fields."""
-    frame = encode_request(POLL)
-    decoder = RequestDecoder()
-
-    def call() -> None:
-        decoder.feed(frame)
-        request = decoder.next_request()
-        assert request is not None
-        decode_request(request.code, request.payload)
-
-    return Row("frame and decode PollMessages", cpu_us(call), None)
-
-
 def response_header() -> Row:
     """One answer without payload found in bytes that are already fed."""
     frames = encode_response(0) * CALLS
@@ -147,7 +132,6 @@ def rows() -> list[Row]:
     return [
         *(payload_row(request, REQUEST_GOAL_US) for request in REQUESTS),
         *(payload_row(request, None) for request in OTHERS),
-        framed_poll(),
         response_header(),
         response_fed(),
         response_prefix(),

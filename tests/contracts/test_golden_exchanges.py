@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.golden import EXCHANGES, Exchange, What, read_differences, read_exchanges
+from tests.support.request_frames import RequestReader
 
 from borzoi.model.errors import BorzoiError
 from borzoi.protocol.catalog import REQUESTS, Request, decode_request, decode_response
@@ -15,7 +16,6 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import ERRORS, code_of
 from borzoi.protocol.framing import (
-    RequestDecoder,
     ResponseDecoder,
     encode_request,
     encode_response,
@@ -42,7 +42,7 @@ def exchanges():
 
 
 def read(exchange: Exchange) -> Request:
-    decoder = RequestDecoder()
+    decoder = RequestReader()
     decoder.feed(exchange.frame)
     frame = decoder.next_request()
     assert frame is not None

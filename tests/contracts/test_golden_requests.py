@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.golden import REQUESTS, What, read_differences, read_requests
+from tests.support.request_frames import RequestReader
 
 from borzoi.protocol.catalog import decode_request, decode_response
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import encode_payload
-from borzoi.protocol.framing import RequestDecoder, encode_request
+from borzoi.protocol.framing import encode_request
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LINES = 138
@@ -24,7 +25,7 @@ def recorded():
 
 
 def read(frame: bytes):
-    decoder = RequestDecoder()
+    decoder = RequestReader()
     decoder.feed(frame)
     request = decoder.next_request()
     assert request is not None

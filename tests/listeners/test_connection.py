@@ -39,7 +39,7 @@ from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.protocol.commands.users import CreateUser, LoginUser
 from borzoi.protocol.contract import Request, encode_payload
-from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
+from borzoi.protocol.framing import PREFIX_BYTES, REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.batch import verify, walk
 from borzoi.records.message import Message, decode_messages, encode_messages
 
@@ -130,6 +130,24 @@ async def test_frames_survive_any_chunking(server: EmbeddedServer, pool: MemoryP
             talk.feed(wire[:cut])
             wire = wire[cut:]
         assert sink.statuses == [expected[id(one)] for one in sent]
+
+    check()
+
+
+async def test_garbage_is_answered_or_waited_for(server: EmbeddedServer, pool: MemoryPool) -> None:
+    """Whatever a stranger sends, however it is cut: errors in whole frames, and no exception."""
+
+    @given(st.binary(max_size=200), st.data())
+    def check(garbage: bytes, data: st.DataObject) -> None:
+        sink = Sink()
+        session = Session(1, "1.1.1.1:1", TransportKind.TCP, lambda: None, 0.0)
+        talk = Conversation(session, server.binary, sink, pool)
+        wire = memoryview(garbage)
+        while wire:
+            cut = data.draw(st.integers(1, len(wire)))
+            talk.feed(wire[:cut])
+            wire = wire[cut:]
+        assert len(sink.sent) <= len(garbage) // PREFIX_BYTES
 
     check()
 

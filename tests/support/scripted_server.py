@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
+from tests.support.request_frames import RequestReader
+
 from borzoi.protocol.buffers import Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.system import ClusterMetadata, GetClusterMetadata
 from borzoi.protocol.contract import Response
-from borzoi.protocol.framing import RequestDecoder, encode_response
+from borzoi.protocol.framing import encode_response
 
 #: Answers of a script: nothing, or the end of the connection.
 SILENCE: Final = None
@@ -94,7 +96,7 @@ class ScriptedServer:
                 self._run(self._serve, len(self._connections) - 1, connection)
 
     def _serve(self, number: int, connection: socket.socket) -> None:
-        decoder = RequestDecoder()
+        decoder = RequestReader()
         with suppress(OSError):
             while data := connection.recv(1 << 20):
                 decoder.feed(data)

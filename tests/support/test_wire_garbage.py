@@ -9,7 +9,7 @@ from tests.support.wire_garbage import Sample, damaged, request_sample, response
 from borzoi.model.errors import InvalidCommand, StreamNotFound
 from borzoi.protocol.commands.streams import GetStream
 from borzoi.protocol.commands.users import Identity
-from borzoi.protocol.framing import REQUEST_PREFIX, RequestDecoder, encode_request
+from borzoi.protocol.framing import REQUEST_PREFIX, ResponseDecoder, encode_request
 
 GOOD = [
     request_sample(encode_request(GetStream("orders"))) or pytest.fail("no sample"),
@@ -73,9 +73,9 @@ def test_a_value_that_cannot_be_written_or_read_again_is_noticed():
 
 
 def test_a_frame_decoder_that_breaks_is_noticed(monkeypatch):
-    class Broken(RequestDecoder):
-        def next_request(self):
+    class Broken(ResponseDecoder):
+        def next_response(self):
             raise MemoryError
 
-    monkeypatch.setattr(wire_garbage, "RequestDecoder", Broken)
+    monkeypatch.setattr(wire_garbage, "ResponseDecoder", Broken)
     assert any("MemoryError" in fault for fault in storm(1, 100, GOOD).foreign)

@@ -10,13 +10,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from borzoi.model.errors import BorzoiError, InvalidCommand
+from borzoi.model.errors import BorzoiError
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.catalog import REQUESTS
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Request, Response, encode_payload
 from borzoi.protocol.errors import code_of
-from borzoi.protocol.framing import REQUEST_PREFIX, RequestDecoder, ResponseDecoder
+from borzoi.protocol.framing import REQUEST_PREFIX, ResponseDecoder
 
 #: The only statuses a decoder may refuse with: malformed, bad format, bad identifier (of a send),
 #: too many partitions, bad key.
@@ -134,7 +134,7 @@ def damaged(rng: random.Random, payload: bytes, samples: Sequence[Sample]) -> by
 
 
 def _stream_fault(rng: random.Random, samples: Sequence[Sample]) -> str | None:
-    """What is wrong with how the frame decoders took a damaged stream, None when nothing is."""
+    """What is wrong with how the decoder of answers took a damaged stream, None when nothing is."""
     codes = tuple(map(int, Code))
     stream = bytearray()
     for _ in range(FRAMES_PER_STREAM):
@@ -144,23 +144,12 @@ def _stream_fault(rng: random.Random, samples: Sequence[Sample]) -> str | None:
         stream += REQUEST_PREFIX.pack(4 + len(payload), code) + payload
     if rng.random() < 0.5:
         stream[int(rng.random() * len(stream))] ^= 1 << int(rng.random() * 8)
-    requests, responses = RequestDecoder(), ResponseDecoder()
+    responses = ResponseDecoder()
     try:
         for start in range(0, len(stream), step := 1 + int(rng.random() * 64)):
-            requests.feed(stream[start : start + step])
-            _drain(requests)
             responses.feed(stream[start : start + step])
             while responses.next_response():
                 pass
     except Exception as error:
         return f"stream {stream.hex()}: {error!r}"
     return None
-
-
-def _drain(decoder: RequestDecoder) -> None:
-    while True:
-        try:
-            if decoder.next_request() is None:
-                return
-        except InvalidCommand:
-            continue
