@@ -42,12 +42,9 @@ from borzoi.model.limits import (
     UNAUTHENTICATED_BYTES_MAX,
 )
 from borzoi.protocol.codes import Code
-from borzoi.protocol.framing import REQUEST_PREFIX
+from borzoi.protocol.errors import INVALID_COMMAND, UNAUTHENTICATED
+from borzoi.protocol.framing import CODE_BYTES, PREFIX_BYTES, REQUEST_PREFIX
 
-PREFIX_BYTES = REQUEST_PREFIX.size
-CODE_BYTES = 4
-INVALID_COMMAND = 3
-UNAUTHENTICATED = 40
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
 
 #: A smaller frame is copied out of the receive buffer: copying is cheaper than handing over the

@@ -43,15 +43,13 @@ from borzoi.model.limits import (
 )
 from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
-from borzoi.protocol.framing import REQUEST_PREFIX
+from borzoi.protocol.errors import INVALID_COMMAND, UNAUTHENTICATED
+from borzoi.protocol.framing import CODE_BYTES, REQUEST_PREFIX
 from borzoi.storage.media import read_exactly
 
 log = logging.getLogger(__name__)
 
-INVALID_COMMAND: Final = 3
-UNAUTHENTICATED: Final = 40
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
-CODE_BYTES: Final = 4
 #: A poll is read and handed over in pieces of this size.
 PIECE_BYTES: Final = 256 * 1024
 #: Handshakes under way before strangers have to prove their address first.

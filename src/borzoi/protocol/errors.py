@@ -352,6 +352,10 @@ for _row in ERRORS:
     if _row.error is not ServerError:
         _row.error.code, _row.error.name = _row.code, _row.name
 
+#: Statuses that transports answer with before a request is decoded.
+INVALID_COMMAND: Final = InvalidCommand.code
+UNAUTHENTICATED: Final = Unauthenticated.code
+
 
 def row_of(code: int) -> ErrorRow:
     """The row of a status; an unknown number reads like the catch-all but stays itself."""
