@@ -20,8 +20,10 @@ from borzoi.listeners.connection import (
     Conversation,
     State,
 )
+from borzoi.listeners.turns import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import StreamNotFound
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
@@ -33,12 +35,18 @@ from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.partitions.operations import Poll
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages, SendMessages
+from borzoi.protocol.commands.messages import (
+    POLLED_PREFIX,
+    SEND_METADATA_BYTES_MAX,
+    PollMessages,
+    SendMessages,
+)
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.protocol.commands.users import CreateUser, LoginUser
 from borzoi.protocol.contract import Request, encode_payload
+from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import PREFIX_BYTES, REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.batch import verify, walk
 from borzoi.records.message import Message, decode_messages, encode_messages
@@ -591,8 +599,10 @@ async def test_every_transition_is_in_the_table_and_every_row_of_it_occurs(
 
 
 async def test_a_conversation_that_is_detached_hands_over_what_it_read(
-    talk: Conversation, sink: Sink, pool: MemoryPool
+    server: EmbeddedServer, talk: Conversation, sink: Sink, pool: MemoryPool
 ) -> None:
+    await server.root().call(CreateStream("s"))
+    await server.root().call(CreateTopic("s", "t", 1))
     begun = batch_frame(b"x" * 200_000)
     talk.feed(memoryview(PING))
     talk.feed(begun[:5000])
@@ -618,3 +628,177 @@ async def test_a_conversation_is_not_detached_in_the_middle(
     assert talk.detach() is None
     assert talk.state is before
     await server.dispatcher.drain()
+
+
+# ---- turns --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("user_id", "share"), [(None, FRAMES_BEFORE_LOGIN), (ROOT_USER_ID, FRAMES_PER_TURN)]
+)
+async def test_requests_beyond_a_share_wait_for_a_turn(
+    server: EmbeddedServer, sink: Sink, pool: MemoryPool, user_id: int | None, share: int
+) -> None:
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=user_id)
+    talk = Conversation(session, server.binary, sink, pool)
+    talk.received(memoryview(PING * 100 + PING[:3]))
+    assert len(sink.sent) == share
+    talk.received(memoryview(PING[3:]))
+    assert len(sink.sent) == share
+    assert talk.input_ended()
+    await answered(sink, 101)
+    assert sink.statuses == [0] * 101
+    assert sink.finished
+
+
+async def test_shares_of_connections_take_turns(server: EmbeddedServer, pool: MemoryPool) -> None:
+    """Between two shares of one connection every other has one; whoever asks one thing waits for
+    nobody."""
+    order: list[int] = []
+
+    class Noting(Sink):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def send(self, reply: Reply) -> None:
+            order.append(self.number)
+
+    talks = []
+    for number in range(20):
+        session = Session(number, f"127.0.0.1:{number}", Transport.TCP, lambda: None, 0.0)
+        talks.append(Conversation(session, server.binary, Noting(number), pool))
+        talks[-1].received(memoryview(PING * 400))
+    assert len(order) == 20 * FRAMES_BEFORE_LOGIN
+    while len(order) < 20 * 400:
+        await asyncio.sleep(0)
+    shares = order[::FRAMES_BEFORE_LOGIN]
+    assert shares == list(range(20)) * (400 // FRAMES_BEFORE_LOGIN)
+
+
+async def test_a_turn_of_a_lost_connection_is_nobodys(talk: Conversation, sink: Sink) -> None:
+    talk.received(memoryview(PING * 100))
+    talk.lost()
+    await turns(10)
+    assert len(sink.sent) == FRAMES_PER_TURN
+
+
+async def test_a_fault_in_a_later_turn_ends_the_connection(
+    talk: Conversation, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk.received(memoryview(PING * 100))
+    monkeypatch.setattr(Conversation, "_continue", lambda _: 1 / 0)
+    await turns(3)
+    assert sink.finished
+
+
+async def test_a_conversation_that_waits_for_its_turn_is_not_detached(talk: Conversation) -> None:
+    talk.received(memoryview(PING * 100))
+    assert talk.detach() is None
+
+
+# ---- large sends --------------------------------------------------------------------------------
+
+
+def cut_at(size: int) -> tuple[int, ...]:
+    """Positions around everything that matters at the start of a large send."""
+    ends = (8, 8 + SEND_METADATA_BYTES_MAX)
+    return (*(end + more for end in ends for more in (-1, 0, 1)), size - 1)
+
+
+@pytest.mark.parametrize("cut", cut_at(200_000))
+async def test_a_large_send_of_who_may_not_send_gets_no_memory(
+    server: EmbeddedServer, sink: Sink, cut: int
+) -> None:
+    await server.root().call(CreateStream("s"))
+    await server.root().call(CreateTopic("s", "t", 1))
+    await server.root().call(CreateUser("bob", "secret"))
+    pool = MemoryPool(512 << 20)
+    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=1)
+    talk = Conversation(session, server.binary, sink, pool)
+    sent = batch_frame(b"x" * 200_000)
+    talk.feed(sent[:cut])
+    talk.feed(sent[cut:])
+    talk.feed(memoryview(PING))
+    assert sink.statuses == [41, 0]
+    assert pool.counters().allocations == 0
+    assert server.binary.unfinished.in_use == 0
+    assert stored(server) == []
+    pool.close()
+
+
+@pytest.mark.parametrize("cut", cut_at(200_000))
+async def test_a_large_send_arrives_whole_wherever_it_is_cut(
+    server: EmbeddedServer, talk: Conversation, sink: Sink, cut: int
+) -> None:
+    await server.root().call(CreateStream("s"))
+    await server.root().call(CreateTopic("s", "t", 1))
+    sent = batch_frame(b"x" * 200_000)
+    for _ in range(2):
+        talk.feed(memoryview(bytearray(sent[:cut])))
+        talk.feed(memoryview(bytearray(sent[cut:])))
+    assert sink.statuses == [0, 0]
+    assert stored(server) == [b"x" * 200_000] * 2
+    assert server.binary.unfinished.in_use == 0
+
+
+async def test_a_large_send_to_nowhere_is_answered_in_step(
+    server: EmbeddedServer, talk: Conversation, sink: Sink
+) -> None:
+    talk.feed(batch_frame(b"x" * 200_000))
+    talk.feed(memoryview(PING))
+    assert sink.statuses == [code_of(StreamNotFound("")), 0]
+
+
+async def test_the_metadata_of_a_large_send_moves_with_its_connection(
+    talk: Conversation, sink: Sink
+) -> None:
+    begun = batch_frame(b"x" * 200_000)
+    talk.feed(begun[:20])
+    assert talk.detach() == bytes(begun[:20])
+
+
+async def test_who_begins_more_than_there_is_room_for_waits(
+    server: EmbeddedServer, pool: MemoryPool
+) -> None:
+    await server.root().call(CreateStream("s"))
+    await server.root().call(CreateTopic("s", "t", 1))
+    unfinished = server.binary.unfinished
+    unfinished.limit = 500_000
+    sent = batch_frame(b"x" * 200_000)
+    sinks = [Sink() for _ in range(5)]
+    talks = [root_talk(server, sink, pool, number) for number, sink in enumerate(sinks)]
+    for talk in talks:
+        talk.feed(sent[:5000])
+    assert unfinished.waiting == 3
+    assert [sink.reading for sink in sinks] == [True, True, False, False, False]
+    assert unfinished.in_use <= unfinished.limit
+    assert not talks[2].inside_frame, "who waits for room has not stopped in the middle of a frame"
+    talks[2].lost()
+    talks[3].feed(sent[5000:])
+    assert sinks[3].sent == []
+    talks[0].feed(sent[5000:])
+    await turns(2)
+    assert sinks[3].statuses == [0]
+    talks[4].lost()
+    talks[1].lost()
+    await turns(2)
+    assert (unfinished.in_use, unfinished.waiting) == (0, 0)
+    assert stored(server) == [b"x" * 200_000] * 2
+
+
+async def test_room_that_comes_too_late_is_given_back(
+    server: EmbeddedServer, pool: MemoryPool
+) -> None:
+    unfinished = server.binary.unfinished
+    unfinished.limit = 100_000
+    large = memoryview(frame(int(Code.PING), bytes(90_000)))
+    sinks = [Sink(), Sink()]
+    talks = [root_talk(server, sink, pool, number) for number, sink in enumerate(sinks)]
+    for talk in talks:
+        talk.feed(large[:5000])
+    talks[0].lost()
+    assert unfinished.in_use, "it was let in, but its turn has not come yet"
+    talks[1].lost()
+    await turns(2)
+    assert (unfinished.in_use, unfinished.waiting) == (0, 0)

@@ -154,7 +154,8 @@ async def embedded_server(
     services = services_of(
         configuration.settings, directory, opened, follower=False, archiver=archiver
     )
-    binary = BinaryProtocol(Dispatcher(services))
+    limit = configuration.settings.tcp.max_unfinished_size
+    binary = BinaryProtocol(Dispatcher(services), unfinished_bytes_max=limit)
     server = EmbeddedServer(configuration, directory, opened, services, binary, archiver, meters)
     try:
         yield server

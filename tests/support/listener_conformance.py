@@ -184,7 +184,7 @@ async def a_lost_client_leaves_no_buffer_behind(subject: Subject) -> None:
     pool = subject.server.opened.pool
     client = await subject.client()
     before = pool.counters().in_use_bytes
-    await client.send(REQUEST_PREFIX.pack(800_004, int(Code.SEND_MESSAGES)) + bytes(90_000))
+    await client.send(REQUEST_PREFIX.pack(800_004, int(Code.PING)) + bytes(90_000))
     await subject.until(lambda: pool.counters().in_use_bytes > before)
     await client.close()
     await subject.until(lambda: not subject.listener.connections)
@@ -195,7 +195,7 @@ async def a_lost_client_leaves_no_buffer_behind(subject: Subject) -> None:
 
 async def closing_ends_everything(subject: Subject) -> None:
     client, other = await subject.client(), await subject.client()
-    await other.send(REQUEST_PREFIX.pack(800_004, int(Code.SEND_MESSAGES)) + bytes(90_000))
+    await other.send(REQUEST_PREFIX.pack(800_004, int(Code.PING)) + bytes(90_000))
     await client.call(Ping())
     subject.listener.close()
     assert await client.rest() == b""

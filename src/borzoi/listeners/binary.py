@@ -17,6 +17,8 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.turns import Turns
+from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError, InvalidCommand, NotFound
@@ -25,6 +27,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import (
     POLLED_PREFIX,
     PollMessages,
+    constant_of_send,
     decode_send_metadata,
     moving_part,
     split_poll,
@@ -70,8 +73,13 @@ Reply: TypeAlias = bytes | RangesReply
 class BinaryProtocol:
     """Answers the frames of all binary connections of one shard."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, *, unfinished_bytes_max: int = UNFINISHED_BYTES_DEFAULT
+    ) -> None:
         self.dispatcher = dispatcher
+        #: The connections share the loop, and the memory of what they have not sent whole.
+        self.turns = Turns()
+        self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
         self._layouts = Layouts()
@@ -100,6 +108,21 @@ class BinaryProtocol:
         if started:
             self._measure(session, code, started)
         return reply
+
+    def refusal_of_send(self, session: Session, first: memoryview, size: int) -> Reply | None:
+        """The answer to a large send that may not be made, from its first bytes. None when it may,
+        as far as can be said before its messages are there."""
+        if session.user_id is None or session.stale:
+            return None
+        revision = self.dispatcher.services.metadata.revision
+        constant = constant_of_send(first)
+        if self._sends.find(session.user_id, constant, revision) is not None:
+            return None
+        try:
+            self.dispatcher.prepare_send(session, decode_send_metadata(first, size))
+        except Exception as fault:
+            return self._refusal(session, SEND_MESSAGES, fault)
+        return None
 
     def _measure(self, session: Session, code: int, started: int) -> None:
         row = self.dispatcher.rows.get(code)

@@ -13,20 +13,25 @@ A conversation owns no socket. The listener feeds it what arrived and sends what
 
     event          IDLE    RECEIVING                     DISCARDING   RUNNING   ENDED
     received       any     not allowed, use `wanted`     any          RUNNING   ENDED
-    filled         -       RECEIVING IDLE RUNNING ENDED  -            -         -
+    filled         -       any                           -            -         -
     answered       -       -                             -            any       ENDED
     unblocked      any     RECEIVING                     any          RUNNING   ENDED
     hang_up        ENDED   ENDED                         ENDED        RUNNING   ENDED
     lost           ENDED   ENDED                         ENDED        ENDED     ENDED
 
-`TRANSITIONS` is this table, and a test holds the code to it. `blocked` is independent of the state:
-while the output cannot send, new bytes are kept in `_unread` and no request begins.
+`TRANSITIONS` is this table, and a test holds the code to it. `blocked` and `_held` are independent
+of the state: while the output cannot send, or the conversation waits for its turn or for room, new
+bytes are kept in `_unread` and no request begins.
 
 A frame in the receive buffer is copied out when it is small. A larger one stays there, and the
 listener takes another buffer; a very large one gets a buffer of its own. The rest of a frame is
 received straight to where it lies (`wanted`), so a batch is copied at most once on its way in.
+
+A large send gets no memory before its sender is known to be allowed to send there: its metadata is
+received first, and the rest is discarded as it comes when the answer is no.
 """
 
+import logging
 from asyncio import Future
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -35,6 +40,8 @@ from typing import Final, Protocol
 from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, Reply, failed
+from borzoi.listeners.turns import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
+from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
 from borzoi.memory.pool import MemoryPool, Payload, PooledBuffer
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
@@ -42,8 +49,11 @@ from borzoi.model.limits import (
     UNAUTHENTICATED_BYTES_MAX,
 )
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import SEND_METADATA_BYTES_MAX
 from borzoi.protocol.errors import INVALID_COMMAND, UNAUTHENTICATED
 from borzoi.protocol.framing import CODE_BYTES, PREFIX_BYTES, REQUEST_PREFIX
+
+log = logging.getLogger(__name__)
 
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
 
@@ -72,7 +82,7 @@ _RUNNING: Final = frozenset({State.RUNNING})
 TRANSITIONS: Final[Mapping[str, Mapping[State, frozenset[State]]]] = {
     "received":  {State.IDLE: _ANY, State.DISCARDING: _ANY, State.RUNNING: _RUNNING,
                   State.ENDED: _ENDED},
-    "filled":    {State.RECEIVING: _ANY - {State.DISCARDING}},
+    "filled":    {State.RECEIVING: _ANY},
     "answered":  {State.RUNNING: _ANY, State.ENDED: _ENDED},
     "unblocked": {State.IDLE: _ANY, State.RECEIVING: frozenset({State.RECEIVING}),
                   State.DISCARDING: _ANY, State.RUNNING: _RUNNING, State.ENDED: _ENDED},
@@ -116,18 +126,22 @@ class Conversation:
     """The state of one client's byte stream; the listener's reader and writer drive it."""
 
     __slots__ = (
+        "_announced",
         "_binary",
         "_code",
         "_discard",
-        "_discard_status",
+        "_discard_answer",
         "_frame",
         "_frame_buffer",
         "_head",
+        "_held",
         "_input_ended",
         "_output",
         "_pool",
+        "_reserved",
         "_running",
         "_unread",
+        "_wanted_room",
         "blocked",
         "ended",
         "session",
@@ -147,10 +161,18 @@ class Conversation:
         #: Where the next bytes have to be received: the rest of `_frame`.
         self.wanted: memoryview | None = None
         self._code = 0
+        #: The size of a large send whose metadata is being received, in the place of `_frame`.
+        self._announced = 0
         self._discard = 0
-        self._discard_status = 0
+        self._discard_answer: Reply = b""
         self._running: Future[Answer] | None = None
         self._unread: bytearray | None = None
+        #: Waits for its turn, or for room for a large frame.
+        self._held = False
+        #: The size of a large frame that was let in (`listeners/unfinished.py`), until it is done.
+        self._reserved = 0
+        #: The size of one that waits for that.
+        self._wanted_room = 0
         #: The client sends nothing more, but waits for pending answers.
         self._input_ended = False
         #: The output could not send everything yet; no request begins until `unblocked`.
@@ -173,6 +195,11 @@ class Conversation:
         """Whether the client has to send the rest of something it began."""
         return self.wanted is not None or bool(self._head) or self._discard > 0
 
+    @property
+    def takes_input(self) -> bool:
+        """Whether more may be read: otherwise `resume_reading` is called when it may."""
+        return self._unread is None and not self.blocked and not self.ended
+
     # Input.
 
     def filled(self, count: int) -> None:
@@ -184,6 +211,9 @@ class Conversation:
             self.wanted = wanted[count:]
             return
         buffer, self._frame, self._frame_buffer, self.wanted = self._frame_buffer, None, None, None
+        if self._announced:
+            self._metadata_arrived(frame.view)
+            return
         self._run(self._code, frame, buffer)
 
     def received(self, data: memoryview, receive_buffer: PooledBuffer | None = None) -> bool:
@@ -192,7 +222,7 @@ class Conversation:
         Whether the conversation has kept `receive_buffer`, because a frame began there and stays.
         If so it returns the buffer to the pool later, and the listener has to take another one.
         """
-        if self._running is not None or self.blocked:
+        if self._running is not None or self.blocked or self._held:
             self._keep(data)
             return False
         if self._head:
@@ -212,10 +242,11 @@ class Conversation:
             self.received(data)
 
     def _consume(self, data: memoryview, receive_buffer: PooledBuffer | None = None) -> bool:
-        """Run the whole frames. Whether the one behind them stays in the receive buffer."""
-        position, end = 0, len(data)
+        """Run the whole frames, as many as its turn allows. Whether the one behind them stays in
+        the receive buffer."""
+        position, end, frames = 0, len(data), 0
         while position < end and not self.ended:
-            if self._running is not None or self.blocked:
+            if self._running is not None or self.blocked or self._held:
                 self._keep(data[position:])
                 return False
             if self._discard:
@@ -224,22 +255,41 @@ class Conversation:
             if end - position < PREFIX_BYTES:
                 self._head = bytes(data[position:])
                 return False
+            if frames >= FRAMES_BEFORE_LOGIN and self._had_its_turn(frames):
+                continue
+            frames += 1
             length, code = REQUEST_PREFIX.unpack_from(data, position)
             position += PREFIX_BYTES
             size = length - CODE_BYTES
             if size < 0:
                 self._output.send(failed(INVALID_COMMAND))
-            elif size > UNAUTHENTICATED_BYTES_MAX and (
-                (self.session.user_id is None or size > CONTROL_PAYLOAD_BYTES_MAX)
-                and self._is_refused(code, size)
-            ):
-                continue
+            elif size >= COUNTED_BYTES_MIN and not self._is_let_in(code, size, data[position:]):
+                # What is there of it is discarded next, or was kept.
+                position = position if self._discard else end
             elif size <= end - position:
                 self._run_small(code, data[position : position + size])
                 position += size
             else:
                 return self._begin_frame(code, size, data[position:], position, receive_buffer)
         return False
+
+    def _had_its_turn(self, frames: int) -> bool:
+        """Whether others come first now; then it waits in line."""
+        if frames < FRAMES_PER_TURN and self.session.user_id is not None:
+            return False
+        self._held = True
+        self._binary.turns.wait(self._turn_came)
+        return True
+
+    def _turn_came(self) -> None:
+        self._held = False
+        if self.ended:
+            return
+        try:
+            self._continue()
+        except Exception:
+            log.exception("serving %s failed", self.session.address)
+            self.end()
 
     def _run_small(self, code: int, payload: memoryview) -> None:
         """Run a whole frame that lies in the receive buffer. Only a batch outlives the call, so
@@ -269,27 +319,77 @@ class Conversation:
         self.wanted = frame.view[len(first) :]
         return stays
 
-    def _is_refused(self, code: int, size: int) -> bool:
-        """Whether a frame is too large for its sender: then it is answered without being held."""
-        size_max = BATCH_BYTES_MAX if code == SEND_MESSAGES else CONTROL_PAYLOAD_BYTES_MAX
-        if size > size_max:
+    # Large frames: refused before they are held, or let in when there is room.
+
+    def _is_let_in(self, code: int, size: int, first: memoryview) -> bool:
+        """Whether a large frame may be received now. If not, its first bytes are to be discarded,
+        or were kept until more is known."""
+        is_send = code == SEND_MESSAGES
+        if size > (BATCH_BYTES_MAX if is_send else CONTROL_PAYLOAD_BYTES_MAX):
             # The rest would have to be read to stay in sync, and is never worth reading.
             self._output.send(failed(INVALID_COMMAND))
             self.end()
-            return True
+            return False
         if self.session.user_id is None:
-            self._discard = size
-            self._discard_status = (
-                INVALID_COMMAND if self._binary.dispatcher.is_public(code) else UNAUTHENTICATED
-            )
-            return True
-        return False
+            public = self._binary.dispatcher.is_public(code)
+            self._refuse(size, failed(INVALID_COMMAND if public else UNAUTHENTICATED))
+            return False
+        if is_send:
+            if len(first) < SEND_METADATA_BYTES_MAX:
+                self._begin_metadata(size, first)
+                return False
+            refusal = self._binary.refusal_of_send(self.session, first, size)
+            if refusal is not None:
+                self._refuse(size, refusal)
+                return False
+        if not self._reserved:
+            if not self._binary.unfinished.enter(size):
+                self._wait_for_room(code, size, first)
+                return False
+            self._reserved = size
+        return True
+
+    def _refuse(self, size: int, answer: Reply) -> None:
+        """Discard a frame as it comes, and answer when it is over."""
+        self._leave()
+        self._discard, self._discard_answer = size, answer
+
+    def _begin_metadata(self, size: int, first: memoryview) -> None:
+        """Receive the metadata of a large send by itself."""
+        frame = Payload(memoryview(bytearray(SEND_METADATA_BYTES_MAX)))
+        frame.view[: len(first)] = first
+        self._announced, self._frame = size, frame
+        self.wanted = frame.view[len(first) :]
+
+    def _metadata_arrived(self, metadata: memoryview) -> None:
+        size, self._announced = self._announced, 0
+        prefix = REQUEST_PREFIX.pack(size + CODE_BYTES, SEND_MESSAGES)
+        self._consume(memoryview(prefix + metadata))
+
+    def _wait_for_room(self, code: int, size: int, first: memoryview) -> None:
+        self._held, self._wanted_room = True, size
+        self._keep(memoryview(REQUEST_PREFIX.pack(size + CODE_BYTES, code) + first))
+        self._output.pause_reading()
+        self._binary.unfinished.wait(size, self._room_came)
+
+    def _room_came(self) -> None:
+        """There is room for the large frame: it was let in."""
+        self._reserved, self._wanted_room = self._wanted_room, 0
+        if self.ended:
+            self._leave()
+        self._turn_came()
+
+    def _leave(self) -> None:
+        """Give back the room of a large frame."""
+        if self._reserved:
+            self._binary.unfinished.leave(self._reserved)
+            self._reserved = 0
 
     def _discarded(self, available: int) -> int:
         gone = min(available, self._discard)
         self._discard -= gone
         if not self._discard:
-            self._output.send(failed(self._discard_status))
+            self._output.send(self._discard_answer)
         return gone
 
     def _keep(self, data: memoryview) -> None:
@@ -311,6 +411,8 @@ class Conversation:
             return
         if buffer is not None:
             self._pool.release(buffer)
+        if self._reserved:
+            self._leave()
         self._answer(reply)
 
     def _wait_for(self, answer: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
@@ -326,6 +428,8 @@ class Conversation:
         self._running = None
         if buffer is not None:
             self._pool.release(buffer)
+        if self._reserved:
+            self._leave()
         if self.ended:
             return
         if done.cancelled():
@@ -349,7 +453,9 @@ class Conversation:
 
     def _continue(self) -> None:
         """Run what the client sent ahead, then read on."""
-        if self._unread is not None and self._running is None and not self.blocked:
+        if self._running is not None or self.blocked or self._held:
+            return
+        if self._unread is not None:
             unread, self._unread = self._unread, None
             if self._head:
                 unread = bytearray(self._head) + unread
@@ -368,7 +474,7 @@ class Conversation:
         """The client sends nothing more. Whether answers are pending: they are sent, and then the
         connection ends."""
         self._input_ended = True
-        return self._running is not None or self.blocked
+        return self._running is not None or self.blocked or self._held
 
     def hang_up(self, farewell: bytes = b"") -> None:
         """End the session. A running request is still answered, and is the last one. Without one,
@@ -398,7 +504,12 @@ class Conversation:
         self.session.hang_up = hung_up
         self._unread = None
         if self._running is not None:
+            # Its batch needs the memory and the room until it is done.
             self._binary.dispatcher.abandon(self._running)
+        else:
+            self._leave()
+        if self._wanted_room:
+            self._binary.unfinished.forget(self._room_came)
         if self._frame_buffer is not None:
             self._pool.release(self._frame_buffer)
         self._frame = self._frame_buffer = self.wanted = None
@@ -407,14 +518,19 @@ class Conversation:
         """Stop here and return the bytes that were read and not run, for a conversation in another
         process to go on with. None while a request or an answer is pending, or a frame of which
         much has arrived or is discarded."""
-        if self.state not in (State.IDLE, State.RECEIVING) or self.blocked or self._input_ended:
+        if self.state not in (State.IDLE, State.RECEIVING) or self._input_ended:
+            return None
+        if self.blocked or self._held:
             return None
         unread = self._head
         if self._frame is not None and self.wanted is not None:
             arrived = len(self._frame.view) - len(self.wanted)
             if arrived > PIPELINED_BYTES_MAX:
                 return None
-            prefix = REQUEST_PREFIX.pack(len(self._frame.view) + CODE_BYTES, self._code)
+            size, code = len(self._frame.view), self._code
+            if self._announced:
+                size, code = self._announced, SEND_MESSAGES
+            prefix = REQUEST_PREFIX.pack(size + CODE_BYTES, code)
             unread = prefix + self._frame.view[:arrived]
         self.lost()
         return unread

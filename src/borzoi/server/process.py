@@ -210,7 +210,10 @@ class RunningServer:
         self._endpoints = await listen(
             self._settings,
             ListeningContext(
-                binary=BinaryProtocol(self._dispatcher),
+                binary=BinaryProtocol(
+                    self._dispatcher,
+                    unfinished_bytes_max=self._settings.tcp.max_unfinished_size,
+                ),
                 pool=self._opened.pool,
                 revoked_tokens=self._opened.revoked_tokens,
                 on_connect=self._services.sessions.add,

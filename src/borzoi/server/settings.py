@@ -165,6 +165,11 @@ class TcpSection(Section):
         0,
         "borzoi: the same, from one peer address; 0 is half of them, and all of them over loopback",
     )
+    max_unfinished_size: int = setting(
+        BYTES,
+        "1 GiB",
+        "borzoi: memory of large requests under way, over all transports; clients that begin another one wait",
+    )
     login_timeout: int = setting(
         DURATION,
         "1 m",

@@ -1,11 +1,15 @@
 """The order of a WebSocket's life, without a socket."""
 
+import asyncio
+
+import pytest
 from tests.support.embedded import EmbeddedServer
 
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
+from borzoi.listeners.turns import FRAMES_BEFORE_LOGIN
 from borzoi.listeners.websocket.dialogue import Dialogue
-from borzoi.listeners.websocket.frames import Limits
+from borzoi.listeners.websocket.frames import FrameReader, Limits
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.framing import encode_request
 
@@ -29,9 +33,18 @@ class Wire:
         self.finished = False
         session = server.connect().session
         self.conversation = Conversation(session, server.binary, self, server.opened.pool)
+        self.reads = True
         self.dialogue = Dialogue(
-            Limits(), self.conversation, send=self.said.append, opened=self._note_opened
+            Limits(),
+            self.conversation,
+            send=self.said.append,
+            read=self._note_reads,
+            opened=self._note_opened,
+            turns=server.binary.turns,
         )
+
+    def _note_reads(self, reads: bool) -> None:
+        self.reads = reads
 
     def _note_opened(self) -> None:
         self.opened += 1
@@ -99,3 +112,44 @@ async def test_stored_messages_get_a_head_for_all_of_them(server: EmbeddedServer
     tail = [memoryview(b"tail")]
     wire.send(RangesReply(b"head", [], tail))
     assert wire.said[1:] == [RangesReply(b"\x82\x08head", [], tail)]
+
+
+PONG = b"\x8a\x00"
+
+
+async def test_short_frames_have_to_wait_for_their_turn(server: EmbeddedServer) -> None:
+    """Pings of the WebSocket and of ours, a thousand at once: a share in each turn of the loop."""
+    wire = Wire(server)
+    wire.arrived(UPGRADE)
+    one = masked(0x89, b"") + masked(0x82, encode_request(Ping()))
+    wire.arrived(one * 500)
+    assert len(wire.said[1:]) == FRAMES_BEFORE_LOGIN
+    assert not wire.reads
+    wire.arrived(one)
+    while wire.dialogue.waits_for_its_turn:
+        said = len(wire.said)
+        await asyncio.sleep(0)
+        assert len(wire.said) > said
+    assert wire.said[1:] == [PONG, b"\x82\x08" + bytes(8)] * 501
+    assert wire.reads
+
+
+async def test_a_turn_that_comes_too_late_does_nothing(server: EmbeddedServer) -> None:
+    wire = Wire(server)
+    wire.arrived(UPGRADE + masked(0x89, b"") * 100)
+    wire.conversation.lost()
+    said = len(wire.said)
+    await asyncio.sleep(0)
+    assert not wire.dialogue.waits_for_its_turn
+    assert len(wire.said) == said
+
+
+async def test_a_fault_while_it_waits_for_its_turn_ends_it(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire(server)
+    wire.arrived(UPGRADE + masked(0x89, b"") * 100)
+
+    monkeypatch.setattr(FrameReader, "feed", lambda *_: 1 / 0)
+    await asyncio.sleep(0)
+    assert wire.finished

@@ -20,6 +20,7 @@ from borzoi.protocol.commands.messages import (
     PolledMessages,
     PollMessages,
     SendMessages,
+    constant_of_send,
     decode_send_metadata,
     moving_part,
     split_poll,
@@ -255,6 +256,7 @@ def test_a_send_is_split_where_it_is_decoded(request_value) -> None:
     constant = bytes(payload[4 : send.count_start])
     starts = (send.messages_count, send.indexes_start, send.messages_start)
     assert split_send(payload) == (constant, *starts)
+    assert constant_of_send(payload[:SEND_METADATA_BYTES_MAX]) == constant
 
 
 @pytest.mark.parametrize(

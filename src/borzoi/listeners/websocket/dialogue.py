@@ -6,6 +6,7 @@ from typing import Final
 
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
+from borzoi.listeners.turns import Turns, frames_per_turn
 from borzoi.listeners.websocket.frames import (
     CloseCode,
     Control,
@@ -28,7 +29,17 @@ HANDSHAKE_SECONDS_MAX: Final = 10.0
 class Dialogue:
     """First the client asks for a WebSocket, then it speaks in frames, then one of us closes."""
 
-    __slots__ = ("_close_sent", "_conversation", "_greeting", "_opened", "_send", "frames")
+    __slots__ = (
+        "_close_sent",
+        "_conversation",
+        "_greeting",
+        "_later",
+        "_opened",
+        "_read",
+        "_send",
+        "_turns",
+        "frames",
+    )
 
     def __init__(
         self,
@@ -36,11 +47,18 @@ class Dialogue:
         conversation: Conversation,
         *,
         send: Callable[[Reply], None],
+        read: Callable[[bool], None],
         opened: Callable[[], None],
+        turns: Turns,
     ) -> None:
         self._conversation = conversation
         self._send = send
+        #: Tells the connection whether to read on.
+        self._read = read
         self._opened = opened
+        self._turns = turns
+        #: What arrived and has to wait for a turn; None when nothing does.
+        self._later: bytearray | None = None
         #: What has arrived of the request that opens it; None once it is open.
         self._greeting: bytes | None = b""
         self._close_sent = False
@@ -51,18 +69,26 @@ class Dialogue:
         return self._greeting is None
 
     @property
+    def waits_for_its_turn(self) -> bool:
+        return self._later is not None
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether the client owes us the rest of something it began."""
         return not self.is_open or self.frames.inside_frame
 
     def arrived(self, data: memoryview) -> None:
         """Bytes that may be changed where they lie."""
+        if self._later is not None:
+            self._later += data
+            return
         if self._greeting is not None:
             rest = self._greet(bytes(data))
             if not rest:
                 return
             data = memoryview(bytearray(rest))
         conversation = self._conversation
+        share = frames_per_turn(conversation.session)
         try:
             for event in self.frames.feed(data):
                 if conversation.ended:
@@ -71,10 +97,32 @@ class Dialogue:
                     self._control(event)
                 else:
                     conversation.feed(event)
+                share -= 1
+                if not share and self.frames.consumed < len(data):
+                    self._wait_for_turn(data[self.frames.consumed :])
+                    return
         except FrameFault as fault:
             log.info("closing %s: %s", conversation.session.address, fault)
             self._say_close(close_frame(fault.code))
             conversation.end()
+
+    def _wait_for_turn(self, rest: memoryview) -> None:
+        """Frames may be as short as their head, and each ping of a client is answered."""
+        self._later = bytearray(rest)
+        self._read(False)
+        self._turns.wait(self._turn_came)
+
+    def _turn_came(self) -> None:
+        later, self._later = self._later, None
+        if later is None or self._conversation.ended:
+            return
+        try:
+            self.arrived(memoryview(later))
+        except Exception:
+            log.exception("serving %s failed", self._conversation.session.address)
+            self._conversation.end()
+        if self._later is None:
+            self._read(True)
 
     def _greet(self, data: bytes) -> bytes:
         """Go on with the handshake; what came behind it, once it is done."""

@@ -88,6 +88,7 @@ class FrameReader:
         "_opcode",
         "_phase",
         "_unfinished",
+        "consumed",
         "remaining",
     )
 
@@ -107,6 +108,8 @@ class FrameReader:
         self._control = bytearray()
         #: Bytes that are missing of the frame under way.
         self.remaining = 0
+        #: How many of the bytes that are being fed the events so far have taken.
+        self.consumed = 0
 
     @property
     def inside_frame(self) -> bool:
@@ -124,7 +127,10 @@ class FrameReader:
         self._advance(len(piece))
 
     def feed(self, data: memoryview) -> Iterator[Event]:
-        """What arrived bytes mean, one after the other; they are unmasked in place."""
+        """What arrived bytes mean, one after the other; they are unmasked in place.
+
+        Whoever stops between two events goes on later with what is behind `consumed`.
+        """
         position, end = 0, len(data)
         while position < end:
             if not self.remaining:
@@ -133,10 +139,12 @@ class FrameReader:
                     continue
                 # A frame without a payload is over with its head.
                 if (control := self._ended()) is not None:
+                    self.consumed = position
                     yield control
                 continue
             piece = data[position : position + self.remaining]
             position += len(piece)
+            self.consumed = position
             self._unmask(piece)
             opcode = self._opcode
             if opcode is Opcode.BINARY:

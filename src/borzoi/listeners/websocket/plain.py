@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK
+from borzoi.listeners.acknowledging import acknowledge, may_be_held_back
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, Reply
 from borzoi.listeners.connection import Conversation
@@ -34,7 +35,9 @@ class WebSocketConnection(TcpConnection):
             limits,
             self.conversation,
             send=super().send,
+            read=self._read,
             opened=lambda: listener.opened(session),
+            turns=listener.binary.turns,
         )
         listener.loop.call_later(HANDSHAKE_SECONDS_MAX, self._give_up_greeting)
 
@@ -53,6 +56,8 @@ class WebSocketConnection(TcpConnection):
         if count:
             self._listener.busy_poll.touch()
             self.progressed_at = self._listener.loop.time()
+            if self._is_held_back(conversation) and self._sock.fileno() >= 0:
+                acknowledge(self._sock)
         elif conversation.input_ended():
             self.pause_reading()  # EOF stays readable
         else:
@@ -73,6 +78,22 @@ class WebSocketConnection(TcpConnection):
         if count:
             self._dialogue.arrived(scratch[:count])
         return count
+
+    def _is_held_back(self, conversation: Conversation) -> bool:
+        """Whether the client may wait with the rest of a frame, its own or one of ours within."""
+        if conversation.inside_frame or self._dialogue.is_unfinished:
+            return may_be_held_back(conversation.wanted)
+        return False
+
+    def _read(self, reads: bool) -> None:
+        if not reads:
+            self.pause_reading()
+        elif self.conversation.takes_input:
+            self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self._dialogue.waits_for_its_turn:
+            super().resume_reading()
 
     def _give_up_greeting(self) -> None:
         if not self._dialogue.is_open and self._sock.fileno() >= 0:

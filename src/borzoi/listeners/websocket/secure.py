@@ -31,7 +31,9 @@ class SecureWebSocketConnection(TlsConnection):
             self._limits,
             self.conversation,
             send=super().send,
+            read=self._read,
             opened=lambda: listener.opened(session),
+            turns=listener.binary.turns,
         )
         listener.loop.call_later(HANDSHAKE_SECONDS_MAX, self._give_up_greeting)
 
@@ -41,6 +43,18 @@ class SecureWebSocketConnection(TlsConnection):
         if dialogue is not None and conversation is not None and not conversation.ended:
             # The bytes of the transport cannot be unmasked where they lie.
             dialogue.arrived(memoryview(bytearray(data)))
+            if conversation.inside_frame or dialogue.is_unfinished:
+                self._acknowledge()
+
+    def _read(self, reads: bool) -> None:
+        if not reads:
+            self.pause_reading()
+        elif self.conversation is not None and self.conversation.takes_input:
+            self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if self._dialogue is None or not self._dialogue.waits_for_its_turn:
+            super().resume_reading()
 
     def _give_up_greeting(self) -> None:
         if self._dialogue is not None and not self._dialogue.is_open:

@@ -286,6 +286,11 @@ def split_send(payload: memoryview) -> tuple[bytes, int, int, int] | None:
     return bytes(payload[_U32.size : length]), count, indexes_start, messages_start
 
 
+def constant_of_send(first: memoryview) -> bytes:
+    """The constant bytes that `split_send` would give, from the first bytes of a payload."""
+    return bytes(first[_U32.size : min(_unpack_u32(first)[0], _METADATA_LENGTH_MAX)])
+
+
 def split_poll(payload: memoryview) -> bytes:
     """The constant bytes of a poll: what precedes strategy, count and auto_commit.
 

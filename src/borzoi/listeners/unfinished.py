@@ -1,0 +1,68 @@
+"""How much memory large requests may take while they arrive and run, over all connections.
+
+A request gets its memory when its frame begins, so it is counted by what it announced: whoever is
+let in can always finish, and the others wait in line with nothing but their first bytes.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from borzoi.listeners.turns import Turns
+from borzoi.model.limits import UNAUTHENTICATED_BYTES_MAX
+
+#: Smaller frames are not counted; the number of connections bounds them.
+COUNTED_BYTES_MIN: Final = UNAUTHENTICATED_BYTES_MAX + 1
+UNFINISHED_BYTES_DEFAULT: Final = 1 << 30
+
+GoOn: TypeAlias = Callable[[], None]
+
+
+class Unfinished:
+    """The large requests of all connections of one shard."""
+
+    __slots__ = ("_turns", "_waiting", "in_use", "limit")
+
+    def __init__(self, limit: int, turns: Turns) -> None:
+        self.limit = limit
+        self._turns = turns
+        #: Bytes of those that were let in.
+        self.in_use = 0
+        self._waiting: deque[tuple[int, GoOn]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for room."""
+        return len(self._waiting)
+
+    def enter(self, size: int) -> bool:
+        """Let in a request of this size, unless others fill the room or wait for it."""
+        if self._waiting or not self._has_room(size):
+            return False
+        self.in_use += size
+        return True
+
+    def _has_room(self, size: int) -> bool:
+        # One that is larger than the room is let in alone, or it would never be.
+        return not self.in_use or self.in_use + size <= self.limit
+
+    def wait(self, size: int, go_on: GoOn) -> None:
+        """Call `go_on` in a later turn, when a request of this size has been let in."""
+        self._waiting.append((size, go_on))
+
+    def forget(self, go_on: GoOn) -> None:
+        """Whoever waits to be called so is gone."""
+        self._waiting = deque(one for one in self._waiting if one[1] != go_on)
+        self._let_in()
+
+    def leave(self, size: int) -> None:
+        """A request that was let in is done, or gone."""
+        self.in_use -= size
+        if self._waiting:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            size, go_on = self._waiting.popleft()
+            self.in_use += size
+            self._turns.wait(go_on)

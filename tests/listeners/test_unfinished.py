@@ -1,0 +1,45 @@
+"""Room for large requests, over all connections."""
+
+import asyncio
+
+from borzoi.listeners.turns import Turns
+from borzoi.listeners.unfinished import Unfinished
+
+
+async def test_who_is_let_in_can_finish_and_the_others_come_in_order() -> None:
+    room, let_in = Unfinished(100, Turns()), []
+    assert room.enter(60)
+    assert not room.enter(50)
+    room.wait(50, lambda: let_in.append("first"))
+    room.wait(10, lambda: let_in.append("second"))
+    assert not room.enter(1), "nobody passes those who wait"
+    assert (room.in_use, room.waiting) == (60, 2)
+    room.leave(60)
+    await asyncio.sleep(0)
+    assert let_in == ["first", "second"]
+    assert (room.in_use, room.waiting) == (60, 0)
+
+
+async def test_what_is_larger_than_the_room_is_let_in_alone() -> None:
+    room, let_in = Unfinished(100, Turns()), []
+    assert room.enter(1000)
+    assert not room.enter(1)
+    room.wait(1, lambda: let_in.append(1))
+    room.leave(1000)
+    await asyncio.sleep(0)
+    assert let_in == [1]
+
+
+async def test_who_waits_in_front_and_goes_holds_nobody_up() -> None:
+    room, let_in = Unfinished(100, Turns()), []
+    assert room.enter(60)
+
+    def gone() -> None:
+        let_in.append("gone")
+
+    room.wait(100, gone)
+    room.wait(40, lambda: let_in.append("next"))
+    room.forget(gone)
+    await asyncio.sleep(0)
+    assert let_in == ["next"]
+    assert room.in_use == 100
