@@ -20,7 +20,7 @@ from borzoi.listeners.connection import (
     Conversation,
     State,
 )
-from borzoi.listeners.turns import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
+from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import StreamNotFound

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from borzoi.listeners.turns import Turns
 from borzoi.listeners.unfinished import Unfinished
+from borzoi.partitions.turns import Turns
 
 
 async def test_who_is_let_in_can_finish_and_the_others_come_in_order() -> None:
@@ -43,3 +43,37 @@ async def test_who_waits_in_front_and_goes_holds_nobody_up() -> None:
     await asyncio.sleep(0)
     assert let_in == ["next"]
     assert room.in_use == 100
+
+
+async def test_a_block_waits_for_room_and_leaves_it() -> None:
+    room, order = Unfinished(100_000, Turns()), []
+
+    async def take(name: str, size: int) -> None:
+        async with room.room(size):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(take("a", 90_000), take("b", 90_000), take("small", 10))
+    assert order == ["a", "small", "b"]
+    assert (room.in_use, room.waiting) == (0, 0)
+
+
+async def test_a_block_that_is_cancelled_gives_its_place_or_its_room_back() -> None:
+    room = Unfinished(100_000, Turns())
+
+    async def take() -> None:
+        async with room.room(90_000):
+            raise AssertionError("it was cancelled")
+
+    assert room.enter(90_000)
+    waiting, granted = asyncio.ensure_future(take()), asyncio.ensure_future(take())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert room.waiting == 1
+    room.leave(90_000)
+    assert room.in_use == 90_000
+    granted.cancel()
+    await asyncio.wait({granted})
+    while room.in_use:
+        await asyncio.sleep(0)

@@ -185,6 +185,8 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
             {"SYSTEM_PARTITION_SIZE_OF_MESSAGES_REQUIRED_TO_SAVE": "0 B"},
             "size_of_messages_required_to_save",
         ),
+        ({"SYSTEM_PARTITION_MAX_POLL_SIZE": "0 B"}, "system.partition.max_poll_size"),
+        ({"SYSTEM_PARTITION_MAX_POLL_SIZE": "5 GB"}, "system.partition.max_poll_size"),
         (
             {
                 "SYSTEM_PARTITION_ENFORCE_FSYNC": "true",

@@ -111,6 +111,8 @@ class Twin:
     def part(self, position: int, length: int) -> memoryview:
         return memoryview(self.plain)[position : position + length]
 
+    def check(self, position: int, length: int) -> None: ...
+
 
 def test_a_twin_takes_the_place_of_the_plain_log_and_can_be_inflated_again() -> None:
     segments = three()

@@ -40,7 +40,7 @@ from borzoi.server.assembly import Opened, clock, open_data, services_of, store_
 from borzoi.server.config import Configuration, load
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.partition_table import Totals
-from borzoi.storage.media import read_exactly
+from borzoi.storage.reading import Reading
 
 A = TypeVar("A")
 
@@ -92,8 +92,10 @@ def whole(reply: Reply) -> bytes:
     """The bytes of a reply, those in files included."""
     if not isinstance(reply, RangesReply):
         return reply
-    stored = [read_exactly(file, length, position) for file, position, length in reply.ranges]
-    return b"".join([reply.head, *stored, *reply.tail])
+    messages = Reading(ranges=list(reply.ranges), tail=list(reply.tail))
+    found = reply.head + messages.materialise()
+    assert len(found) == reply.size
+    return found
 
 
 @dataclass(slots=True)

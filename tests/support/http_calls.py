@@ -28,6 +28,7 @@ def app_of(server: EmbeddedServer, **settings: str) -> HttpApp:
         server.dispatcher,
         server.opened.revoked_tokens,
         metrics=metrics_of(server),
+        unfinished=server.binary.unfinished,
     )
 
 

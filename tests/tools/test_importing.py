@@ -204,9 +204,7 @@ def test_messages_and_offsets_read_as_the_server_answers(case, tmp_path):
         if start is None or (request.strategy.kind is PollingKind.LAST and case == "basic"):
             continue
         reading = open_log(place, MEDIUM).read(start, request.count)
-        found = b"".join(
-            part.file.read(part.length, part.position) for part in reading.ranges
-        ) + b"".join(reading.tail)
+        found = reading.materialise()
         if case == "encrypted":
             found = bytes(decrypted(memoryview(found), Cipher(KEY)).messages)
         assert found == payload[16:]

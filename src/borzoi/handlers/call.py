@@ -16,6 +16,7 @@ from borzoi.metadata.guards import Allowed, CallerIs, Guard, check
 from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Metadata, Stream, Topic, User
 from borzoi.model.errors import StateCorrupted, Unauthenticated
+from borzoi.model.limits import POLLED_BYTES_MAX
 from borzoi.shard.cluster_nodes import ClusterNodes
 from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.partition_plane import PartitionPlane
@@ -37,6 +38,8 @@ class Services(msgspec.Struct, frozen=True):
     tokens_max: int
     #: Microseconds since the epoch.
     clock: Callable[[], int]
+    #: Bytes that one poll gives at most.
+    polled_bytes_max: int = POLLED_BYTES_MAX
     #: Polls that wait for messages.
     waits: Waits = msgspec.field(default_factory=Waits)
     #: How long syncs took, and how many are under way.

@@ -32,6 +32,7 @@ from borzoi.model.errors import (
     Unauthenticated,
     Unauthorized,
 )
+from borzoi.model.identifiers import Identifier
 from borzoi.partitions.operations import Append
 from borzoi.protocol.commands.groups import JoinConsumerGroup, LeaveConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages, SendMetadata
@@ -123,8 +124,12 @@ class Dispatcher:
 
     def prepare_send(self, session: Session, request: SendMetadata) -> PreparedSend:
         """Resolve and permit what sends with the same constant bytes share."""
-        stream, topic = self._permitted_topic(SEND, session, request)
+        stream, topic = self._permitted_topic(SEND, session, request.stream_id, request.topic_id)
         return prepare_send(stream, topic, request.partitioning, self.services.partitions)
+
+    def check_send(self, session: Session, stream_id: Identifier, topic_id: Identifier) -> None:
+        """Raise what a send there would raise before its messages are looked at."""
+        self._permitted_topic(SEND, session, stream_id, topic_id)
 
     def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
         services = self.services
@@ -134,7 +139,7 @@ class Dispatcher:
 
     def prepare_poll(self, session: Session, request: PollMessages) -> PreparedPoll:
         """The same for polls by a single consumer."""
-        stream, topic = self._permitted_topic(POLL, session, request)
+        stream, topic = self._permitted_topic(POLL, session, request.stream_id, request.topic_id)
         return prepare_poll(stream, topic, request)
 
     def poll(
@@ -157,16 +162,17 @@ class Dispatcher:
             strategy,
             count,
             auto_commit,
+            size_max=services.polled_bytes_max,
             now=services.clock(),
         )
         return answer if isinstance(answer, Delivery) else self._watched(POLL, session, answer)
 
     def _permitted_topic(
-        self, row: Row, session: Session, request: SendMetadata | PollMessages
+        self, row: Row, session: Session, stream_id: Identifier, topic_id: Identifier
     ) -> tuple[Stream, Topic]:
         state = self.services.metadata.state
-        stream = queries.stream(state, request.stream_id)
-        topic = queries.topic_of(stream, request.topic_id)
+        stream = queries.stream(state, stream_id)
+        topic = queries.topic_of(stream, topic_id)
         user = None if session.user_id is None else state.users.get(session.user_id)
         permissions = None if user is None else user.permissions
         if not allows(row.rule, permissions, stream.id, topic.id):

@@ -150,6 +150,7 @@ def _poll_now(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, An
         request.strategy,
         request.count,
         request.auto_commit,
+        size_max=call.services.polled_bytes_max,
         now=call.now(),
     )
 
@@ -162,10 +163,11 @@ def poll_alone(
     count: int,
     auto_commit: bool,
     *,
+    size_max: int,
     now: int,
 ) -> Delivery | Coroutine[Any, Any, Delivery]:
     """The answer to a consumer that is not a member of a group."""
-    operation = Poll(strategy, count, ConsumerKind.CONSUMER, consumer_id, auto_commit)
+    operation = Poll(strategy, count, ConsumerKind.CONSUMER, consumer_id, auto_commit, size_max)
     polled = partitions.run(namespace, operation, now=now)
     if isinstance(polled, Future):
         return _delivered_later(namespace.partition_id, polled)
@@ -181,7 +183,12 @@ def _poll_as_member(
     queries.partition_of(topic, partition_id)
     namespace = Namespace(stream_id, topic.id, partition_id)
     operation = Poll(
-        request.strategy, request.count, ConsumerKind.GROUP, group.id, request.auto_commit
+        request.strategy,
+        request.count,
+        ConsumerKind.GROUP,
+        group.id,
+        request.auto_commit,
+        call.services.polled_bytes_max,
     )
     polled = call.partitions.run(namespace, operation, now=call.now())
     if request.auto_commit and queries.is_pending(group, partition_id):

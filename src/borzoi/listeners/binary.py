@@ -17,11 +17,11 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.turns import Turns
 from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError, InvalidCommand, NotFound
+from borzoi.partitions.turns import turns
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import (
@@ -38,7 +38,7 @@ from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.records.batch import SMALL, Batch, receive, receive_at
 from borzoi.records.layouts import Layouts
-from borzoi.storage.reading import FileRange
+from borzoi.storage.reading import FileRange, Produced
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,9 @@ POLL_MESSAGES = int(Code.POLL_MESSAGES)
 #: The commands of the hot path. One in MEASURED_EVERY of them is measured, and counts for all.
 HOT_CODES: Final = frozenset({SEND_MESSAGES, POLL_MESSAGES})
 MEASURED_EVERY: Final = 16
+
+#: Polled bytes that are at hand and not more than this leave with their head, in one piece.
+JOINED_BYTES_MAX: Final = 64 * 1024
 
 #: The response without a payload: status 0, length 0.
 DONE = RESPONSE_PREFIX.pack(0, 0)
@@ -62,8 +65,16 @@ class RangesReply(msgspec.Struct):
 
     head: bytes
     ranges: Sequence[FileRange]
-    #: Messages that follow the ranges and are in no plain file.
-    tail: Sequence[memoryview]
+    #: Messages that follow the ranges and are in no plain file, or have to be made.
+    tail: Sequence[memoryview | Produced]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole frame."""
+        size = len(self.head) + sum(part.length for part in self.ranges)
+        for part in self.tail:
+            size += part.length if isinstance(part, Produced) else len(part)
+        return size
 
 
 #: A whole response frame.
@@ -78,7 +89,7 @@ class BinaryProtocol:
     ) -> None:
         self.dispatcher = dispatcher
         #: The connections share the loop, and the memory of what they have not sent whole.
-        self.turns = Turns()
+        self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
@@ -109,7 +120,7 @@ class BinaryProtocol:
             self._measure(session, code, started)
         return reply
 
-    def refusal_of_send(self, session: Session, first: memoryview, size: int) -> Reply | None:
+    def refusal_of_send(self, session: Session, first: memoryview, size: int) -> bytes | None:
         """The answer to a large send that may not be made, from its first bytes. None when it may,
         as far as can be said before its messages are there."""
         if session.user_id is None or session.stale:
@@ -187,7 +198,7 @@ class BinaryProtocol:
             self._polls.keep(session.user_id, constant, prepared)
         return dispatcher.poll(session, prepared, *moving_part(payload))
 
-    def _refusal(self, session: Session, code: int, fault: Exception) -> Reply:
+    def _refusal(self, session: Session, code: int, fault: Exception) -> bytes:
         row = self.dispatcher.rows.get(code)
         if isinstance(fault, NotFound) and row is not None and row.missing_is_empty:
             return DONE
@@ -212,9 +223,9 @@ def encoded(answer: Answer) -> Reply:
         answer.current_offset,
         reading.count,
     )
-    if not reading.ranges:
-        return b"".join((head, *reading.tail)) if reading.tail else head
-    return RangesReply(head, reading.ranges, reading.tail)
+    if reading.ranges or (reading.tail and reading.size > JOINED_BYTES_MAX):
+        return RangesReply(head, reading.ranges, reading.tail)
+    return b"".join((head, *reading.chunks())) if reading.tail else head
 
 
 def ok(payload: bytes) -> bytes:

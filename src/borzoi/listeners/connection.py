@@ -40,7 +40,7 @@ from typing import Final, Protocol
 from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, Reply, failed
-from borzoi.listeners.turns import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
+from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
 from borzoi.memory.pool import MemoryPool, Payload, PooledBuffer
 from borzoi.model.limits import (

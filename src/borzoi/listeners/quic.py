@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 from asyncio import Future
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,37 +30,41 @@ from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import Peer
 from borzoi.listeners.admission import Admission
-from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply, failed
+from borzoi.listeners.binary import BinaryProtocol, Reply, failed
 from borzoi.listeners.interface import Detached
+from borzoi.listeners.quic_sending import Sending
+from borzoi.listeners.shares import frames_per_turn
 from borzoi.listeners.sockets import host_of, peer_text
+from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
 from borzoi.memory.pool import NOWHERE, Payload
-from borzoi.model.errors import BorzoiError
+from borzoi.model.errors import BorzoiError, LimitReached
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
     CONTROL_PAYLOAD_BYTES_MAX,
-    POLLED_BYTES_MAX,
     UNAUTHENTICATED_BYTES_MAX,
 )
 from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import INVALID_COMMAND, UNAUTHENTICATED
+from borzoi.protocol.commands.messages import SEND_METADATA_BYTES_MAX
+from borzoi.protocol.errors import INVALID_COMMAND, UNAUTHENTICATED, code_of
 from borzoi.protocol.framing import CODE_BYTES, REQUEST_PREFIX
-from borzoi.storage.media import read_exactly
 
 log = logging.getLogger(__name__)
 
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
-#: A poll is read and handed over in pieces of this size.
-PIECE_BYTES: Final = 256 * 1024
+#: What the windows have at least.
+WINDOW_BYTES_MIN: Final = 256 * 1024
 #: Handshakes under way before strangers have to prove their address first.
 UNPROVED_MAX: Final = 64
 #: Bytes of streams that are not complete, over all of one connection.
 UNFINISHED_BYTES_MAX: Final = BATCH_BYTES_MAX
-#: Answers that a client has not read yet; a client that sends more is disconnected.
-BACKLOG_BYTES_MAX: Final = POLLED_BYTES_MAX
+#: Answers that a client has not taken yet; a client that sends more is disconnected.
+BACKLOG_BYTES_MAX: Final = 64 << 20
 #: How long the last answers have to arrive before their connection closes.
 PARTING_SECONDS: Final = 0.05
+#: The status of a large frame that there is no room for.
+NO_ROOM: Final = code_of(LimitReached(""))
 #: The code of a stream that is reset because what came on it is no frame.
 NO_FRAME: Final = 1
 
@@ -80,8 +85,8 @@ class QuicOptions(msgspec.Struct, frozen=True):
             # None is offered and none is taken: there is one protocol here.
             alpn_protocols=None,
             # The window of a stream is what one frame may take at first; it grows as bytes arrive.
-            max_data=max(self.receive_window, PIECE_BYTES),
-            max_stream_data=max(self.receive_window, PIECE_BYTES),
+            max_data=max(self.receive_window, WINDOW_BYTES_MIN),
+            max_stream_data=max(self.receive_window, WINDOW_BYTES_MIN),
             max_datagram_size=self.datagram_bytes_max,
             idle_timeout=self.idle_seconds,
         )
@@ -92,12 +97,14 @@ class QuicOptions(msgspec.Struct, frozen=True):
 class _Stream:
     """A request on its way in, or one that runs."""
 
-    __slots__ = ("answer", "data", "done")
+    __slots__ = ("answer", "data", "done", "reserved")
 
     def __init__(self) -> None:
         self.data = bytearray()
         #: The frame is complete, or refused: nothing more is read.
         self.done = False
+        #: The size of a large frame that was let in, until it is done.
+        self.reserved = 0
         self.answer: Future[Answer] | None = None
 
 
@@ -109,6 +116,12 @@ class QuicConnection(QuicConnectionProtocol):
         self._listener = listener
         self._streams: dict[int, _Stream] = {}
         self._unfinished_bytes = 0
+        #: Frames that are there and have to wait for a turn.
+        self._ready: deque[tuple[int, _Stream, int, memoryview]] = deque()
+        #: How many more may run in this turn.
+        self._share = 0
+        self._sending = Sending(quic)
+        self._waits_for_its_turn = False
         self.session: Session | None = None
         self._peer: Peer | None = None
         self._ending = False
@@ -116,7 +129,43 @@ class QuicConnection(QuicConnectionProtocol):
 
     def datagram_received(self, data: bytes | str, addr: Any) -> None:
         self._peer = self._peer or addr
+        self._begin_share()
         super().datagram_received(data, addr)
+
+    def _begin_share(self) -> None:
+        self._share = 0 if self.session is None else frames_per_turn(self.session)
+
+    def transmit(self) -> None:
+        """Send what may be sent; afterwards there may be room for more of an answer."""
+        super().transmit()
+        if self._sending.is_due:
+            self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        if not self._waits_for_its_turn:
+            self._waits_for_its_turn = True
+            self._listener.binary.turns.wait(self._turn_came)
+
+    def _turn_came(self) -> None:
+        self._waits_for_its_turn = False
+        if self.session is None:
+            return
+        self._begin_share()
+        while self._ready and self._share and self.session is not None:
+            self._share -= 1
+            number, stream, code, payload = self._ready.popleft()
+            if number in self._streams:
+                self._run(number, stream, code, payload)
+        if self._ready:
+            self._wait_for_turn()
+        if self._sending.is_due:
+            try:
+                self._sending.go_on()
+            except (OSError, BorzoiError):
+                log.exception("a poll cannot be read")
+                self.give_up("its answer cannot be read")
+                return
+        self.transmit()
 
     def quic_event_received(self, event: QuicEvent) -> None:
         match event:
@@ -173,7 +222,12 @@ class QuicConnection(QuicConnectionProtocol):
             self._answer(number, frame)
         elif frame is not None:
             self._finish_reading(stream)
-            self._run(number, stream, *frame)
+            if self._share and not self._ready:
+                self._share -= 1
+                self._run(number, stream, *frame)
+            else:
+                self._ready.append((number, stream, *frame))
+                self._wait_for_turn()
         elif ended:
             self._finish_reading(stream)
             self._quic.reset_stream(number, NO_FRAME)
@@ -197,9 +251,36 @@ class QuicConnection(QuicConnectionProtocol):
         if self.session.user_id is None and size > UNAUTHENTICATED_BYTES_MAX:
             public = self._listener.binary.dispatcher.is_public(code)
             return failed(INVALID_COMMAND if public else UNAUTHENTICATED)
+        if size >= COUNTED_BYTES_MIN and not stream.reserved:
+            refusal = self._refusal_of_large(stream, code, size)
+            if refusal is not None:
+                return refusal
         if len(data) < REQUEST_PREFIX.size + size:
             return None
         return code, memoryview(data)[REQUEST_PREFIX.size : REQUEST_PREFIX.size + size]
+
+    def _refusal_of_large(self, stream: _Stream, code: int, size: int) -> bytes | None:
+        """Why a large frame is not received, once that is known. A stream cannot be told to wait,
+        so it is refused where there is no room."""
+        binary, session = self._listener.binary, self.session
+        assert session is not None
+        if code == SEND_MESSAGES:
+            first = memoryview(stream.data)[REQUEST_PREFIX.size :]
+            if len(first) < SEND_METADATA_BYTES_MAX:
+                return None
+            refusal = binary.refusal_of_send(session, first, size)
+            if refusal is not None:
+                return refusal
+        if not binary.unfinished.enter(size):
+            return failed(NO_ROOM)
+        stream.reserved = size
+        return None
+
+    def _leave(self, stream: _Stream) -> None:
+        """Give back the room of a large frame."""
+        if stream.reserved:
+            self._listener.binary.unfinished.leave(stream.reserved)
+            stream.reserved = 0
 
     def _run(self, number: int, stream: _Stream, code: int, payload: memoryview) -> None:
         session = self.session
@@ -210,11 +291,13 @@ class QuicConnection(QuicConnectionProtocol):
             return
         reply = binary.respond(session, code, Payload(payload, NOWHERE))
         if not isinstance(reply, Future):
+            self._leave(stream)
             self._answer(number, reply)
             return
         stream.answer = reply
 
         def ran(done: "Future[Answer]") -> None:
+            self._leave(stream)
             if number not in self._streams:
                 return
             if done.cancelled():
@@ -228,25 +311,9 @@ class QuicConnection(QuicConnectionProtocol):
 
     def _answer(self, number: int, reply: Reply) -> None:
         self._streams.pop(number, None)
-        quic = self._quic
-        try:
-            if isinstance(reply, RangesReply):
-                quic.send_stream_data(number, reply.head)
-                for file, position, length in reply.ranges:
-                    for start in range(0, length, PIECE_BYTES):
-                        size = min(PIECE_BYTES, length - start)
-                        quic.send_stream_data(number, read_exactly(file, size, position + start))
-                for chunk in reply.tail:
-                    quic.send_stream_data(number, bytes(chunk))
-                quic.send_stream_data(number, b"", end_stream=True)
-            else:
-                quic.send_stream_data(number, reply, end_stream=True)
-        except (OSError, BorzoiError):
-            log.exception("a stored range cannot be read")
-            self.give_up("its answer cannot be read")
-            return
-        except AssertionError:
-            return  # the stream was reset meanwhile
+        self._sending.add(number, reply)
+        if self._sending.is_due:
+            self._wait_for_turn()
         if self.session is not None and self.session.closing:
             self._ending = True
         self._close_when_idle()
@@ -255,12 +322,15 @@ class QuicConnection(QuicConnectionProtocol):
 
     def _forget(self, number: int) -> None:
         """The client takes back a request."""
+        self._sending.forget(number)
         stream = self._streams.pop(number, None)
         if stream is None:
             return
         if not stream.done:
             self._unfinished_bytes -= len(stream.data)
-        if stream.answer is not None:
+        if stream.answer is None:
+            self._leave(stream)
+        else:
             self._listener.binary.dispatcher.abandon(stream.answer)
 
     def hang_up(self) -> None:
@@ -269,7 +339,8 @@ class QuicConnection(QuicConnectionProtocol):
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        if self._ending and not any(stream.answer for stream in self._streams.values()):
+        running = any(stream.answer for stream in self._streams.values())
+        if self._ending and not running and not self._ready:
             self._transmit_soon()
             self._loop.call_later(PARTING_SECONDS, self._close_once_sent)
 
@@ -277,7 +348,7 @@ class QuicConnection(QuicConnectionProtocol):
         """A close takes back what has not left yet, so it waits for that."""
         if self.session is None:
             return
-        if self._quic.get_send_buffer_size():
+        if not self._sending.is_done:
             self._loop.call_later(PARTING_SECONDS, self._close_once_sent)
         else:
             self.close()
@@ -299,6 +370,8 @@ class QuicConnection(QuicConnectionProtocol):
             self._keep_alive.cancel()
         for number in list(self._streams):
             self._forget(number)
+        self._ready.clear()
+        self._sending.clear()
         session, self.session = self.session, None
         if session is not None:
             self._listener.ended(self, session)

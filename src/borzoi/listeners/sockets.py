@@ -61,3 +61,8 @@ def peer_text(peer: Peer) -> str:
 def host_of(address: str) -> str:
     """The host of ``host:port`` or ``[host]:port``."""
     return address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+
+def reason_of(fault: OSError) -> str:
+    """What went wrong; some exceptions of the event loop say it by their name alone."""
+    return str(fault) or type(fault).__name__

@@ -10,7 +10,8 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -24,9 +25,11 @@ from borzoi.listeners.connection import Conversation
 from borzoi.listeners.interface import Detached
 from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool, PooledBuffer
+from borzoi.model.errors import StorageFailure
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import TransportKind
-from borzoi.storage.media import File
+from borzoi.storage.media import ReadOnlyFile
+from borzoi.storage.reading import Chunk, Produced
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +48,23 @@ DRAINED_BYTES_MAX = 64 * 1024 * 1024
 class _Rest(msgspec.Struct):
     """The rest of a file range to send. Holding it keeps the file open."""
 
-    file: File
+    file: ReadOnlyFile
     position: int
     length: int
+
+
+class _Making(msgspec.Struct):
+    """Bytes that are made as they are sent, and how many are still to be made."""
+
+    slices: Iterator[Chunk]
+    length: int
+
+    def next_slice(self) -> Chunk:
+        made = next(self.slices, b"")
+        self.length -= len(made)
+        if not made or self.length < 0:
+            raise StorageFailure("stored messages are not those that were promised")
+        return made
 
 
 class TcpConnection:
@@ -74,7 +91,7 @@ class TcpConnection:
         self.conversation = Conversation(session, listener.binary, self, listener.pool)
         session.hang_up = self.conversation.hang_up
         #: Pieces of replies that the socket did not take yet.
-        self._outgoing: list[bytes | memoryview | _Rest] = []
+        self._outgoing: deque[bytes | memoryview | _Rest | _Making] = deque()
         self._finishing = False
         self._reading = True
         self._low_water = False
@@ -173,7 +190,7 @@ class TcpConnection:
                     self._block([memoryview(reply)[sent:]])
             else:
                 self._queue(reply)
-                self._flush()
+                self._flush(may_make=True)
                 if self._outgoing:
                     self._block([])
         except WOULD_BLOCK:
@@ -187,7 +204,10 @@ class TcpConnection:
         if isinstance(reply, RangesReply):
             self._outgoing.append(reply.head)
             self._outgoing.extend(_Rest(*part) for part in reply.ranges)
-            self._outgoing.extend(reply.tail)
+            self._outgoing.extend(
+                _Making(part.slices(), part.length) if isinstance(part, Produced) else part
+                for part in reply.tail
+            )
         else:
             self._outgoing.append(reply)
 
@@ -199,8 +219,21 @@ class TcpConnection:
         self._listener.loop.add_writer(self._sock.fileno(), self._on_writable)
 
     def _on_writable(self) -> None:
+        if isinstance(self._outgoing[0], _Making):
+            # Others make theirs first, if they came first.
+            self._listener.loop.remove_writer(self._sock.fileno())
+            self._listener.binary.turns.wait(self._turn_came)
+        else:
+            self._go_on_writing(may_make=False)
+
+    def _turn_came(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._listener.loop.add_writer(self._sock.fileno(), self._on_writable)
+            self._go_on_writing(may_make=True)
+
+    def _go_on_writing(self, *, may_make: bool) -> None:
         try:
-            self._flush()
+            self._flush(may_make=may_make)
         except WOULD_BLOCK:
             self.progressed_at = self._listener.loop.time()
             return
@@ -219,13 +252,22 @@ class TcpConnection:
         else:
             self.conversation.unblocked()
 
-    def _flush(self) -> None:
-        """Send pieces until none is left or the turn's share is used up. Raises when the socket
-        would block."""
+    def _flush(self, *, may_make: bool) -> None:
+        """Send pieces until none is left or the turn's share is used up; at most one slice is made.
+        Raises when the socket would block."""
         outgoing = self._outgoing
         room = SENDFILE_BYTES_MAX
         while outgoing and room > 0:
             piece = outgoing[0]
+            if isinstance(piece, _Making):
+                if not may_make:
+                    return
+                may_make = False
+                made = piece.next_slice()
+                if not piece.length:
+                    outgoing.popleft()
+                outgoing.appendleft(made)
+                continue
             if isinstance(piece, _Rest):
                 sent = os.sendfile(
                     self._sock.fileno(),
@@ -246,7 +288,7 @@ class TcpConnection:
                 if sent < len(piece):
                     outgoing[0] = memoryview(piece)[sent:]
                     continue
-            outgoing.pop(0)
+            outgoing.popleft()
 
     # Ending.
 

@@ -9,7 +9,7 @@ import logging
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 from borzoi.handlers.sessions import Session
@@ -19,18 +19,17 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.interface import Detached
-from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
+from borzoi.listeners.sockets import SocketOptions, host_of, peer_text, reason_of
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import TransportKind
-from borzoi.storage.media import read_exactly
-from borzoi.storage.reading import FileRange
+from borzoi.storage.reading import Chunk, Produced
 
 log = logging.getLogger(__name__)
 
-#: A poll is read and encrypted in pieces of this size.
-PIECE_BYTES = 64 * 1024
+#: Bytes handed to the transport in one turn of the loop.
+PUMPED_BYTES_MAX = 512 * 1024
 HANDSHAKE_SECONDS_MAX = 10.0
 
 
@@ -43,7 +42,10 @@ class TlsConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._finishing = False
         #: Pieces that the transport has no room for yet, because the peer is slow.
-        self._outgoing: deque[bytes | memoryview | FileRange] = deque()
+        self._outgoing: deque[bytes | memoryview | Iterator[Chunk]] = deque()
+        self._waits_for_its_turn = False
+        #: The transport has no room.
+        self._is_full = False
         self.session: Session | None = None
         self.conversation: Conversation | None = None
         self.progressed_at = listener.loop.time()
@@ -91,40 +93,67 @@ class TlsConnection(asyncio.Protocol):
     def send(self, reply: Reply) -> None:
         if isinstance(reply, RangesReply):
             self._outgoing.append(reply.head)
-            self._outgoing.extend(reply.ranges)
-            self._outgoing.extend(reply.tail)
+            self._outgoing.extend(part.slices() for part in reply.ranges)
+            self._outgoing.extend(
+                part.slices() if isinstance(part, Produced) else part for part in reply.tail
+            )
         else:
             self._outgoing.append(reply)
         self._pump()
 
     def _pump(self) -> None:
-        """Hand pieces to the transport until none is left or its buffer is full. A slow reader
-        costs that buffer and one piece, however much it polled."""
+        """Hand pieces to the transport until none is left, its buffer is full, or others have to
+        have their turn. A slow reader costs that buffer and one piece, however much it polled."""
         transport, conversation = self._transport, self.conversation
         if transport is None or conversation is None:
             return
-        while self._outgoing and not conversation.blocked and not transport.is_closing():
-            piece = self._outgoing.popleft()
-            if isinstance(piece, tuple):
-                file, position, length = piece
-                size = min(PIECE_BYTES, length)
-                if size < length:
-                    self._outgoing.appendleft(FileRange(file, position + size, length - size))
+        outgoing, room = self._outgoing, PUMPED_BYTES_MAX
+        while outgoing and not conversation.blocked and not transport.is_closing():
+            if room <= 0:
+                self._wait_for_turn(conversation)
+                return
+            piece = outgoing[0]
+            if isinstance(piece, Iterator):
                 try:
-                    piece = read_exactly(file, size, position)
+                    made = next(piece, None)
                 except (OSError, BorzoiError):
-                    log.exception("a stored range of %d bytes cannot be read", length)
+                    log.exception("a poll cannot be read")
                     transport.abort()
                     return
+                if made is None:
+                    outgoing.popleft()
+                    continue
+                piece = made
+            else:
+                outgoing.popleft()
+            room -= len(piece)
             transport.write(bytes(piece))
 
+    def _wait_for_turn(self, conversation: Conversation) -> None:
+        """No request of this client begins while the rest of an answer stands in line."""
+        conversation.blocked = True
+        if not self._waits_for_its_turn:
+            self._waits_for_its_turn = True
+            self._listener.binary.turns.wait(self._turn_came)
+
+    def _turn_came(self) -> None:
+        self._waits_for_its_turn = False
+        if not self._is_full:
+            self._go_on_writing()
+
     def pause_writing(self) -> None:
+        self._is_full = True
         if self.conversation is not None:
             self.conversation.blocked = True
 
     def resume_writing(self) -> None:
+        self._is_full = False
+        if not self._waits_for_its_turn:
+            self._go_on_writing()
+
+    def _go_on_writing(self) -> None:
         conversation = self.conversation
-        if conversation is None:
+        if conversation is None or self._transport is None:
             return
         self.progressed_at = self._listener.loop.time()
         conversation.blocked = False
@@ -272,8 +301,3 @@ class TlsListener:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")
-
-
-def reason_of(fault: OSError) -> str:
-    """What went wrong; some exceptions of the event loop say it by their name alone."""
-    return str(fault) or type(fault).__name__

@@ -4,12 +4,15 @@ A request gets its memory when its frame begins, so it is counted by what it ann
 let in can always finish, and the others wait in line with nothing but their first bytes.
 """
 
+import asyncio
+from asyncio import Future
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
-from borzoi.listeners.turns import Turns
 from borzoi.model.limits import UNAUTHENTICATED_BYTES_MAX
+from borzoi.partitions.turns import Turns
 
 #: Smaller frames are not counted; the number of connections bounds them.
 COUNTED_BYTES_MIN: Final = UNAUTHENTICATED_BYTES_MAX + 1
@@ -49,6 +52,38 @@ class Unfinished:
     def wait(self, size: int, go_on: GoOn) -> None:
         """Call `go_on` in a later turn, when a request of this size has been let in."""
         self._waiting.append((size, go_on))
+
+    @asynccontextmanager
+    async def room(self, size: int) -> AsyncIterator[None]:
+        """Wait until a request of this size is let in; it is done when the block ends."""
+        if size < COUNTED_BYTES_MIN:
+            yield
+            return
+        if not self.enter(size):
+            await self._let_in_later(size)
+        try:
+            yield
+        finally:
+            self.leave(size)
+
+    async def _let_in_later(self, size: int) -> None:
+        came: Future[None] = asyncio.get_running_loop().create_future()
+
+        def go_on() -> None:
+            if came.cancelled():
+                self.leave(size)
+            else:
+                came.set_result(None)
+
+        self.wait(size, go_on)
+        try:
+            await came
+        except asyncio.CancelledError:
+            if came.cancelled():
+                self.forget(go_on)
+            else:
+                self.leave(size)
+            raise
 
     def forget(self, go_on: GoOn) -> None:
         """Whoever waits to be called so is gone."""

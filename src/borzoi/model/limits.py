@@ -50,10 +50,9 @@ CONTROL_PAYLOAD_BYTES_MAX: Final = 10 * 1024 * 1024
 #: for gigabytes. It is the largest buffer that the memory pool keeps.
 BATCH_BYTES_MAX: Final = 512 * 1024 * 1024
 
-#: What one poll gives at most, beyond its first message. Bytes that must change on their way
-#: (decrypted, inflated) are in memory until the client has taken them, and an answer whose length
-#: does not fit into 32 bits could not be sent at all.
-POLLED_BYTES_MAX: Final = 64 * 1024 * 1024
+#: What one poll gives at most, beyond its first message: an answer whose length does not fit into
+#: 32 bits could not be sent at all.
+POLLED_BYTES_MAX: Final = 4_000_000_000
 
 #: What one connection may make the server hold before it has logged in.
 UNAUTHENTICATED_BYTES_MAX: Final = 64 * 1024

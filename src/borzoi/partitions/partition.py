@@ -13,11 +13,17 @@ from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.appending import Appender, Stamped
 from borzoi.partitions.arrivals import Arrivals
+from borzoi.partitions.decrypting import (
+    clear_bodies_found_out,
+    is_decrypted_at_once,
+    with_clear_bodies,
+)
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.futures import after, arrived
 from borzoi.partitions.log import Log
-from borzoi.partitions.polling import Polled, start_of, with_clear_bodies
+from borzoi.partitions.polling import Polled, start_of
 from borzoi.partitions.statistics import PartitionStatistics, current_offset_of, statistics_of
+from borzoi.partitions.turns import Work, turns
 from borzoi.records.batch import Batch, NewIds
 from borzoi.security.encryption import Cipher
 from borzoi.storage.offsets import ConsumerOffsets
@@ -138,21 +144,36 @@ class Partition:
         start = start_of(strategy, count, log, stored)
         if not isinstance(start, asyncio.Future):
             reading = log.read(start, count, size_max=size_max)
-            if not isinstance(reading, asyncio.Future):
+            if not isinstance(reading, asyncio.Future) and self._is_ready(reading):
+                if self._cipher is not None:
+                    reading = with_clear_bodies(reading, self._cipher)
                 return self._delivered(reading, kind, consumer_id, auto_commit)
 
         async def later() -> Polled:
-            reading = await arrived(log.read(await arrived(start), count, size_max=size_max))
-            return await arrived(self._delivered(reading, kind, consumer_id, auto_commit))
+            found = await arrived(log.read(await arrived(start), count, size_max=size_max))
+            ready = await turns().work(self._made_ready(found))
+            return await arrived(self._delivered(ready, kind, consumer_id, auto_commit))
 
         return asyncio.ensure_future(later())
+
+    def _is_ready(self, reading: Reading) -> bool:
+        """Whether an answer takes but a moment to make."""
+        if self._cipher is not None and not is_decrypted_at_once(reading):
+            return False
+        return not reading.tail or not reading.must_be_checked
+
+    def _made_ready(self, reading: Reading) -> Work[Reading]:
+        """Look through all of a reading whose bytes must change: what cannot be read is a status
+        of the answer, and what cannot be decrypted does not count."""
+        yield from reading.checks()
+        if self._cipher is None:
+            return reading
+        return (yield from clear_bodies_found_out(reading, self._cipher))
 
     def _delivered(
         self, reading: Reading, kind: ConsumerKind, consumer_id: int, auto_commit: bool
     ) -> "Polled | asyncio.Future[Polled]":
-        """The answer to a poll: decrypted, committed, and marked as polled by its group."""
-        if self._cipher is not None:
-            reading = with_clear_bodies(reading, self._cipher)
+        """The answer to a poll: committed, and marked as polled by its group."""
         committed = None
         if auto_commit and reading.count + reading.left_out:
             committed = self.offsets.store(kind, consumer_id, reading.last_offset)

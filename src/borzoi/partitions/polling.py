@@ -1,17 +1,12 @@
 """From a polling strategy to a range of the log."""
 
-import logging
 from asyncio import Future
 
 import msgspec
 
 from borzoi.model.consuming import PollingKind, PollingStrategy
-from borzoi.partitions.encrypting import decrypted
 from borzoi.partitions.log import Log
-from borzoi.security.encryption import Cipher
 from borzoi.storage.reading import Reading
-
-logger = logging.getLogger(__name__)
 
 
 class Polled(msgspec.Struct, frozen=True):
@@ -40,21 +35,3 @@ def start_of(
             return max(log.visible_offset - count, 0)
         case PollingKind.NEXT:
             return log.first_offset if stored is None else stored + 1
-
-
-def with_clear_bodies(reading: Reading, cipher: Cipher) -> Reading:
-    """The same messages decrypted, which takes them out of their files."""
-    if not reading.count:
-        return reading
-    clear = decrypted(memoryview(reading.materialise()), cipher)
-    if clear.unreadable:
-        logger.warning(
-            "%d of %d messages from offset %d on were left out of a poll: the encryption key does"
-            " not open them",
-            clear.unreadable,
-            reading.count,
-            reading.first_offset,
-        )
-    return Reading(
-        reading.first_offset, clear.count, tail=[clear.messages], left_out=clear.unreadable
-    )

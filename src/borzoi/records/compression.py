@@ -283,10 +283,14 @@ class Frames:
         start = int(self.ends[frame - 1]) if frame else 0
         return start, int(self.ends[frame]) - start
 
-    def inflate(self, frame: int, compressed: Buffer) -> bytes:
-        """The plain bytes of a frame; raises when it is not what was written."""
+    def check(self, frame: int, compressed: Buffer) -> None:
+        """Raise when a frame is not what was written."""
         if checksum(compressed) != int(self.checksums[frame]):
             raise InvalidChecksum(f"frame {frame} of a compressed segment is damaged")
+
+    def inflate(self, frame: int, compressed: Buffer) -> bytes:
+        """The plain bytes of a frame; raises when it is not what was written."""
+        self.check(frame, compressed)
         size = min(self.frame_bytes, self.plain_bytes - frame * self.frame_bytes)
         return decompress(self.algorithm, compressed, size)
 

@@ -273,6 +273,7 @@ def services_of(
         ),
         tokens_max=settings.personal_access_token.max_tokens_per_user,
         clock=clock,
+        polled_bytes_max=system.partition.max_poll_size,
         syncs=syncs,
     )
 

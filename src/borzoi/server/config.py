@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from borzoi.model.errors import InvalidConfiguration, InvalidEncryptionKey
-from borzoi.model.limits import SERVER_DEFAULT, UNLIMITED
+from borzoi.model.limits import POLLED_BYTES_MAX, SERVER_DEFAULT, UNLIMITED
 from borzoi.model.units import DAY, format_bytes, format_duration
 from borzoi.objectstore.errors import InvalidKey
 from borzoi.objectstore.interface import PART_BYTES_MIN
@@ -167,6 +167,11 @@ def _storage_faults(settings: Settings) -> Iterator[str]:
         yield "system.topic.message_expiry: is the server's default itself; it takes a duration"
     if system.partition.size_of_messages_required_to_save == 0:
         yield "system.partition.size_of_messages_required_to_save: 0 is not allowed; at least 1 B"
+    if not 0 < system.partition.max_poll_size <= POLLED_BYTES_MAX:
+        yield (
+            f"system.partition.max_poll_size: {system.partition.max_poll_size} B is not allowed;"
+            f" it takes 1 B to {POLLED_BYTES_MAX // 10**9} GB"
+        )
     if system.partition.enforce_fsync and system.partition.acknowledge == "buffered":
         yield (
             "system.partition.enforce_fsync is true and acknowledge is buffered;"

@@ -140,7 +140,8 @@ def _http(
         lags_max=http.metrics.max_group_lags,
     )
     metrics = Metrics(dispatcher, sources)
-    app = http_app(http, dispatcher, around.revoked_tokens, metrics=metrics)
+    unfinished = around.binary.unfinished
+    app = http_app(http, dispatcher, around.revoked_tokens, metrics=metrics, unfinished=unfinished)
     context = tls_context(http.tls, "http.tls") if http.tls.enabled else None
     sock = bound("http", http.address, shared=False)
     probe_silent_peers(sock)

@@ -405,6 +405,9 @@ class PartitionSection(Section):
     size_of_messages_required_to_save: int = setting(
         BYTES, "1 MiB", "buffered bytes that cause a save"
     )
+    max_poll_size: int = setting(
+        BYTES, "4 GB", "borzoi: bytes one poll gives at most, beyond its first message; 1 B to 4 GB"
+    )
 
 
 class SegmentSection(Section):

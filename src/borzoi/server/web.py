@@ -9,6 +9,7 @@ from borzoi.listeners.http.app import HttpApp, HttpOptions
 from borzoi.listeners.http.authentication import Authenticator, Issuing, OtherIssuer, Revocations
 from borzoi.listeners.http.cors import Cors
 from borzoi.listeners.http.metrics import Metrics
+from borzoi.listeners.unfinished import Unfinished
 from borzoi.metadata.state import Metadata
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
@@ -26,6 +27,7 @@ def http_app(
     revocations: Revocations,
     *,
     metrics: Metrics,
+    unfinished: Unfinished,
 ) -> HttpApp:
     """The application that answers calls as the section says."""
     services = dispatcher.services
@@ -37,7 +39,7 @@ def http_app(
     authenticator = authenticator_of(
         section.jwt, revocations, lambda: services.metadata.state, services.clock
     )
-    return HttpApp(dispatcher, authenticator, options, metrics=metrics)
+    return HttpApp(dispatcher, authenticator, options, metrics=metrics, unfinished=unfinished)
 
 
 def authenticator_of(

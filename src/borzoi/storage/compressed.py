@@ -14,7 +14,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
@@ -44,6 +44,7 @@ FRAMES_KEPT: Final = 32
 WORTHWHILE: Final = 0.9
 SAMPLES: Final = 8
 
+T = TypeVar("T")
 #: Runs a blocking function away from the event loop.
 Offload: TypeAlias = Callable[..., Awaitable[Path | None]]
 
@@ -104,6 +105,12 @@ class CompressedBody:
         whole = parts[0] if len(parts) == 1 else b"".join(parts)
         return memoryview(whole)[start : start + length]
 
+    def check(self, position: int, length: int) -> None:
+        """Compare the frames with their checksums, which takes a fraction of inflating them."""
+        for number in self._frames.covering(position, position + length):
+            if self._cache.get(self.path, number) is None:
+                self._stored(number, self._frames.check)
+
     def salvage(self, length: int, position: int) -> bytes:
         """As `part`, with zeros where a frame is damaged; for repairs."""
         frame_bytes = self._frames.frame_bytes
@@ -120,14 +127,17 @@ class CompressedBody:
     def _inflated(self, number: int) -> bytes:
         frame = self._cache.get(self.path, number)
         if frame is None:
-            position, length = self._frames.span(number)
-            try:
-                stored = read_exactly(self._open(), length, position)
-                frame = self._frames.inflate(number, stored)
-            except StorageFailure as failure:
-                raise type(failure)(f"{self.path}, byte {position}: {failure}") from failure
+            frame = self._stored(number, self._frames.inflate)
             self._cache.put(self.path, number, frame)
         return frame
+
+    def _stored(self, number: int, use: Callable[[int, bytes], T]) -> T:
+        """What comes of a frame as it lies in the file; a fault names the place."""
+        position, length = self._frames.span(number)
+        try:
+            return use(number, read_exactly(self._open(), length, position))
+        except StorageFailure as failure:
+            raise type(failure)(f"{self.path}, byte {position}: {failure}") from failure
 
 
 class TwinOpener:

@@ -9,9 +9,39 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
-from borzoi.storage.media import File, Medium
+from borzoi.storage.media import File, Medium, ReadOnlyFile
 
 DESCRIPTORS_DEFAULT: Final = 256
+
+
+class OnDemandFile:
+    """A sealed file for whoever reads many of them one after another and may not keep all open.
+
+    Reading it fails when the file has been deleted meanwhile.
+    """
+
+    __slots__ = ("_descriptors", "_path")
+
+    def __init__(self, descriptors: "Descriptors", path: Path) -> None:
+        self._descriptors = descriptors
+        self._path = path
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def fileno(self) -> int:
+        """Good until the next file is asked for: the cache holds the descriptor."""
+        return self._file().fileno()
+
+    def size(self) -> int:
+        return self._file().size()
+
+    def read(self, length: int, position: int) -> bytes:
+        return self._file().read(length, position)
+
+    def _file(self) -> File:
+        return self._descriptors.file(self._path)
 
 
 class Descriptors:
@@ -38,6 +68,10 @@ class Descriptors:
         if len(self._files) > self._limit:
             self._files.popitem(last=False)
         return opened
+
+    def on_demand(self, path: Path) -> ReadOnlyFile:
+        """The file without a descriptor of its own: each use asks here for one."""
+        return OnDemandFile(self, path)
 
     def forget(self, path: Path) -> None:
         """The file is gone or replaced: the next reader must open it again."""

@@ -15,12 +15,8 @@ from borzoi.model.limits import VECTORS_MAX
 Readable: TypeAlias = bytes | bytearray | memoryview
 
 
-class File(Protocol):
-    """An open file. Its owner ends it with `close`; without one the last reference does.
-
-    A poll holds the file while its bytes are being sent, so forgetting the descriptor of a segment
-    never pulls a file away under a sender.
-    """
+class ReadOnlyFile(Protocol):
+    """What reading and sending need of a file."""
 
     @property
     def path(self) -> Path: ...
@@ -34,6 +30,14 @@ class File(Protocol):
     def read(self, length: int, position: int) -> bytes:
         """Up to `length` bytes at `position`; fewer only at the end of the file."""
         ...
+
+
+class File(ReadOnlyFile, Protocol):
+    """An open file. Its owner ends it with `close`; without one the last reference does.
+
+    A poll holds the file while its bytes are being sent, so forgetting the descriptor of a segment
+    never pulls a file away under a sender.
+    """
 
     def write(self, buffers: Sequence[Readable], position: int) -> int:
         """Write the buffers one after another at `position`; may write less than all of them."""
@@ -125,7 +129,7 @@ def _without(buffers: Sequence[Readable], written: int) -> list[Readable]:
     return rest
 
 
-def read_exactly(file: File, length: int, position: int) -> bytes:
+def read_exactly(file: ReadOnlyFile, length: int, position: int) -> bytes:
     """Exactly `length` bytes, or `StorageFailure` when the file ends before."""
     found = file.read(length, position)
     if len(found) != length:

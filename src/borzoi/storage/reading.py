@@ -1,32 +1,81 @@
-"""What a read gives back: where the bytes lie, not the bytes."""
+"""What a read gives back: where the bytes lie, or how to make them, not the bytes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from borzoi.storage.media import File, read_exactly
+from borzoi.storage.media import ReadOnlyFile, read_exactly
+
+#: Bytes that are read or made at once while an answer is sent: a fraction of a millisecond.
+SLICE_BYTES: Final = 256 * 1024
+
+Chunk: TypeAlias = bytes | memoryview
 
 
 class FileRange(NamedTuple):
-    """Bytes of a segment, for `sendfile`. Holding the range keeps the file open."""
+    """Bytes of a segment, for `sendfile`. Holding the range keeps the file open, unless the file
+    is opened on demand."""
 
-    file: File
+    file: ReadOnlyFile
     position: int
     length: int
+
+    def slices(self) -> Iterator[bytes]:
+        """The bytes themselves, a slice at a time."""
+        for start in range(0, self.length, SLICE_BYTES):
+            size = min(SLICE_BYTES, self.length - start)
+            yield read_exactly(self.file, size, self.position + start)
+
+
+class Produced(ABC):
+    """Bytes that are made while they are sent, so that an answer costs a slice of memory at a time,
+    however long it is."""
+
+    __slots__ = ("length",)
+
+    def __init__(self, length: int) -> None:
+        #: Bytes of all slices together.
+        self.length = length
+
+    @abstractmethod
+    def slices(self) -> Iterator[Chunk]:
+        """All of them from the start, about `SLICE_BYTES` at a time. Raises `StorageFailure`."""
+
+    def checks(self) -> Iterator[None]:
+        """See, a step at a time, whether the slices can be made; raises what they would raise.
+
+        The length of an answer is promised before its first slice is made, and a fault behind that
+        can only be told by closing the connection.
+        """
+        return iter(())
+
+
+class FileSlices(Produced):
+    """A file range behind bytes that are made."""
+
+    __slots__ = ("_range",)
+
+    def __init__(self, part: FileRange) -> None:
+        super().__init__(part.length)
+        self._range = part
+
+    def slices(self) -> Iterator[bytes]:
+        return self._range.slices()
 
 
 class Reading(msgspec.Struct):
     """Whole messages, consecutive: first the ranges, then the tail.
 
-    The tail holds what is not in a plain file: messages that are not saved yet, or that had to be
-    inflated. Its views stay valid while they are held.
+    The tail holds what is not in a plain file: messages that are not saved yet, or that have to be
+    inflated or decrypted. Its views stay valid while they are held.
     """
 
     first_offset: int = 0
     count: int = 0
     ranges: list[FileRange] = []
-    tail: list[memoryview] = []
+    tail: list[memoryview | Produced] = []
     #: Messages of the range that are not among the bytes, because no key opens them.
     left_out: int = 0
 
@@ -42,14 +91,29 @@ class Reading(msgspec.Struct):
         for part in self.ranges:
             size += part.length
         for chunk in self.tail:
-            size += len(chunk)
+            size += chunk.length if isinstance(chunk, Produced) else len(chunk)
         return size
 
-    def chunks(self) -> Iterator[bytes | memoryview]:
-        """The bytes themselves, read from the files: for encryption, HTTP and tests."""
-        for file, position, length in self.ranges:
-            yield read_exactly(file, length, position)
-        yield from self.tail
+    def chunks(self) -> Iterator[Chunk]:
+        """The bytes themselves, read and made a slice at a time."""
+        for part in self.ranges:
+            yield from part.slices()
+        for chunk in self.tail:
+            if isinstance(chunk, Produced):
+                yield from chunk.slices()
+            else:
+                yield chunk
 
     def materialise(self) -> bytes:
         return b"".join(self.chunks())
+
+    @property
+    def must_be_checked(self) -> bool:
+        """Whether bytes have to be made, which may fail."""
+        return any(isinstance(chunk, Produced) for chunk in self.tail)
+
+    def checks(self) -> Iterator[None]:
+        """See `Produced.checks`."""
+        for chunk in self.tail:
+            if isinstance(chunk, Produced):
+                yield from chunk.checks()

@@ -1,6 +1,6 @@
 """One .log/.index pair: its bounds, its size, open or sealed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -8,11 +8,16 @@ from typing import Final, Protocol
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import SegmentIndex
 from borzoi.storage.media import File
-from borzoi.storage.reading import FileRange
+from borzoi.storage.reading import SLICE_BYTES, FileRange, Produced
 
 #: Space is set aside from this size of a segment on, and never more than this much at once.
 RESERVED_BYTES_MIN: Final = 1 << 20
 RESERVED_BYTES_MAX: Final = 64 << 20
+
+#: More bytes that must be made (inflated) than this are made while they are sent.
+MADE_AT_ONCE_BYTES_MAX: Final = 2 * SLICE_BYTES
+#: Plain bytes whose stored form is checked in one step.
+CHECKED_BYTES: Final = 4 * SLICE_BYTES
 
 
 class Body(Protocol):
@@ -23,6 +28,10 @@ class Body(Protocol):
 
     def part(self, position: int, length: int) -> FileRange | memoryview:
         """A range when the bytes lie in a file as they are, else the bytes."""
+        ...
+
+    def check(self, position: int, length: int) -> None:
+        """Raise what `part` would raise."""
         ...
 
 
@@ -38,6 +47,43 @@ class PlainBody:
 
     def part(self, position: int, length: int) -> FileRange:
         return FileRange(self._descriptors.file(self.path), position, length)
+
+    def check(self, position: int, length: int) -> None:
+        """A file is read while it is sent."""
+
+    def part_on_demand(self, position: int, length: int) -> FileRange:
+        """The same without a descriptor of its own."""
+        return FileRange(self._descriptors.on_demand(self.path), position, length)
+
+
+class PartSlices(Produced):
+    """A long part of a body that has to be made, a slice at a time."""
+
+    __slots__ = ("_body", "_position")
+
+    def __init__(self, body: Body, position: int, length: int) -> None:
+        super().__init__(length)
+        self._body = body
+        self._position = position
+
+    def slices(self) -> Iterator[memoryview]:
+        for position, length in self._pieces(SLICE_BYTES):
+            part = self._body.part(position, length)
+            assert isinstance(part, memoryview), "a plain body is sent from its file"
+            yield part
+
+    def checks(self) -> Iterator[None]:
+        for position, length in self._pieces(CHECKED_BYTES):
+            self._body.check(position, length)
+            yield
+
+    def _pieces(self, size: int) -> Iterator[tuple[int, int]]:
+        """Cut where frames begin, so that none is made twice."""
+        position, end = self._position, self._position + self.length
+        while position < end:
+            stop = min(position - position % size + size, end)
+            yield position, stop - position
+            position = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +144,19 @@ class Segment:
         """Whether there is a file at `log_path`: not for a compressed segment."""
         return self.body is None or isinstance(self.body, PlainBody)
 
-    def part(self, position: int, length: int) -> FileRange | memoryview:
-        """Bytes of the log, from the open file or from the body of a sealed one."""
+    def part(
+        self, position: int, length: int, *, held: bool = True
+    ) -> FileRange | memoryview | Produced:
+        """Bytes of the log, wherever they are by now; `held`: its file stays open for them."""
         if self.file is not None:
             return FileRange(self.file, position, length)
-        assert self.body is not None
-        return self.body.part(position, length)
+        body = self.body
+        assert body is not None
+        if not held and isinstance(body, PlainBody):
+            return body.part_on_demand(position, length)
+        if length > MADE_AT_ONCE_BYTES_MAX and not isinstance(body, PlainBody):
+            return PartSlices(body, position, length)
+        return body.part(position, length)
 
     def extend(self, entries: bytes, size: int, first_timestamp: int, last_timestamp: int) -> None:
         """Take note of messages that are in the log file now."""

@@ -7,17 +7,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import SegmentIndex
-from borzoi.storage.media import File, Medium, read_exactly, write_all
-from borzoi.storage.reading import FileRange, Reading
+from borzoi.storage.media import File, Medium, write_all
+from borzoi.storage.reading import FileRange, FileSlices, Produced, Reading
 from borzoi.storage.recovery import Found
 from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
+
+#: Files that one reading keeps open. It may have thousands, and descriptors are few: those behind
+#: these are opened when their turn comes.
+FILES_HELD_MAX: Final = 16
 
 
 class Removed(NamedTuple):
@@ -262,19 +266,17 @@ def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: i
         if not count:
             return 0
         end = index.end_position(first + count - 1)
-    _add_part(reading, segment.part(start, end - start))
+    held = len(reading.ranges) + len(reading.tail) < FILES_HELD_MAX
+    _add_part(reading, segment.part(start, end - start, held=held))
     reading.count += count
     return count
 
 
-def _add_part(reading: Reading, part: FileRange | memoryview) -> None:
-    """Keep the order ranges, then tail: behind inflated bytes everything is bytes."""
-    if isinstance(part, memoryview):
-        if reading.ranges:
-            reading.tail = [memoryview(chunk) for chunk in reading.chunks()]
-            reading.ranges = []
+def _add_part(reading: Reading, part: FileRange | memoryview | Produced) -> None:
+    """Keep the order ranges, then tail: behind bytes that are made, a range is read like them."""
+    if not isinstance(part, FileRange):
         reading.tail.append(part)
     elif reading.tail:
-        reading.tail.append(memoryview(read_exactly(part.file, part.length, part.position)))
+        reading.tail.append(FileSlices(part))
     else:
         reading.ranges.append(part)

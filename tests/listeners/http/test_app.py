@@ -10,6 +10,7 @@ from tests.support.embedded import EmbeddedServer, sent, with_topic
 from tests.support.http_calls import Caller, app_of
 
 from borzoi.listeners.http import app as app_module
+from borzoi.listeners.http import polled as polled_module
 from borzoi.model.users import UserStatus
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken
 from borzoi.protocol.commands.users import CreateUser
@@ -39,7 +40,7 @@ async def test_messages_are_sent_and_polled(server: EmbeddedServer) -> None:
         assert payloads == [b"one", b"two"]
 
 
-async def test_a_large_poll_is_answered_from_a_thread_alike(
+async def test_a_large_poll_is_answered_piece_by_piece_alike(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await with_topic(server)
@@ -47,7 +48,8 @@ async def test_a_large_poll_is_answered_from_a_thread_alike(
     async with Caller(app_of(server)) as caller:
         await caller.login()
         here = (await caller.get(MESSAGES, params={"count": "50"})).json()
-        monkeypatch.setattr(app_module, "POLLED_HERE_BYTES_MAX", 10)
+        monkeypatch.setattr(polled_module, "WRITTEN_AT_ONCE_BYTES_MAX", 10)
+        monkeypatch.setattr(polled_module, "PIECE_MESSAGES", 7)
         there = (await caller.get(MESSAGES, params={"count": "50"})).json()
         assert here == there
         assert here["count"] == 50

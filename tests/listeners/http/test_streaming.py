@@ -11,6 +11,7 @@ import pytest
 from tests.support.embedded import EmbeddedServer, sent, with_topic
 from tests.support.http_calls import Caller, app_of, http_listener
 
+from borzoi.listeners.http import polled as polled_module
 from borzoi.listeners.http import streaming
 from borzoi.protocol.commands.topics import DeleteTopic
 
@@ -109,12 +110,13 @@ async def test_lines_for_nowhere_are_refused_with_words(server: EmbeddedServer) 
         assert "nope" in answer.json()["reason"]
 
 
-async def test_a_large_poll_is_written_as_lines_by_a_thread_alike(
+async def test_a_large_poll_is_written_as_lines_piece_by_piece_alike(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await with_topic(server)
     await sent(server, 20, size=10)
-    monkeypatch.setattr(streaming, "WRITTEN_HERE_BYTES_MAX", 100)
+    monkeypatch.setattr(polled_module, "WRITTEN_AT_ONCE_BYTES_MAX", 100)
+    monkeypatch.setattr(polled_module, "PIECE_MESSAGES", 7)
     async with Caller(app_of(server)) as caller:
         await caller.login()
         polled = await caller.get(

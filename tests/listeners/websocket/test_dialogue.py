@@ -7,7 +7,7 @@ from tests.support.embedded import EmbeddedServer
 
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
-from borzoi.listeners.turns import FRAMES_BEFORE_LOGIN
+from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN
 from borzoi.listeners.websocket.dialogue import Dialogue
 from borzoi.listeners.websocket.frames import FrameReader, Limits
 from borzoi.protocol.commands.system import Ping

@@ -7,7 +7,7 @@ what `protocol/rest/calls.py` finds wrong with the call, then what the handlers 
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
@@ -22,6 +22,7 @@ from borzoi import __version__
 from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.http import polled
 from borzoi.listeners.http.authentication import BEARER, Authenticator, Caller, stranger
 from borzoi.listeners.http.bodies import PeerDisconnected, Receive, TooLarge, Upload
 from borzoi.listeners.http.cors import Cors
@@ -35,7 +36,8 @@ from borzoi.listeners.http.responses import (
     failure,
     text,
 )
-from borzoi.listeners.http.streaming import Following, Lines, Uploaded, lines_of
+from borzoi.listeners.http.streaming import Following, Lines, Uploaded
+from borzoi.listeners.unfinished import COUNTED_BYTES_MIN, Unfinished
 from borzoi.model.errors import (
     BorzoiError,
     InvalidAccessToken,
@@ -45,7 +47,7 @@ from borzoi.model.errors import (
     ServerError,
 )
 from borzoi.protocol.commands.groups import CreateConsumerGroup, GroupDetails, GroupInfo
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream, StreamDetails, StreamInfo
 from borzoi.protocol.commands.system import Ping, Snapshot
 from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
@@ -80,8 +82,6 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ZIP: Final = "application/zip"
 GUIDE: Final = Path(__file__).parent / "assets" / "docs.html"
-#: A poll of more than this is read and written as JSON by a thread; others want the loop meanwhile.
-POLLED_HERE_BYTES_MAX: Final = 128 * 1024
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
@@ -117,8 +117,10 @@ class HttpApp:
         options: HttpOptions,
         *,
         metrics: Metrics,
+        unfinished: Unfinished,
     ) -> None:
         self._dispatcher = dispatcher
+        self._unfinished = unfinished
         self._authenticator = authenticator
         self._options = options
         self._metrics = metrics
@@ -202,18 +204,31 @@ class HttpApp:
         try:
             if call.found.route.request is SendMessages and _says(call, "content-type", NDJSON):
                 return await self._send_lines(call)
-            body = b""
-            if call.found.route.body is not None:
-                body = await call.upload.whole(self._options.body_bytes_max)
-            content_type = call.headers.get("content-type")
-            request = call.found.request(call.query, content_type, body, now=self._clock())
-            own = self._own.get(type(request))
-            if own is not None:
-                return await own(request, call)
-            answer = await self._performed(request, call)
-            return await _response_of(answer, call.found.route)
+            limit = self._options.body_bytes_max
+            if call.found.route.body is None:
+                request = call.found.request(call.query, now=self._clock())
+                return await self._answered(request, call)
+            self._check_large_send(call)
+            async with self._unfinished.room(call.upload.announced(limit)):
+                body = await call.upload.whole(limit)
+                content_type = call.headers.get("content-type")
+                request = call.found.request(call.query, content_type, body, now=self._clock())
+                return await self._answered(request, call)
         except BorzoiError as fault:
             return _failure(fault, request)
+
+    def _check_large_send(self, call: Incoming) -> None:
+        """Messages of somebody who may not send them are not read, unless they are few."""
+        announced = call.upload.announced(COUNTED_BYTES_MIN)
+        if call.found.route.request is SendMessages and announced >= COUNTED_BYTES_MIN:
+            self._dispatcher.check_send(call.session, **call.found.identifiers())
+
+    async def _answered(self, request: Any, call: Incoming) -> HttpResponse:
+        own = self._own.get(type(request))
+        if own is not None:
+            return await own(request, call)
+        answer = await self._performed(request, call)
+        return _response_of(answer, call.found.route)
 
     async def _performed(
         self, request: Request, call: Incoming, *, uploading: bool = False
@@ -263,13 +278,14 @@ class HttpApp:
 
     async def _poll(self, request: PollMessages, call: Incoming) -> HttpResponse:
         answer = await self._performed(request, call)
-        if not isinstance(answer, Delivery) or not _says(call, "accept", NDJSON):
-            return await _response_of(answer, call.found.route)
+        assert isinstance(answer, Delivery)
+        if not _says(call, "accept", NDJSON):
+            return _written(polled.document(answer), answer, call, JSON)
         headers = [
             (b"x-borzoi-partition-id", b"%d" % answer.partition_id),
             (b"x-borzoi-current-offset", b"%d" % answer.current_offset),
         ]
-        return HttpResponse(HTTPStatus.OK, NDJSON, await lines_of(answer), headers)
+        return _written(polled.lines(answer), answer, call, NDJSON, headers)
 
     async def _send_lines(self, call: Incoming) -> HttpResponse:
         """One message a line; where they go is in the query."""
@@ -356,12 +372,21 @@ def description() -> bytes:
     return msgspec.json.encode(openapi(__version__))
 
 
-async def _response_of(answer: Answer, route: Route) -> HttpResponse:
+def _written(
+    pieces: Iterator[bytes],
+    delivery: Delivery,
+    call: Incoming,
+    media: str,
+    headers: Headers | None = None,
+) -> HttpResponse:
+    """Polled messages as text: whole, or piece by piece when there are many."""
+    at_once = polled.is_written_at_once(delivery)
+    body = b"".join(pieces) if at_once else polled.while_wanted(pieces, call.upload)
+    return HttpResponse(HTTPStatus.OK, media, body, headers or [])
+
+
+def _response_of(answer: Answer, route: Route) -> HttpResponse:
     """An answer as HTTP gives it; where that differs from the wire, the recordings say so."""
-    if isinstance(answer, Delivery):
-        if answer.reading.size <= POLLED_HERE_BYTES_MAX:
-            return document(_polled(answer))
-        return document(await asyncio.to_thread(_polled, answer))
     if isinstance(answer, Snapshot):
         moment = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
         named = f'attachment; filename="iggy_snapshot_{moment}.zip"'.encode()
@@ -387,16 +412,6 @@ def _as_described(created: Answer) -> Answer:
             counted = tuple(msgspec.structs.replace(one, segments_count=1) for one in partitions)
             return msgspec.structs.replace(created, partitions=counted)
     return created
-
-
-def _polled(delivery: Delivery) -> bytes:
-    reading = delivery.reading
-    if not reading.count:
-        return encode_document(PolledMessages(0, 0, 0, b""))
-    polled = PolledMessages(
-        delivery.partition_id, delivery.current_offset, reading.count, reading.materialise()
-    )
-    return encode_document(polled)
 
 
 def _preflight(path: str, headers: Mapping[str, str], cors: Cors) -> HttpResponse:

@@ -35,6 +35,10 @@ class Upload:
         self._receive = receive
         self._length = headers.get("content-length", "")
 
+    def announced(self, limit: int) -> int:
+        """How many bytes it takes at most; `limit` when the client does not say."""
+        return min(int(self._length), limit) if self._length.isdigit() else limit
+
     async def whole(self, limit: int) -> bytes:
         """All of it; `TooLarge` when that is more than `limit` bytes."""
         if self._length.isdigit() and int(self._length) > limit + THROWN_AWAY_BYTES_MAX:
@@ -69,7 +73,7 @@ class Upload:
 
         Afterwards it is abandoned, never cancelled: what was begun is finished.
         """
-        gone: Future[Any] = asyncio.ensure_future(self._gone())
+        gone: Future[Any] = asyncio.ensure_future(self.client_gone())
         waiting: set[Future[Any]] = {answer, gone}
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -82,6 +86,7 @@ class Upload:
             raise HttpFault(HTTPStatus.SERVICE_UNAVAILABLE, "The server stops")
         return answer.result()
 
-    async def _gone(self) -> None:
+    async def client_gone(self) -> None:
+        """Return when the client has gone; only after its body was read."""
         while (await self._receive())["type"] == "http.request":
             pass

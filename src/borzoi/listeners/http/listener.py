@@ -17,7 +17,8 @@ from uvicorn.server import ServerState
 from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.interface import Detached
-from borzoi.listeners.sockets import SocketOptions, peer_text
+from borzoi.listeners.sockets import SocketOptions, peer_text, reason_of
+from borzoi.partitions.turns import turns
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,9 @@ HANDSHAKE_SECONDS_MAX: Final = 10.0
 KEEP_ALIVE_SECONDS: Final = 75
 #: The first line and the headers of a call together.
 HEAD_BYTES_MAX: Final = 64 * 1024
+
+#: Bytes that are parsed before others have their turn: some hundred calls of the shortest kind.
+PARSED_BYTES_MAX: Final = 16 * 1024
 
 HEAD_TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -40,6 +44,8 @@ class HttpConnection(HttpToolsProtocol):
         super().__init__(listener.config, listener.state, {}, listener.loop)
         self._listener = listener
         self.peer = peer
+        #: What arrived and has to wait for a turn.
+        self._later = bytearray()
         #: Bytes of a head that is not complete; None outside of one.
         self._head_bytes: int | None = 0
         self.progressed_at = listener.loop.time()
@@ -51,10 +57,35 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._later.clear()
         self._listener.forget(self)
 
     def data_received(self, data: bytes) -> None:
         self.progressed_at = self._listener.loop.time()
+        if self._later:
+            self._later += data
+            self.transport.pause_reading()
+        elif len(data) > PARSED_BYTES_MAX:
+            # There may be thousands of calls in it, and the parser takes all it is given.
+            self._later += data[PARSED_BYTES_MAX:]
+            self.transport.pause_reading()
+            turns().wait(self._turn_came)
+            self._parse(data[:PARSED_BYTES_MAX])
+        else:
+            self._parse(data)
+
+    def _turn_came(self) -> None:
+        data = bytes(self._later[:PARSED_BYTES_MAX])
+        del self._later[:PARSED_BYTES_MAX]
+        if self.transport.is_closing():
+            return
+        self._parse(data)
+        if self._later:
+            turns().wait(self._turn_came)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def _parse(self, data: bytes) -> None:
         super().data_received(data)
         if self._head_bytes is not None:
             self._head_bytes += len(data)
@@ -149,8 +180,11 @@ class HttpListener:
             await self.loop.connect_accepted_socket(
                 lambda: connection, sock, ssl=self._context, ssl_handshake_timeout=handshake
             )
+        except ConnectionError as fault:
+            # It connected and went: port probes do that all day long.
+            log.debug("%s left before its handshake: %s", peer_text(peer), reason_of(fault))
         except (OSError, TimeoutError) as fault:
-            log.info("no handshake with %s: %s", peer_text(peer), fault)
+            log.info("no handshake with %s: %s", peer_text(peer), reason_of(fault))
         finally:
             if not connection.made:
                 self._admission.leave(peer[0])

@@ -6,14 +6,15 @@
     events   id: <offset>, data: <message>, and a comment when nothing has happened for a while
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
 
 import msgspec
 
 from borzoi.handlers.answers import Answer, Delivery
+from borzoi.listeners.http import polled
 from borzoi.listeners.http.bodies import TooLarge
+from borzoi.listeners.http.polled import in_turns
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
@@ -24,35 +25,18 @@ from borzoi.protocol.rest.messages import (
     MessageInput,
     PartitioningInput,
     SendInput,
-    message_document,
 )
 from borzoi.protocol.rest.routes import FollowMessages
-from borzoi.records.message import decode_messages
 
 #: A client that listens hears something this often, and a proxy in between stays awake.
 QUIET_MS: Final = 15_000
 #: Lines are sent on in batches: as soon as there are this many, or this much.
 BATCH_MESSAGES: Final = 1000
 BATCH_BYTES: Final = 256 * 1024
-#: More than this is written as lines by a thread; others want the loop meanwhile.
-WRITTEN_HERE_BYTES_MAX: Final = 128 * 1024
 
 Perform: TypeAlias = Callable[[Request], Awaitable[Answer]]
 
 _message = msgspec.json.Decoder(MessageInput)
-_encode = msgspec.json.encode
-
-
-async def lines_of(delivery: Delivery) -> bytes:
-    """Polled messages, one a line."""
-    if delivery.reading.size <= WRITTEN_HERE_BYTES_MAX:
-        return b"".join(_lines(delivery))
-    return await asyncio.to_thread(lambda: b"".join(_lines(delivery)))
-
-
-def _lines(delivery: Delivery) -> Iterator[bytes]:
-    for message in decode_messages(delivery.reading.materialise()):
-        yield _encode(message_document(message)) + b"\n"
 
 
 # ---- events -------------------------------------------------------------------------------------
@@ -87,7 +71,8 @@ class Following:
         delivery = first
         while True:
             if delivery.reading.count:
-                yield await self._events(delivery)
+                async for piece in in_turns(polled.events(delivery)):
+                    yield piece
                 last = delivery.reading.last_offset
                 self._strategy = PollingStrategy.offset(last + 1)
             else:
@@ -102,16 +87,6 @@ class Following:
                 return
             assert isinstance(answer, Delivery)
             delivery = answer
-
-    async def _events(self, delivery: Delivery) -> bytes:
-        if delivery.reading.size <= WRITTEN_HERE_BYTES_MAX:
-            return b"".join(_events(delivery))
-        return await asyncio.to_thread(lambda: b"".join(_events(delivery)))
-
-
-def _events(delivery: Delivery) -> Iterator[bytes]:
-    for message in decode_messages(delivery.reading.materialise()):
-        yield b"id: %d\ndata: %b\n\n" % (message.offset, _encode(message_document(message)))
 
 
 # ---- lines that are sent ------------------------------------------------------------------------

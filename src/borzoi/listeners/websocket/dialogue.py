@@ -6,7 +6,7 @@ from typing import Final
 
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
-from borzoi.listeners.turns import Turns, frames_per_turn
+from borzoi.listeners.shares import frames_per_turn
 from borzoi.listeners.websocket.frames import (
     CloseCode,
     Control,
@@ -19,6 +19,7 @@ from borzoi.listeners.websocket.frames import (
     frame_head,
 )
 from borzoi.listeners.websocket.handshake import answer_once_whole
+from borzoi.partitions.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -152,9 +153,7 @@ class Dialogue:
         if not self.is_open:
             return
         if isinstance(reply, RangesReply):
-            size = len(reply.head) + sum(part.length for part in reply.ranges)
-            size += sum(len(chunk) for chunk in reply.tail)
-            head = frame_head(Opcode.BINARY, size) + reply.head
+            head = frame_head(Opcode.BINARY, reply.size) + reply.head
             self._send(RangesReply(head, reply.ranges, reply.tail))
         else:
             self._send(frame_head(Opcode.BINARY, len(reply)) + reply)

@@ -133,6 +133,10 @@ class Match(NamedTuple):
         """The request of this path and of arguments that did not come as one body."""
         return self.route.request(**_identifiers(self._texts()), **arguments)
 
+    def identifiers(self) -> dict[str, Any]:
+        """What the path names."""
+        return _identifiers(self._texts())
+
     def _texts(self) -> dict[str, str]:
         """The parameters of the path."""
         return {

@@ -5,15 +5,7 @@ import logging
 
 import pytest
 
-from borzoi.handlers.sessions import Session
-from borzoi.listeners.turns import (
-    FRAMES_BEFORE_LOGIN,
-    FRAMES_PER_TURN,
-    TURN_SECONDS,
-    Turns,
-    frames_per_turn,
-)
-from borzoi.model.system import Transport
+from borzoi.partitions.turns import TURN_SECONDS, Turns, Work, turns
 
 
 class Clock:
@@ -37,7 +29,7 @@ async def test_a_turn_takes_from_the_line_until_its_time_is_over() -> None:
     for number in range(3):
         line.wait(lambda number=number: share(number))  # type: ignore[misc]
     lengths = []
-    while line:
+    while line.waiting:
         await asyncio.sleep(0)
         lengths.append(len(done))
     assert done == [0, 1, 2] * 10 + [0, 1]
@@ -73,8 +65,51 @@ async def test_a_share_that_fails_does_not_stop_the_others(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_strangers_have_a_smaller_share() -> None:
-    session = Session(1, "h:1", Transport.TCP, lambda: None, 0.0)
-    assert frames_per_turn(session) == FRAMES_BEFORE_LOGIN < FRAMES_PER_TURN
-    session.user_id = 0
-    assert frames_per_turn(session) == FRAMES_PER_TURN
+async def test_work_is_done_share_by_share_beside_other_work() -> None:
+    line, done = Turns(), []
+
+    def work(name: str) -> Work[str]:
+        for number in range(3):
+            done.append((name, number))
+            yield
+        return name
+
+    first, second = line.work(work("a")), line.work(work("b"))
+    assert (await first, await second) == ("a", "b")
+    assert done == [(name, number) for number in range(3) for name in "ab"]
+
+
+async def test_work_that_fails_tells_who_waits_for_it() -> None:
+    def work() -> Work[None]:
+        yield
+        raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"):
+        await Turns().work(work())
+
+
+async def test_work_that_nobody_waits_for_ends() -> None:
+    line, ended = Turns(), []
+
+    def work() -> Work[None]:
+        try:
+            while True:
+                yield
+        finally:
+            ended.append(True)
+
+    working = line.work(work())
+    await asyncio.sleep(0)
+    working.cancel()
+    while line.waiting:
+        await asyncio.sleep(0)
+    assert ended
+
+
+async def test_a_loop_has_one_line() -> None:
+    assert turns() is turns()
+
+    async def other() -> Turns:
+        return turns()
+
+    assert await asyncio.to_thread(asyncio.run, other()) is not turns()

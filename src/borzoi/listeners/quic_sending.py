@@ -1,0 +1,76 @@
+"""Answers of one QUIC connection that leave as the client takes them, a slice at a time.
+
+The library keeps whatever it is given until it was sent, so it is given little: a client that polls
+gigabytes and takes nothing costs a slice.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from qh3.quic.connection import QuicConnection as QuicCore
+
+from borzoi.listeners.binary import RangesReply, Reply
+from borzoi.storage.reading import Chunk, Produced
+
+#: So much may wait for its first transmission before the next slice is made.
+QUEUED_BYTES_MAX: Final = 256 * 1024
+
+
+class Sending:
+    """The streams whose answers have not left yet; they take turns."""
+
+    def __init__(self, quic: QuicCore) -> None:
+        self._quic = quic
+        self._answers: deque[tuple[int, Iterator[Chunk]]] = deque()
+
+    @property
+    def is_done(self) -> bool:
+        return not self._answers and not self._quic.get_send_buffer_size()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another slice should be handed over."""
+        return bool(self._answers) and self._quic.get_send_buffer_size() < QUEUED_BYTES_MAX
+
+    def add(self, number: int, reply: Reply) -> None:
+        """Send an answer on its stream, which ends with it."""
+        if isinstance(reply, RangesReply):
+            self._answers.append((number, _chunks(reply)))
+        else:
+            self._write(number, reply, end=True)
+
+    def go_on(self) -> None:
+        """Hand over the next slice of the answer whose turn it is. Raises what reading raises."""
+        number, chunks = self._answers.popleft()
+        chunk = next(chunks, None)
+        if chunk is None:
+            self._write(number, b"", end=True)
+        elif self._write(number, bytes(chunk), end=False):
+            self._answers.append((number, chunks))
+
+    def forget(self, number: int) -> None:
+        """The client does not want the answer any more."""
+        self._answers = deque(one for one in self._answers if one[0] != number)
+
+    def clear(self) -> None:
+        self._answers.clear()
+
+    def _write(self, number: int, data: bytes, *, end: bool) -> bool:
+        """Whether the stream still takes anything."""
+        try:
+            self._quic.send_stream_data(number, data, end_stream=end)
+        except AssertionError:
+            return False  # it was reset meanwhile
+        return True
+
+
+def _chunks(reply: RangesReply) -> Iterator[Chunk]:
+    yield reply.head
+    for part in reply.ranges:
+        yield from part.slices()
+    for chunk in reply.tail:
+        if isinstance(chunk, Produced):
+            yield from chunk.slices()
+        else:
+            yield chunk
