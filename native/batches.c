@@ -46,6 +46,8 @@
 
 /* Fewer ends than this are a list of integers, more are packed: the limit SMALL of batch.py. */
 #define FEW 8
+/* From this many messages on a check does not keep other threads from running. */
+#define MANY 16384
 
 /* Headers fetched into the cache ahead of the one that is looked at. */
 #define AHEAD 8
@@ -186,17 +188,12 @@ static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
 
 /* Receiving. ---------------------------------------------------------------------------------- */
 
-/* Whether the batch is sound; then its ends are filled in. -1 with an exception set. */
+/* Whether the batch is sound; then its ends, for which there is room, are filled in. */
 static int is_sound(const uint8_t *messages, size_t length, const uint8_t *indexes, size_t count,
                     Ends *ends, size_t *equal_size)
 {
     size_t start = 0;
     uint64_t previous_offset = 0;
-    /* The count is what the index has bytes for. Messages that cannot all be there get no room. */
-    if (count > length / HEADER_BYTES)
-        return 0;
-    if (count > FEW && ends_grow(ends, (Py_ssize_t)count) < 0)
-        return -1;
     for (size_t i = 0; i < count; i++, indexes += ENTRY_BYTES) {
         if (i + AHEAD < count) {
             size_t later = load32(indexes + AHEAD * ENTRY_BYTES + 4);
@@ -219,8 +216,7 @@ static int is_sound(const uint8_t *messages, size_t length, const uint8_t *index
         if (offset < previous_offset || load64(message + RESERVED_AT) ||
             (is_last && position < start))
             return 0;
-        if (ends_add(ends, (uint32_t)end) < 0)
-            return -1;
+        ends_add(ends, (uint32_t)end);
         if (i == 0)
             *equal_size = size;
         else if (*equal_size != size)
@@ -254,10 +250,20 @@ static PyObject *check(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     ends_begin(&ends);
     size_t equal_size = 0;
     int sound = 0;
+    /* The count is what the index has bytes for. Messages that cannot all be there get no room. */
     if (count && indexes.len % ENTRY_BYTES == 0 && (size_t)indexes.len / ENTRY_BYTES == count &&
-        (size_t)messages.len <= UINT32_MAX)
-        sound = is_sound(messages.buf, (size_t)messages.len, indexes.buf, count, &ends,
-                         &equal_size);
+        (size_t)messages.len <= UINT32_MAX && count <= (size_t)messages.len / HEADER_BYTES) {
+        if (count > FEW && ends_grow(&ends, (Py_ssize_t)count) < 0) {
+            sound = -1;
+        } else {
+            /* Many take milliseconds: whoever checks them on a thread leaves the others theirs. */
+            PyThreadState *thread = count >= MANY ? PyEval_SaveThread() : NULL;
+            sound = is_sound(messages.buf, (size_t)messages.len, indexes.buf, count, &ends,
+                             &equal_size);
+            if (thread)
+                PyEval_RestoreThread(thread);
+        }
+    }
     PyBuffer_Release(&indexes);
     PyBuffer_Release(&messages);
     if (sound > 0)

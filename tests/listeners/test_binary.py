@@ -19,6 +19,7 @@ from borzoi.handlers.answers import NOTHING_DELIVERED, Delivery
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.table import Row
+from borzoi.listeners import binary
 from borzoi.listeners.binary import DONE, BinaryProtocol, RangesReply, encoded, failed, ok
 from borzoi.memory.pool import MemoryPool, Payload
 from borzoi.metadata import queries
@@ -36,6 +37,7 @@ from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.tokens import TokenInfo
 from borzoi.protocol.commands.users import CreateUser, UpdatePermissions
 from borzoi.protocol.contract import encode_payload
+from borzoi.protocol.errors import code_of
 from borzoi.records.message import Message, encode_messages
 from borzoi.storage.reading import Reading
 
@@ -326,3 +328,54 @@ async def test_a_poll_of_a_group_is_never_prepared(
         asked = poll_payload(0, kind=ConsumerKind.GROUP)
         assert (await root.exchange(Code.POLL_MESSAGES, asked))[0] == 0
     assert counted.resolved >= 2
+
+
+# Sends of very many messages.
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binary, "CHECKED_AT_ONCE_MAX", 20)
+
+
+async def test_very_many_messages_are_checked_beside_the_loop(
+    server: EmbeddedServer, few_at_once: None
+) -> None:
+    await with_topic(server)
+    client = server.root()
+    payload = send_payload(Partitioning.partition(0), 21)
+    for _ in range(2):
+        reply = server.binary.respond(
+            client.session, Code.SEND_MESSAGES, Payload(memoryview(bytearray(payload)))
+        )
+        assert isinstance(reply, Future)
+        await reply
+    assert server.services.partitions.totals().messages_count == 42  # type: ignore[union-attr]
+    assert server.dispatcher.waiting == 0
+
+
+async def test_faults_of_very_many_messages_are_told_alike(
+    server: EmbeddedServer, few_at_once: None
+) -> None:
+    await with_topic(server)
+    damaged = bytearray(send_payload(Partitioning.partition(0), 21))
+    damaged[-100] ^= 0xFF
+    small = bytearray(send_payload(Partitioning.partition(0), 20))
+    small[-100] ^= 0xFF
+    root = server.root()
+    status, _ = await root.exchange(Code.SEND_MESSAGES, damaged)
+    assert status
+    assert (status, b"") == await root.exchange(Code.SEND_MESSAGES, small)
+    nowhere = send_payload(Partitioning.partition(9), 21)
+    assert await root.exchange(Code.SEND_MESSAGES, nowhere) == (
+        code_of(PartitionNotFound("")),
+        b"",
+    )
+
+
+async def test_a_long_poll_without_files_is_not_joined() -> None:
+    views = [memoryview(bytes(50_000)), memoryview(bytes(50_000))]
+    reply = encoded(Delivery(0, 1, Reading(0, 2, tail=[*views])))
+    assert isinstance(reply, RangesReply)
+    assert reply.size == len(reply.head) + 100_000
+    assert len(whole(reply)) == reply.size

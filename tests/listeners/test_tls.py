@@ -10,7 +10,8 @@ from tests.support.listening import PATIENCE_SECONDS, FrameClient, tls_listener,
 
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
-from borzoi.listeners.tls import TlsConnection, TlsListener, reason_of
+from borzoi.listeners.sockets import reason_of
+from borzoi.listeners.tls import TlsConnection, TlsListener
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PollMessages, SendMessages

@@ -101,10 +101,12 @@ class FindsAnyMessageOfTheTime(Wrapped):
 
 
 class TakesAnyOffset(Wrapped):
-    def append(self, batch: Batch, *, timestamp: int | None = None) -> "Future[None] | None":
+    def append(
+        self, batch: Batch, *, timestamp: int | None = None, continues: bool = False
+    ) -> "Future[None] | None":
         if int(batch.offsets()[0]) != self.log.next_offset:
             return None
-        return self.log.append(batch, timestamp=timestamp)
+        return self.log.append(batch, timestamp=timestamp, continues=continues)
 
 
 class DeletesOneTooMany(Wrapped):

@@ -383,3 +383,25 @@ def test_a_mask_has_a_word_for_every_message() -> None:
     batch = sent([Message(b"x")] * 3).received()
     with pytest.raises(ValueError, match="zip"):
         keep(batch, np.ones(2, bool))
+
+
+@given(sent_batches(), st.data())
+def test_a_part_of_a_batch_is_a_batch(given_batch: Sent, data: st.DataObject) -> None:
+    batch = walk(memoryview(bytearray(given_batch.messages)))
+    first = data.draw(st.integers(0, batch.count - 1))
+    last = data.draw(st.integers(first + 1, batch.count))
+    part = batch.part(first, last)
+    again = walk(part.messages)
+    assert part.count == again.count == last - first
+    assert part.ends.tolist() == again.ends.tolist()
+    assert bytes(part.messages) == b"".join(whole_messages(given_batch.messages)[first:last])
+    stamp(part, base_offset=7, timestamp=NOW, new_ids=counted_ids)
+    assert verify(part) is None
+    assert walk(batch.messages).offsets().tolist()[first:last] == [*range(7, 7 + part.count)]
+
+
+@pytest.mark.parametrize("first", [0, 5])
+def test_a_small_part_of_a_large_batch(first: int) -> None:
+    part = sent([Message(b"12345")] * 20).received().part(first, first + 2)
+    assert part.ends.tolist() == [69, 138]
+    assert part.equal_size == 0

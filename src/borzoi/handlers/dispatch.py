@@ -203,6 +203,10 @@ class Dispatcher:
         found: Answer = answer
         return found
 
+    def later(self, code: int, session: Session, answer: Coroutine[Any, Any, Answer]) -> Performed:
+        """A request that a transport goes on with by itself: counted and finished like others."""
+        return self._started(self.rows[code], session, answer)
+
     def _started(
         self, row: Row, session: Session, waiting: Coroutine[Any, Any, Answer]
     ) -> "Future[Answer]":

@@ -4,6 +4,7 @@ TCP, TLS, WebSocket and QUIC speak it; HTTP has a codec of its own. What a reque
 by `handlers/dispatch.py`.
 """
 
+import asyncio
 import logging
 import struct
 from asyncio import Future
@@ -27,6 +28,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import (
     POLLED_PREFIX,
     PollMessages,
+    SendMetadata,
     constant_of_send,
     decode_send_metadata,
     moving_part,
@@ -48,6 +50,9 @@ POLL_MESSAGES = int(Code.POLL_MESSAGES)
 #: The commands of the hot path. One in MEASURED_EVERY of them is measured, and counts for all.
 HOT_CODES: Final = frozenset({SEND_MESSAGES, POLL_MESSAGES})
 MEASURED_EVERY: Final = 16
+
+#: Batches of more messages are checked by a thread: it takes milliseconds without the accelerator.
+CHECKED_AT_ONCE_MAX: Final = 32_768
 
 #: Polled bytes that are at hand and not more than this leave with their head, in one piece.
 JOINED_BYTES_MAX: Final = 64 * 1024
@@ -94,6 +99,7 @@ class BinaryProtocol:
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
         self._layouts = Layouts()
+        self._checking = asyncio.Lock()
         self._turn = 0
 
     def respond(self, session: Session, code: int, payload: Payload) -> "Reply | Future[Answer]":
@@ -160,18 +166,40 @@ class BinaryProtocol:
         parts = split_send(view)
         if parts is not None:
             constant, count, indexes_start, messages_start = parts
+            if count > CHECKED_AT_ONCE_MAX:
+                return self._send_many(session, payload)
             revision = dispatcher.services.metadata.revision
             prepared = self._sends.find(session.user_id, constant, revision)
             if prepared is not None:
                 batch = self._batch(payload, count, indexes_start, messages_start)
                 return dispatcher.send(session, prepared, batch)
         send = decode_send_metadata(view)
+        if send.messages_count > CHECKED_AT_ONCE_MAX:
+            return self._send_many(session, payload)
         # A faulty batch is reported before a missing stream, topic or permission.
         batch = self._batch(payload, send.messages_count, send.indexes_start, send.messages_start)
         prepared = dispatcher.prepare_send(session, send)
         if parts is not None and send.is_tight:
             self._sends.keep(session.user_id, parts[0], prepared)
         return dispatcher.send(session, prepared, batch)
+
+    def _send_many(self, session: Session, payload: Payload) -> Performed:
+        """A send of more messages than can be checked in a moment."""
+        send = decode_send_metadata(payload.view)
+        self.dispatcher.prepare_send(session, send)
+        return self.dispatcher.later(
+            SEND_MESSAGES, session, self._sent(session, send, payload.view)
+        )
+
+    async def _sent(self, session: Session, send: SendMetadata, payload: memoryview) -> None:
+        messages = payload[send.messages_start :]
+        indexes = payload[send.indexes_start : send.messages_start]
+        # One after another: several threads would take the loop more time than one.
+        async with self._checking:
+            batch = await asyncio.to_thread(receive, messages, indexes, send.messages_count)
+        answer = self.dispatcher.send(session, self.dispatcher.prepare_send(session, send), batch)
+        if isinstance(answer, Future):
+            await answer
 
     def _batch(
         self, payload: Payload, count: int, indexes_start: int, messages_start: int

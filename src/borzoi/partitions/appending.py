@@ -5,9 +5,12 @@ happens once, on the owner of the partition; the stamped bytes are what every re
 """
 
 from asyncio import Future
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
+import numpy as np
 
 from borzoi.model.errors import StorageFailure
 from borzoi.partitions.deduplication import Deduplicator
@@ -15,6 +18,12 @@ from borzoi.partitions.encrypting import encrypted
 from borzoi.partitions.log import Log
 from borzoi.records.batch import Batch, NewIds, keep, stamp
 from borzoi.security.encryption import Cipher
+
+#: More messages, or bytes of them, are appended in pieces, each in a turn of its own: one takes a
+#: few milliseconds. Where each message is looked at by itself (encryption, deduplication) a piece
+#: has a sixteenth of the messages.
+PIECE_MESSAGES_MAX: Final = 16_384
+PIECE_BYTES_MAX: Final = 8 << 20
 
 
 class Stamped(msgspec.Struct, frozen=True):
@@ -34,11 +43,12 @@ class Appender:
     deduplicator: Deduplicator | None = None
     cipher: Cipher | None = None
 
-    def append(self, batch: Batch, *, now: int) -> "Future[None] | None":
+    def append(self, batch: Batch, *, now: int, continues: bool = False) -> "Future[None] | None":
         """None when the messages are acknowledged at the log's level, else what to wait for."""
+        log = self.log
         if self.deduplicator is None:
             stamped = self.stamp(batch, now)
-            return self.log.append(stamped.batch, timestamp=stamped.timestamp)
+            return log.append(stamped.batch, timestamp=stamped.timestamp, continues=continues)
         ids = batch.ids()
         fresh = self.deduplicator.admit(ids, now)
         if fresh is not None:
@@ -50,7 +60,7 @@ class Appender:
             return self.log.barrier()
         try:
             stamped = self.stamp(batch, now)
-            waiter = self.log.append(stamped.batch, timestamp=stamped.timestamp)
+            waiter = log.append(stamped.batch, timestamp=stamped.timestamp, continues=continues)
         except StorageFailure:
             self.deduplicator.withdraw(admitted)
             raise
@@ -59,6 +69,21 @@ class Appender:
         elif fresh is not None:
             return self.log.barrier()
         return waiter
+
+    def pieces(self, batch: Batch) -> Iterator[Batch]:
+        """A batch cut into such as can be appended in a moment."""
+        first, ends, messages_max = 0, batch.ends, self.piece_messages_max
+        while first < batch.count:
+            start = int(ends[first - 1]) if first else 0
+            fitting = int(np.searchsorted(ends, start + PIECE_BYTES_MAX, side="right"))
+            last = min(max(fitting, first + 1), first + messages_max)
+            yield batch.part(first, last)
+            first = last
+
+    @property
+    def piece_messages_max(self) -> int:
+        plain = self.cipher is None and self.deduplicator is None
+        return PIECE_MESSAGES_MAX if plain else PIECE_MESSAGES_MAX // 16
 
     def stamp(self, batch: Batch, now: int) -> Stamped:
         """Encrypt the batch if the server does, and give its messages their place in the log.

@@ -65,8 +65,12 @@ class Log(Protocol):
         """Raise what `append` would raise; called before a batch is stamped."""
         ...
 
-    def append(self, batch: Batch, *, timestamp: int | None = None) -> "Future[None] | None":
+    def append(
+        self, batch: Batch, *, timestamp: int | None = None, continues: bool = False
+    ) -> "Future[None] | None":
         """Add a stamped batch whose first offset is `next_offset`.
+
+        It `continues` the one before: both are parts of one send, and stay in one segment.
 
         None when it is acknowledged. Otherwise a future that resolves when it is, or fails with
         what prevented it; the bytes of the batch must not change until then. `timestamp` is the

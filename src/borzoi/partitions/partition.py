@@ -11,7 +11,7 @@ from typing import TypeAlias
 from borzoi.model.consuming import ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.model.namespace import Namespace
-from borzoi.partitions.appending import Appender, Stamped
+from borzoi.partitions.appending import PIECE_BYTES_MAX, Appender, Stamped
 from borzoi.partitions.arrivals import Arrivals
 from borzoi.partitions.decrypting import (
     clear_bodies_found_out,
@@ -21,6 +21,7 @@ from borzoi.partitions.decrypting import (
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.futures import after, arrived
 from borzoi.partitions.log import Log
+from borzoi.partitions.long_appends import LongAppends
 from borzoi.partitions.polling import Polled, start_of
 from borzoi.partitions.statistics import PartitionStatistics, current_offset_of, statistics_of
 from borzoi.partitions.turns import Work, turns
@@ -46,6 +47,8 @@ class Partition:
         "_deduplicator",
         "_is_abandoned",
         "_keep_unread",
+        "_long_appends",
+        "_piece_messages_max",
         "_polled",
         "arrivals",
         "log",
@@ -78,6 +81,8 @@ class Partition:
         self._deduplicator = deduplicator
         self._cipher = cipher
         self._appender = Appender(log, new_ids, deduplicator, cipher)
+        self._piece_messages_max = self._appender.piece_messages_max
+        self._long_appends = LongAppends(self._appender, self._appended)
         #: Consumers that wait for messages.
         self.arrivals = Arrivals()
         self._fit_offsets()
@@ -99,12 +104,23 @@ class Partition:
         """Stamp and store a batch that `records.batch.receive` has checked; it is changed in place.
 
         None when it is acknowledged already. Otherwise its bytes must stay until the future is
-        resolved. Raises, or resolves with, `StorageFailure` when nothing was stored.
+        resolved. Raises, or resolves with, `StorageFailure` when nothing was stored, or not all of
+        a batch that is stored in pieces.
         """
+        if (
+            batch.count > self._piece_messages_max
+            or batch.size > PIECE_BYTES_MAX
+            or self._long_appends.is_working
+        ):
+            return self._long_appends.add(batch, now)
         waiter = self._appender.append(batch, now=now)
         if self.arrivals:
             self._announce(waiter)
         return waiter
+
+    def _appended(self, waiter: "asyncio.Future[None] | None") -> None:
+        if self.arrivals:
+            self._announce(waiter)
 
     def append_stamped(self, stamped: Stamped) -> "asyncio.Future[None] | None":
         """Store a batch that the owner of another replica has stamped, byte for byte."""
@@ -264,6 +280,7 @@ class Partition:
     def close(self) -> None:
         """Write and sync everything; the partition is not usable afterwards."""
         self.arrivals.wake()
+        self._long_appends.end(purged=False)
         try:
             self.offsets.close()
         finally:
@@ -273,6 +290,7 @@ class Partition:
         """Discard the partition without writing: it is deleted, or replaced by an empty one."""
         self._is_abandoned = True
         self.arrivals.wake()
+        self._long_appends.end(purged=purged)
         self.offsets.abandon()
         self.log.abandon(purged=purged)
 

@@ -126,6 +126,19 @@ class Batch:
         ends = self._ends if isinstance(self._ends, list) else self._ends.tolist()
         return zip([0, *ends[:-1]], ends, strict=False)
 
+    def part(self, first: int, last: int) -> "Batch":
+        """The messages from number `first` up to `last`, where they lie."""
+        start = int(self._ends[first - 1]) if first else 0
+        ends = self._ends[first:last]
+        if not isinstance(ends, list):
+            ends = ends - np.uint32(start)
+            if last - first < SMALL:
+                ends = ends.tolist()
+        elif start:
+            ends = [end - start for end in ends]
+        messages = self.messages[start : start + int(ends[-1])]
+        return Batch(messages, ends, 0 if isinstance(ends, list) else self.equal_size)
+
     # The columns are copies: they neither follow the buffer nor keep its owner from releasing it.
 
     def ids(self) -> Column:

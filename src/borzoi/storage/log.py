@@ -166,12 +166,15 @@ class SegmentedLog:
 
     # Appending. ----------------------------------------------------------------------------------
 
-    def append(self, batch: Batch, *, timestamp: int | None = None) -> Waiter | None:
+    def append(
+        self, batch: Batch, *, timestamp: int | None = None, continues: bool = False
+    ) -> Waiter | None:
         """Add messages numbered from `next_offset`; None when they are acknowledged already.
 
         Otherwise the future is resolved when they are, or fails with what prevented it; the bytes
         of the batch must stay as they are until then. `timestamp` is the one all messages carry;
-        without it each message's own is used. Raises `StorageFailure` when nothing was taken.
+        without it each message's own is used. One that `continues` the batch before goes to the
+        same segment. Raises `StorageFailure` when nothing was taken.
         """
         count = batch.count
         if not count:
@@ -179,7 +182,7 @@ class SegmentedLog:
         self.ensure_writable()
         # The offset in the bytes is stored for good, so it must be the one they get here.
         assert _first_offset(batch.messages, OFFSET_AT)[0] == self.next_offset, "a gap in the log"
-        self._make_room(count, batch.size)
+        self._make_room(count, batch.size, continues=continues)
         level = self._level
         is_large = batch.size >= LARGE_BYTES
         if is_large and level is WRITTEN and timestamp is not None and not self._journal.count:
@@ -332,13 +335,13 @@ class SegmentedLog:
         if files.damage is not None or files.cutting.due:
             files.ensure_readable()
 
-    def _make_room(self, count: int, size: int) -> None:
+    def _make_room(self, count: int, size: int, *, continues: bool) -> None:
         """Begin a new segment when the open one is full or could not address these messages."""
         files = self._files
         tail = files.segments.tail
         planned = tail.size + self._journal.size
         if planned and (
-            planned >= files.segment_bytes
+            (planned >= files.segment_bytes and not continues)
             or planned + size > SEGMENT_BYTES_MAX
             or self.next_offset + count - tail.start_offset > U32_MAX
         ):

@@ -1,0 +1,115 @@
+"""Sends that are too large for one turn of the loop: stored piece by piece, in order.
+
+While one is under way, what else is sent to the partition stands behind it, so the messages of a
+send stay together. A piece is stored like a batch of its own: when a later one fails, the sender is
+told so, and what was stored before stays, as after a crash in the middle of a write.
+"""
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from borzoi.model.errors import StorageFailure
+from borzoi.partitions.appending import Appender
+from borzoi.partitions.turns import Work, turns
+from borzoi.records.batch import Batch
+
+
+class Sent(NamedTuple):
+    """A batch that waits, and who waits for it."""
+
+    batch: Batch
+    now: int
+    stored: "Future[None]"
+
+
+class LongAppends:
+    """The sends of one partition that are stored in pieces, and those behind them."""
+
+    __slots__ = ("_appended", "_appender", "_end", "_queue", "is_working")
+
+    def __init__(
+        self, appender: Appender, appended: "Callable[[Future[None] | None], None]"
+    ) -> None:
+        self._appender = appender
+        #: Told of each piece, with what it waits for.
+        self._appended = appended
+        self._queue: deque[Sent] = deque()
+        self.is_working = False
+        #: Why nothing is stored any more; a purge is no fault.
+        self._end: StorageFailure | None = None
+
+    def add(self, batch: Batch, now: int) -> "Future[None]":
+        """A future that resolves when all of the batch is acknowledged, or fails."""
+        stored: Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(Sent(batch, now, stored))
+        if not self.is_working:
+            self.is_working = True
+            turns().work(self._work())
+        return stored
+
+    def end(self, *, purged: bool) -> None:
+        """The partition goes away: what waits fails, or counts as purged."""
+        self._end = StorageFailure("the partition went away while messages were being stored")
+        while self._queue:
+            _settle(self._queue.popleft().stored, None if purged else self._end)
+
+    def _work(self) -> Work[None]:
+        try:
+            while self._queue:
+                yield from self._store(self._queue[0])
+                if self._queue:
+                    self._queue.popleft()
+        finally:
+            self.is_working = False
+
+    def _store(self, sent: Sent) -> Work[None]:
+        waiting: list[Future[None]] = []
+        continues = False
+        for piece in self._appender.pieces(sent.batch):
+            if self._end is not None:
+                return
+            try:
+                waiter = self._appender.append(piece, now=sent.now, continues=continues)
+            except Exception as fault:
+                _settle(sent.stored, fault)
+                return
+            self._appended(waiter)
+            if waiter is not None:
+                waiting.append(waiter)
+            continues = True
+            yield
+            if (failed := next((one for one in waiting if _failed(one)), None)) is not None:
+                _settle(sent.stored, failed.exception())
+                return
+            waiting = [one for one in waiting if not one.done()]
+        _settle_after(sent.stored, waiting)
+
+
+def _failed(waiter: "Future[None]") -> bool:
+    return waiter.done() and waiter.exception() is not None
+
+
+def _settle(stored: "Future[None]", fault: BaseException | None) -> None:
+    if stored.done():
+        return
+    if fault is None:
+        stored.set_result(None)
+    else:
+        stored.set_exception(fault)
+
+
+def _settle_after(stored: "Future[None]", waiting: "list[Future[None]]") -> None:
+    """When all of them are done; what one failed with is what the send failed with."""
+    if not waiting:
+        _settle(stored, None)
+        return
+
+    def done(_: "Future[None]") -> None:
+        if all(one.done() for one in waiting):
+            _settle(stored, next(filter(None, (one.exception() for one in waiting)), None))
+
+    for one in waiting:
+        one.add_done_callback(done)

@@ -1,0 +1,224 @@
+"""Sends in pieces: in order, together, and whole or told to have failed."""
+
+import asyncio
+from asyncio import Future
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import Fault, FaultyMedium
+from tests.support.logs import ManualSyncer, batch_of, payloads_in
+
+from borzoi.model.errors import StorageFailure
+from borzoi.model.namespace import Namespace
+from borzoi.partitions import appending, turns
+from borzoi.partitions.deduplication import Deduplicator
+from borzoi.partitions.partition import Partition
+from borzoi.records.batch import Batch, verify, walk
+from borzoi.records.fresh_ids import FreshIds
+from borzoi.security.encryption import Cipher
+from borzoi.storage.log import open_log
+from borzoi.storage.media import Medium
+from borzoi.storage.offsets import OffsetWriter, open_offsets
+from borzoi.storage.reading import Reading
+from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
+
+DIRECTORY = Path("/data/0")
+NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
+CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
+PIECE = 10
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", PIECE)
+    # One share in each turn of the loop.
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+
+
+def opened(
+    medium: Medium | None = None,
+    level: Acknowledge = Acknowledge.WRITTEN,
+    syncer: ManualSyncer | None = None,
+    **options: object,
+) -> Partition:
+    medium = SimulatedDisk() if medium is None else medium
+    return Partition(
+        Namespace(0, 0, 0),
+        open_log(
+            DIRECTORY,
+            medium,
+            segment=SegmentSettings(size=1024),
+            partition=PartitionSettings(acknowledge=level),
+            syncer=syncer,
+        ),
+        open_offsets(DIRECTORY, OffsetWriter(medium)),
+        new_ids=NEW_IDS,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+def batch(first: int, last: int) -> Batch:
+    return batch_of(numbers(first, last))
+
+
+def content(partition: Partition) -> bytes:
+    reading = partition.log.read(0, 10_000)
+    assert isinstance(reading, Reading)
+    return reading.materialise()
+
+
+def stored(partition: Partition) -> list[bytes]:
+    found = content(partition)
+    assert verify(walk(memoryview(found))) is None
+    assert walk(memoryview(found)).offsets().tolist() == [*range(len(payloads_in(found)))]
+    return payloads_in(found)
+
+
+async def finished(*appends: "Future[None] | None") -> None:
+    async with asyncio.timeout(60):
+        for one in appends:
+            if one is not None:
+                await one
+
+
+async def test_a_long_send_is_stored_piece_by_piece_and_others_have_turns() -> None:
+    partition = opened()
+    waiting = partition.append(batch(0, 95), now=5)
+    assert isinstance(waiting, Future)
+    seen = []
+    while not waiting.done():
+        seen.append(partition.log.messages_count)
+        await asyncio.sleep(0)
+    assert stored(partition) == numbers(0, 95)
+    assert seen == [*range(0, 91, PIECE), 95]
+    assert walk(memoryview(content(partition))).timestamps().max() == 5
+
+
+async def test_the_messages_of_a_send_stay_together() -> None:
+    partition = opened()
+    waiting = [partition.append(batch(start, start + 25), now=1) for start in (0, 25)]
+    waiting.append(partition.append(batch(50, 51), now=1))
+    assert all(isinstance(one, Future) for one in waiting)
+    await finished(*waiting)
+    assert stored(partition) == numbers(0, 51)
+    assert partition.append(batch(51, 52), now=1) is None
+
+
+async def test_a_send_is_in_one_segment() -> None:
+    """As it would be if it were written at once."""
+    partition = opened()
+    await finished(partition.append(batch(0, 200), now=1))
+    await finished(partition.append(batch(200, 400), now=1))
+    counts = [one.end_offset - one.start_offset + 1 for one in partition.log.segments()]
+    assert counts == [200, 200]
+
+
+async def test_pieces_are_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appending, "PIECE_BYTES_MAX", 300)
+    partition = opened()
+    payloads = [b"a" * size for size in (10, 10, 500, 10, 150, 150, 1)]
+    pieces = list(partition._appender.pieces(batch_of(payloads)))
+    assert [[len(one) for one in payloads_in(piece.messages)] for piece in pieces] == [
+        [10, 10],
+        [500],
+        [10, 150],
+        [150, 1],
+    ]
+
+
+@pytest.mark.parametrize("level", list(Acknowledge))
+async def test_every_level_is_acknowledged_when_all_of_it_is(level: Acknowledge) -> None:
+    syncer = ManualSyncer()
+    partition = opened(level=level, syncer=syncer)
+    waiting = partition.append(batch(0, 95), now=5)
+    assert isinstance(waiting, Future)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert waiting.done() is (level is not Acknowledge.SYNCED)
+    while not waiting.done():
+        syncer.run_all()
+        await asyncio.sleep(0)
+    assert stored(partition) == numbers(0, 95)
+
+
+@pytest.mark.parametrize("kind", ["encrypted", "deduplicated"])
+async def test_what_is_looked_at_one_by_one_has_smaller_pieces(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", 16 * PIECE)
+    options = (
+        {"cipher": CIPHER} if kind == "encrypted" else {"deduplicator": Deduplicator(1000, 10**9)}
+    )
+    partition = opened(**options)
+    ids = [*range(1, 51), *range(26, 51), *range(51, 76)]
+    sent = batch_of([b"%d" % number for number in ids], ids=ids)
+    assert [len(piece) for piece in partition._appender.pieces(sent)] == [PIECE] * 10
+    await finished(partition.append(sent, now=1))
+    assert partition.log.messages_count == (100 if kind == "encrypted" else 75)
+
+
+async def test_a_failure_is_told_and_those_behind_go_on() -> None:
+    full: set[str] = set()
+
+    def choose(operation: str, path: Path) -> Fault | None:
+        if operation not in full or path.suffix != ".log":
+            return None
+        full.clear()
+        return Fault.NO_SPACE
+
+    medium = FaultyMedium(SimulatedDisk(), choose)
+    partition = opened(medium)
+    first = partition.append(batch(0, 50), now=1)
+    second = partition.append(batch(50, 80), now=1)
+    assert isinstance(first, Future)
+    assert isinstance(second, Future)
+    while partition.log.messages_count < 20:
+        await asyncio.sleep(0)
+    full.add("write")
+    await finished(second)
+    assert isinstance(first.exception(), StorageFailure)
+    assert stored(partition) == [*numbers(0, 20), *numbers(50, 80)]
+
+
+async def test_a_sync_that_fails_is_told() -> None:
+    failing: set[str] = set()
+    syncer = ManualSyncer()
+    medium = FaultyMedium(
+        SimulatedDisk(), lambda operation, _: Fault.IO_ERROR if operation in failing else None
+    )
+    partition = opened(medium, Acknowledge.SYNCED, syncer)
+    waiting = partition.append(batch(0, 50), now=1)
+    assert isinstance(waiting, Future)
+    failing.add("fdatasync")
+    while not waiting.done():
+        syncer.run_all()
+        await asyncio.sleep(0)
+    assert isinstance(waiting.exception(), StorageFailure)
+
+
+@pytest.mark.parametrize("purged", [False, True])
+async def test_a_partition_that_goes_away_ends_what_waits(purged: bool) -> None:
+    partition = opened()
+    waiting = [partition.append(batch(0, 50), now=1), partition.append(batch(50, 80), now=1)]
+    await asyncio.sleep(0)
+    partition.abandon(purged=purged)
+    for one in waiting:
+        assert isinstance(one, Future)
+        assert (one.exception() is None) is purged
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_consumers_that_wait_hear_of_the_first_piece() -> None:
+    partition = opened()
+    arrival = partition.arrivals.wait(60)
+    waiting = partition.append(batch(0, 95), now=1)
+    await arrival
+    assert partition.log.messages_count
+    await finished(waiting)
