@@ -2,7 +2,7 @@
 
 A client may send thousands of requests in one read, or ask with a few bytes for gigabytes that have
 to be decrypted. What takes longer than a moment is cut into shares, which wait in line here. Each
-turn of the loop takes from the line for about half a millisecond, one share after another; then
+turn of the loop takes from the line for a quarter of a millisecond, one share after another; then
 sockets are looked at again, so whoever asks one small thing at a time never stands in this line.
 """
 
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 log = logging.getLogger(__name__)
 
 #: How long a turn takes from the line; the share that is under way is finished.
-TURN_SECONDS: Final = 0.5e-3
+TURN_SECONDS: Final = 0.25e-3
 
 T = TypeVar("T")
 #: Work that yields after each share of it, and returns what comes of it.
