@@ -363,10 +363,10 @@ async def test_faults_of_very_many_messages_are_told_alike(
     small = bytearray(send_payload(Partitioning.partition(0), 20))
     small[-100] ^= 0xFF
     root = server.root()
-    status, _ = await root.exchange(Code.SEND_MESSAGES, damaged)
+    status, _ = await root.exchange(Code.SEND_MESSAGES, bytes(damaged))
     assert status
-    assert (status, b"") == await root.exchange(Code.SEND_MESSAGES, small)
-    nowhere = send_payload(Partitioning.partition(9), 21)
+    assert (status, b"") == await root.exchange(Code.SEND_MESSAGES, bytes(small))
+    nowhere = bytes(send_payload(Partitioning.partition(9), 21))
     assert await root.exchange(Code.SEND_MESSAGES, nowhere) == (
         code_of(PartitionNotFound("")),
         b"",

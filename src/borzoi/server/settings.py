@@ -168,7 +168,7 @@ class TcpSection(Section):
     max_unfinished_size: int = setting(
         BYTES,
         "1 GiB",
-        "borzoi: memory of large requests under way, over all transports; clients that begin another one wait",
+        "borzoi: memory of large requests under way, over all transports; further ones wait",
     )
     login_timeout: int = setting(
         DURATION,
