@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer, sent, with_topic
 
+from borzoi.handlers.sessions import Session
 from borzoi.handlers.waiting import Waits
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import PartitionNotFound, ResourceNotFound, TopicNotFound, Unauthorized
+from borzoi.model.system import Transport
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
 from borzoi.protocol.commands.groups import CreateConsumerGroup, JoinConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages
@@ -136,8 +138,23 @@ async def test_a_client_that_waits_is_not_taken_for_silent(server: EmbeddedServe
 
 
 async def test_futures_that_are_not_needed_are_cancelled() -> None:
+    session = Session(1, "h:1", Transport.TCP, lambda: None, 0.0)
     loop = asyncio.get_running_loop()
     first, second = loop.create_future(), loop.create_future()
     first.set_result(None)
-    await Waits().for_any([first, second])
+    await Waits().for_any([first, second], session)
     assert second.cancelled()
+
+
+async def test_only_the_polls_of_a_session_that_ends_stop_waiting(server: EmbeddedServer) -> None:
+    await with_topic(server)
+    first, second = server.root(), server.root()
+    polls = [await waiting(client, poll_of(60_000)) for client in (first, second)]
+    first.session.input_ended = True
+    server.services.waits.end_of(first.session)
+    server.services.waits.end_of(first.session)
+    async with asyncio.timeout(60):
+        assert (await polls[0]).messages_count == 0
+    assert not polls[1].done()
+    await sent(server, 1)
+    assert (await polls[1]).messages_count == 1

@@ -14,10 +14,11 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.embedded import EmbeddedServer
-from tests.support.listening import tcp_listener, tls_listener
+from tests.support.listening import tcp_listener, tls_listener, websocket_listener
 
 from borzoi.listeners import acknowledging
 from borzoi.listeners.acknowledging import SEGMENT_BYTES_MAX, acknowledge, may_be_held_back
+from borzoi.listeners.websocket.frames import Opcode, frame_head
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
@@ -95,12 +96,15 @@ class NagleClient:
 
 
 async def stalls(
-    address: tuple[str, int], context: ssl.SSLContext | None, cut: Callable[[bytes], int]
+    address: tuple[str, int],
+    context: ssl.SSLContext | None,
+    cut: Callable[[bytes], int],
+    kind: type[NagleClient] = NagleClient,
 ) -> dict[int, float]:
     """The sizes of requests, written in two pieces, that wait for a delayed acknowledgement."""
 
     def measure() -> dict[int, float]:
-        client = NagleClient(address, context)
+        client = kind(address, context)
         try:
             frames = [(size, batch(size)) for size in SIZES]
             medians = {
@@ -138,6 +142,48 @@ async def test_a_request_in_two_writes_is_not_held_back_behind_tls(
     trusting.verify_mode = ssl.CERT_NONE
     async with tls_listener(server, self_signed_context("localhost")) as listener:
         assert await stalls(listener.address, trusting, cut) == {}
+
+
+class NagleWebSocketClient(NagleClient):
+    """Each request is one binary frame, which is cut wherever the pieces end."""
+
+    def __init__(self, address: tuple[str, int], context: ssl.SSLContext | None) -> None:
+        plain = socket.create_connection(address, timeout=60)
+        self._sock = plain if context is None else context.wrap_socket(plain)
+        self._sock.sendall(
+            b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        assert self._sock.recv(4096).startswith(b"HTTP/1.1 101")
+        self.exchange(encode_request(LoginUser("iggy", "iggy")))
+
+    def exchange(self, *pieces: bytes) -> bytes:
+        head = bytearray(frame_head(Opcode.BINARY, sum(map(len, pieces))))
+        head[1] |= 0x80  # masked, with zeros
+        first, *rest = pieces
+        for piece in (bytes(head) + bytes(4) + first, *rest):
+            self._sock.sendall(piece)
+        _, short = self._exactly(2)
+        if short >= 126:
+            self._exactly(2 if short == 126 else 8)
+        status, length = RESPONSE_PREFIX.unpack(self._exactly(RESPONSE_PREFIX.size))
+        assert status == 0
+        return self._exactly(length)
+
+
+@CUTS
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+async def test_a_request_in_two_writes_is_not_held_back_over_a_websocket(
+    server: EmbeddedServer, topic: None, cut: Callable[[bytes], int], secure: bool
+) -> None:
+    trusting = context = None
+    if secure:
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        context = self_signed_context("localhost")
+    async with websocket_listener(server, context=context) as listener:
+        assert await stalls(listener.address, trusting, cut, NagleWebSocketClient) == {}
 
 
 async def test_an_answer_does_not_wait_for_the_client_to_acknowledge(

@@ -593,3 +593,47 @@ async def test_an_answer_that_was_not_taken_is_not_kept(
         assert kept == []
     finally:
         gc.enable()
+
+
+WAITING = PollMessages(
+    READER, "s", "t", 0, PollingStrategy.offset(1_000_000), 10, False, wait_ms=60_000
+)
+
+
+@pytest.mark.parametrize("ends", ["it closes", "it stops sending"])
+async def test_who_closes_while_its_poll_waits_is_noticed_at_once(
+    server: EmbeddedServer, listener: TcpListener, topic: None, ends: str
+) -> None:
+    client = await FrameClient.connect(listener.address)
+    await client.login()
+    await client.send(encode_request(WAITING))
+    (connection,) = listener.connections
+    await until(lambda: connection.session.waiting)
+    began = asyncio.get_running_loop().time()
+    if ends == "it closes":
+        client.writer.close()
+    else:
+        client.writer.write_eof()
+        status, payload = await client.receive()
+        assert (status, len(payload)) == (0, POLLED_PREFIX.size)
+        assert await client.rest() == b""
+    await gone(listener)
+    assert asyncio.get_running_loop().time() - began < WAITING.wait_ms / 1000 / 2
+    assert server.dispatcher.waiting == 0
+    client.writer.close()
+
+
+async def test_a_session_that_is_ended_while_its_poll_waits_is_answered(
+    server: EmbeddedServer, listener: TcpListener, topic: None
+) -> None:
+    client = await FrameClient.connect(listener.address)
+    await client.login()
+    await client.send(encode_request(WAITING))
+    (connection,) = listener.connections
+    await until(lambda: connection.session.waiting)
+    connection.session.hang_up()
+    status, payload = await client.receive()
+    assert (status, len(payload)) == (0, POLLED_PREFIX.size)
+    assert await client.rest() == b""
+    client.writer.close()
+    await gone(listener)

@@ -102,7 +102,7 @@ async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
                 if delivery.reading.count:
                     return delivery
             rest = until - loop.time()
-            if rest <= 0 or waits.ended or session.closing:
+            if rest <= 0 or waits.ended or session.closing or session.input_ended:
                 return delivery
             # Members look again now and then: their partitions may have changed, and so it is
             # with an answer that was waited for, behind which something may have come.
@@ -110,7 +110,7 @@ async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
             seconds = rest if at_once and is_alone else min(rest, LOOK_AGAIN_SECONDS)
             wait = AwaitMessages(int(seconds * 1_000_000) + 1)
             answers = [call.partitions.run(place, wait, now=call.now()) for place in places]
-            await waits.for_any([one for one in answers if isinstance(one, Future)])
+            await waits.for_any([one for one in answers if isinstance(one, Future)], session)
             call.check_permitted()
     finally:
         session.waiting = False

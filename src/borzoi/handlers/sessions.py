@@ -48,6 +48,8 @@ class Session(msgspec.Struct, eq=False):
     joined: bool = False
     #: It polls and waits for messages, so it cannot send a ping.
     waiting: bool = False
+    #: The client has closed its side of the connection, and most likely all of it: no poll waits.
+    input_ended: bool = False
     #: Set by the heartbeat verifier; the client has to reconnect.
     stale: bool = False
     #: Set by a handler: the connection ends once the answer has left.

@@ -474,7 +474,16 @@ class Conversation:
         """The client sends nothing more. Whether answers are pending: they are sent, and then the
         connection ends."""
         self._input_ended = True
+        if self._running is not None:
+            self.session.input_ended = True
+            self._stop_waiting()
         return self._running is not None or self.blocked or self._held
+
+    def _stop_waiting(self) -> None:
+        """A poll that waits for messages is answered now: nobody can say whether a client that has
+        closed its side still reads, and the wait may be long."""
+        if self.session.waiting:
+            self._binary.dispatcher.services.waits.end_of(self.session)
 
     def hang_up(self, farewell: bytes = b"") -> None:
         """End the session. A running request is still answered, and is the last one. Without one,
@@ -485,6 +494,7 @@ class Conversation:
             self.session.closing = True
             self._unread = None
             self._output.pause_reading()
+            self._stop_waiting()
             return
         if farewell:
             self._output.send(farewell)
