@@ -282,3 +282,18 @@ def test_a_replica_recognises_duplicates_of_what_the_leader_stored() -> None:
     follower.append_stamped(stamped)
     follower.append(batch_of([b"1", b"2"], ids=[1, 2]), now=2)
     assert numbers(poll(follower, PollingStrategy.first())) == [1, 2]
+
+
+async def test_a_long_encrypted_poll_is_decrypted_in_shares_and_committed(
+    disk: SimulatedDisk,
+) -> None:
+    partition = open_partition(disk, cipher=CIPHER)
+    payloads = [b"%d" % number + bytes(2000) for number in range(1000)]
+    partition.append(batch_of(payloads), now=1)
+    polled = partition.poll(
+        PollingStrategy.first(), 1000, kind=CONSUMER, consumer_id=1, auto_commit=True
+    )
+    assert isinstance(polled, asyncio.Future)
+    found = await polled
+    assert payloads_in(found.reading.materialise()) == payloads
+    assert partition.load_offset(CONSUMER, 1) == 999

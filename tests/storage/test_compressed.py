@@ -370,3 +370,33 @@ def test_the_cache_lets_the_least_recently_used_frame_go(tmp_path):
     assert len(cache) == 2
     cache.forget(tmp_path)
     assert len(cache) == 0
+
+
+async def test_a_long_read_is_inflated_while_it_is_sent(tmp_path, monkeypatch):
+    opener = TwinOpener(frames_kept=1)
+    log = filled(tmp_path, open_twin=opener, batches=40)
+    before = log.read(0, 10_000).materialise()
+    await compress_sealed(log, Compression.ZSTD, opener)
+    inflated = []
+    inflate = Frames.inflate
+    monkeypatch.setattr(
+        Frames, "inflate", lambda self, *given: inflated.append(given[0]) or inflate(self, *given)
+    )
+    reading = log.read(0, 10_000)
+    assert reading.must_be_checked
+    assert reading.size == len(before)
+    assert list(reading.checks())
+    assert inflated == []
+    assert reading.materialise() == before
+
+
+async def test_a_long_read_over_a_damaged_frame_is_told_before_it_is_sent(tmp_path):
+    opener = TwinOpener()
+    log = filled(tmp_path, open_twin=opener, batches=40)
+    await compress_sealed(log, Compression.ZSTD, opener)
+    path = tmp_path / f"{0:020}.log.zst"
+    damaged = bytearray(path.read_bytes())
+    damaged[-200] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(StorageFailure, match=path.name):
+        list(log.read(0, 10_000).checks())

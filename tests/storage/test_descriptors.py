@@ -1,9 +1,13 @@
+import os
 from pathlib import Path
 
+import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.logs import numbered
 
+from borzoi.model.errors import StorageFailure
 from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import open_log
 from borzoi.storage.settings import SegmentSettings
 
@@ -54,3 +58,25 @@ def test_logs_share_the_cache_they_are_given_although_it_is_empty() -> None:
             assert log.read(number, 1).count == 1
         assert len(descriptors) == 3
         log.close()
+
+
+def test_a_file_on_demand_has_no_descriptor_of_its_own() -> None:
+    disk = disk_with("a", "b", "c")
+    disk.open(DIRECTORY / "a").write([b"0123456789"], 0)
+    descriptors = Descriptors(disk, 2)
+    files = [descriptors.on_demand(DIRECTORY / name) for name in "abc"]
+    assert len(descriptors) == 0
+    assert (files[0].size(), files[0].read(3, 2)) == (10, b"234")
+    assert files[0].path == DIRECTORY / "a"
+    assert [file.size() for file in files] == [10, 0, 0]
+    assert len(descriptors) == 2
+    disk.unlink(DIRECTORY / "b")
+    descriptors.forget(DIRECTORY / "b")
+    with pytest.raises(StorageFailure):
+        files[1].size()
+
+
+def test_a_file_on_demand_can_be_sent(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"0123456789")
+    file = Descriptors(LocalMedium(), 1).on_demand(tmp_path / "a")
+    assert os.pread(file.fileno(), 3, 2) == b"234"

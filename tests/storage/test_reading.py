@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from borzoi.storage.local import LocalMedium
-from borzoi.storage.reading import FileRange, Reading
+from borzoi.storage.reading import SLICE_BYTES, FileRange, FileSlices, Reading
 
 
 def test_a_reading_is_its_ranges_and_then_its_tail(tmp_path: Path) -> None:
@@ -22,3 +22,18 @@ def test_a_range_keeps_its_file_open(tmp_path: Path) -> None:
     part = FileRange(medium.open(tmp_path / "f", create=True), 0, 0)
     medium.unlink(tmp_path / "f")
     assert part.file.size() == 0
+
+
+def test_bytes_behind_those_that_are_made_are_read_a_slice_at_a_time(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    content = bytes(range(256)) * (SLICE_BYTES // 100)
+    file.write([content], 0)
+    part = FileRange(file, 5, len(content) - 5)
+    reading = Reading(0, 2, tail=[memoryview(b"abc"), FileSlices(part)])
+    assert reading.size == 3 + part.length
+    assert reading.must_be_checked
+    assert not Reading(0, 1, [part], [memoryview(b"abc")]).must_be_checked
+    chunks = list(reading.chunks())
+    assert max(map(len, chunks)) == SLICE_BYTES
+    assert b"".join(chunks) == b"abc" + content[5:]
+    assert list(reading.checks()) == []

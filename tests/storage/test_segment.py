@@ -5,8 +5,8 @@ from tests.support.disk import SimulatedDisk
 from borzoi.records.validation import INDEX_ENTRY
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import SegmentIndex
-from borzoi.storage.reading import FileRange
-from borzoi.storage.segment import PlainBody, Segment
+from borzoi.storage.reading import SLICE_BYTES, FileRange, Produced
+from borzoi.storage.segment import MADE_AT_ONCE_BYTES_MAX, PlainBody, Segment
 
 DIRECTORY = Path("/d")
 
@@ -64,3 +64,53 @@ def test_a_sealed_segment_is_read_through_the_shared_descriptors() -> None:
     part = segment.part(0, 100)
     assert isinstance(part, FileRange)
     assert (part.position, part.length) == (0, 100)
+
+
+class Inflated:
+    """A body that has to be made; notes what was asked for."""
+
+    def __init__(self, plain: bytes) -> None:
+        self.plain = plain
+        self.parts: list[tuple[int, int]] = []
+        self.checked: list[tuple[int, int]] = []
+
+    @property
+    def size(self) -> int:
+        return len(self.plain)
+
+    def part(self, position: int, length: int) -> memoryview:
+        self.parts.append((position, length))
+        return memoryview(self.plain)[position : position + length]
+
+    def check(self, position: int, length: int) -> None:
+        self.checked.append((position, length))
+
+
+def test_a_long_part_that_must_be_made_is_made_while_it_is_sent() -> None:
+    segment, _ = open_segment()
+    body = Inflated(bytes(range(256)) * (10 * SLICE_BYTES // 256))
+    segment.file, segment.body = None, body
+    short = segment.part(10, MADE_AT_ONCE_BYTES_MAX)
+    assert isinstance(short, memoryview)
+    body.parts.clear()
+    long = segment.part(10, 5 * SLICE_BYTES)
+    assert isinstance(long, Produced)
+    assert body.parts == []
+    list(long.checks())
+    assert sum(length for _, length in body.checked) == long.length == 5 * SLICE_BYTES
+    for _ in range(2):
+        assert b"".join(long.slices()) == body.plain[10 : 10 + 5 * SLICE_BYTES]
+    # Cut where frames begin: none is made twice.
+    assert [position % SLICE_BYTES for position, _ in body.parts[1:6]] == [0] * 5
+
+
+def test_a_plain_part_needs_no_descriptor_until_it_is_sent() -> None:
+    segment, disk = open_segment()
+    segment.file = None
+    descriptors = Descriptors(disk)
+    segment.body = PlainBody(DIRECTORY / "l", 300, descriptors)
+    part = segment.part(0, 100, held=False)
+    assert isinstance(part, FileRange)
+    assert len(descriptors) == 0
+    assert b"".join(part.slices()) == bytes(100)
+    segment.body.check(0, 100)
