@@ -12,7 +12,7 @@ from borzoi.handlers.sessions import Session
 from borzoi.handlers.waiting import Waits
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import PartitionNotFound, ResourceNotFound, TopicNotFound, Unauthorized
-from borzoi.model.system import Transport
+from borzoi.model.system import TransportKind
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
 from borzoi.protocol.commands.groups import CreateConsumerGroup, JoinConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages
@@ -138,7 +138,7 @@ async def test_a_client_that_waits_is_not_taken_for_silent(server: EmbeddedServe
 
 
 async def test_futures_that_are_not_needed_are_cancelled() -> None:
-    session = Session(1, "h:1", Transport.TCP, lambda: None, 0.0)
+    session = Session(1, "h:1", TransportKind.TCP, lambda: None, 0.0)
     loop = asyncio.get_running_loop()
     first, second = loop.create_future(), loop.create_future()
     first.set_result(None)

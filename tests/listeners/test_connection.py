@@ -639,7 +639,7 @@ async def test_a_conversation_is_not_detached_in_the_middle(
 async def test_requests_beyond_a_share_wait_for_a_turn(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool, user_id: int | None, share: int
 ) -> None:
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=user_id)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=user_id)
     talk = Conversation(session, server.binary, sink, pool)
     talk.received(memoryview(PING * 100 + PING[:3]))
     assert len(sink.sent) == share
@@ -666,7 +666,7 @@ async def test_shares_of_connections_take_turns(server: EmbeddedServer, pool: Me
 
     talks = []
     for number in range(20):
-        session = Session(number, f"127.0.0.1:{number}", Transport.TCP, lambda: None, 0.0)
+        session = Session(number, f"127.0.0.1:{number}", TransportKind.TCP, lambda: None, 0.0)
         talks.append(Conversation(session, server.binary, Noting(number), pool))
         talks[-1].received(memoryview(PING * 400))
     assert len(order) == 20 * FRAMES_BEFORE_LOGIN
@@ -714,7 +714,7 @@ async def test_a_large_send_of_who_may_not_send_gets_no_memory(
     await server.root().call(CreateTopic("s", "t", 1))
     await server.root().call(CreateUser("bob", "secret"))
     pool = MemoryPool(512 << 20)
-    session = Session(1, "127.0.0.1:1", Transport.TCP, lambda: None, 0.0, user_id=1)
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=1)
     talk = Conversation(session, server.binary, sink, pool)
     sent = batch_frame(b"x" * 200_000)
     talk.feed(sent[:cut])

@@ -379,9 +379,12 @@ async def test_a_long_read_is_inflated_while_it_is_sent(tmp_path, monkeypatch):
     await compress_sealed(log, Compression.ZSTD, opener)
     inflated = []
     inflate = Frames.inflate
-    monkeypatch.setattr(
-        Frames, "inflate", lambda self, *given: inflated.append(given[0]) or inflate(self, *given)
-    )
+
+    def counted(self, number, content):
+        inflated.append(number)
+        return inflate(self, number, content)
+
+    monkeypatch.setattr(Frames, "inflate", counted)
     reading = log.read(0, 10_000)
     assert reading.must_be_checked
     assert reading.size == len(before)
