@@ -14,6 +14,7 @@ BENCHMARKS = (
     "calls",
     "spark",
     "client",
+    "testing",
     "cli",
 )
 

@@ -12,7 +12,6 @@ from tests.support.good_client import resident_bytes
 from tests.support.quic_client import quic_client
 from tests.support.server import RunningServer
 
-from borzoi.listeners.websocket.frames import Opcode, frame_head
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.tokens import (
@@ -21,6 +20,7 @@ from borzoi.protocol.commands.tokens import (
     RawToken,
 )
 from borzoi.protocol.framing import encode_request
+from borzoi.protocol.websocket.frames import Opcode, frame_head
 
 pytestmark = pytest.mark.system
 

@@ -4,19 +4,26 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.server import RunningServer, running_server
+from tests.support.transports import EVERY_TRANSPORT, SECTIONS
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RunningServer]:
-    with running_server() as running:
+    with running_server(EVERY_TRANSPORT) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
-def url(server: RunningServer) -> str:
-    """A connection string for root."""
-    host, port = server.tcp_address
-    return f"borzoi://iggy:iggy@{host}:{port}"
+@pytest.fixture
+def transport() -> str:
+    """What clients connect by; modules that try all of them override it."""
+    return "tcp"
+
+
+@pytest.fixture
+def url(server: RunningServer, transport: str) -> str:
+    """A connection string for root, with patience: tests share their machine."""
+    host, port = server.addresses[SECTIONS[transport]]
+    return f"borzoi+{transport}://iggy:iggy@{host}:{port}?connect_timeout=60s"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from borzoi.model.errors import InvalidFormat
 
 
 def gathering(**options) -> Gathering[list]:
-    return Gathering(Batching(**options), list)
+    return Gathering(Batching(**options), lambda partition: [partition])
 
 
 def test_a_batch_is_due_when_it_is_old_enough() -> None:

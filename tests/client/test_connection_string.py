@@ -130,3 +130,20 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             assert isinstance(parse(candidate), Options)
         except InvalidConnectionString:
             continue
+
+
+@pytest.mark.parametrize("name", ["iggy", "borzoi"])
+def test_tls_can_be_part_of_the_scheme(name: str) -> None:
+    assert parse(f"{name}+wss://h") == parse(f"{name}+ws://h?tls=true")
+    assert parse(f"{name}+https://h") == parse(f"{name}+http://h?tls=true")
+    assert parse(f"{name}+https://h?tls_domain=d&tls_ca_file=c").tls == Tls("d", "c")
+    with pytest.raises(InvalidConnectionString, match="means TLS"):
+        parse(f"{name}+wss://h?tls=false")
+
+
+def test_the_certificate_of_quic_is_judged_when_asked_for() -> None:
+    assert parse("iggy+quic://h").tls is None
+    assert parse("iggy+quic://h?validate_certificate=false").tls is None
+    assert parse("iggy+quic://h?validate_certificate=true").tls == Tls()
+    assert parse("iggy+quic://h?tls_ca_file=c").tls == Tls(ca_file="c")
+    assert parse("iggy+quic://h?tls=false&tls_ca_file=c").tls is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from borzoi.client.consuming import ConsumerProgress, Place, checked_commit
+from borzoi.client.consuming import ConsumerProgress, Consuming, Place
 from borzoi.client.messages import Message
 from borzoi.model.errors import InvalidFormat
 
@@ -83,6 +83,48 @@ def test_seeking_forgets_what_was_polled() -> None:
 
 
 def test_a_way_to_commit_is_one_of_four() -> None:
-    checked_commit("each")
+    Consuming(commit="each")
     with pytest.raises(InvalidFormat, match="each, batch, interval, manual are allowed"):
-        checked_commit("sometimes")
+        Consuming(commit="sometimes")  # type: ignore[arg-type]
+
+
+def caught_up(*, done: int | None, stored: int | None, found: int | None) -> Place:
+    progress = ConsumerProgress()
+    progress.own(0, 5, stored)
+    progress.places[0].done = done
+    progress.catch_up(0, found)
+    return progress.places[0]
+
+
+def test_others_may_have_read_on() -> None:
+    assert caught_up(done=4, stored=2, found=9) == Place(0, 10, done=None, stored=9)
+    assert caught_up(done=4, stored=2, found=3) == Place(0, 5, done=4, stored=3)
+
+
+def test_what_we_stored_ourselves_moves_nothing() -> None:
+    # Sought back to 5 after 9 was stored.
+    assert caught_up(done=None, stored=9, found=9) == Place(0, 5, stored=9)
+    assert caught_up(done=4, stored=2, found=4) == Place(0, 5, done=4, stored=4)
+    assert caught_up(done=4, stored=2, found=None) == Place(0, 5, done=4, stored=None)
+
+
+def test_a_message_that_others_have_dealt_with_does_not_count() -> None:
+    for stored, is_done in ((0, True), (1, False), (2, False)):
+        progress = ConsumerProgress()
+        progress.own(0, 0, None)
+        progress.take(0, [message(0, 0), message(0, 1), message(0, 2)])
+        progress.give(), progress.give()
+        progress.catch_up(0, stored)
+        progress.finish_last()
+        assert (progress.places[0].done == 1) is is_done
+        assert progress.polled == []
+
+
+def test_a_message_of_a_partition_that_is_gone_does_not_count() -> None:
+    progress = ConsumerProgress()
+    progress.own(0, 0, None)
+    progress.take(0, [message(0, 0)])
+    progress.give()
+    progress.own(0, 0, None)
+    progress.finish_last()
+    assert progress.places[0].done is None

@@ -12,7 +12,7 @@ from borzoi.client import Client, NewMessage, reading
 from borzoi.model.errors import FeatureUnavailable, InvalidFormat, TopicNotFound
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def topic(url: str) -> Any:
     with Client(url) as client:
         client.ensure_topic("reading/events", partitions=2)

@@ -45,17 +45,24 @@ def test_byte_by_byte() -> None:
     assert answers == [(0, b"abc"), (42, b""), (0, b"de")]
 
 
-def test_memory_that_is_given_back_is_used_again() -> None:
+def test_memory_of_which_no_view_is_left_is_used_again() -> None:
     receiver = AnswerReceiver(ADDRESS)
     large = encode_response(0, b"1" * 3 * SMALL_BYTES)
     (first,) = fed(receiver, large, 10**9)
-    receiver.reuse(first.payload)
+    memory = first.payload.obj
+    kept = first.payload[100:200]
+    del first
     (second,) = fed(receiver, encode_response(0, b"2" * 2 * SMALL_BYTES), 10**9)
-    assert second.payload.obj is first.payload.obj
-    assert bytes(second.payload) == b"2" * 2 * SMALL_BYTES
+    assert second.payload.obj is not memory
+    assert bytes(kept) == b"1" * 100
+    del kept
     (third,) = fed(receiver, large, 10**9)
-    assert third.payload.obj is not first.payload.obj
-    receiver.reuse(b"small ones are not ours")
+    assert third.payload.obj is memory
+    assert bytes(third.payload) == b"1" * 3 * SMALL_BYTES
+    assert bytes(second.payload) == b"2" * 2 * SMALL_BYTES
+    (fourth,) = fed(receiver, large, 10**9)
+    assert fourth.payload.obj is not memory
+    assert bytes(third.payload) == b"1" * 3 * SMALL_BYTES
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.server import RunningServer, running_server
+from tests.support.transports import EVERY_TRANSPORT, SECTIONS
 from tests.support.wire_client import WireClient
 
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
@@ -92,3 +93,38 @@ def test_our_client_finds_the_server_again(stop: str) -> None:
         finally:
             client.kill()
             client.wait()
+
+
+@pytest.mark.usefixtures("colour")
+@pytest.mark.parametrize(
+    ("transport", "scenario"),
+    [
+        *(("http", scenario) for scenario in ("streams", "topics", "sending", "polling")),
+        *(
+            (transport, scenario)
+            for transport in ("ws", "quic")
+            for scenario in (
+                "streams",
+                "topics",
+                "sending",
+                "polling",
+                "committed_offsets",
+                "consuming",
+                "groups",
+            )
+        ),
+    ],
+)
+def test_our_client_gets_the_same_over_other_transports(transport: str, scenario: str) -> None:
+    with running_server(EVERY_TRANSPORT) as server:
+        host, port = server.addresses[SECTIONS[transport]]
+        address = f"iggy+{transport}://{host}:{port}?connect_timeout=60s"
+        done = subprocess.run(
+            [sys.executable, PROGRAM, scenario, address],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SCENARIO_SECONDS_MAX,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n-- the server:\n{server.output}"

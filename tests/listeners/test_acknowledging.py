@@ -18,7 +18,6 @@ from tests.support.listening import tcp_listener, tls_listener, websocket_listen
 
 from borzoi.listeners import acknowledging
 from borzoi.listeners.acknowledging import SEGMENT_BYTES_MAX, acknowledge, may_be_held_back
-from borzoi.listeners.websocket.frames import Opcode, frame_head
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
@@ -26,6 +25,7 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+from borzoi.protocol.websocket.frames import Opcode, frame_head
 from borzoi.records.message import Message, encode_messages
 from borzoi.security.certificates import self_signed_context
 

@@ -17,7 +17,6 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.sockets import SocketOptions, listening_socket
 from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
-from borzoi.listeners.websocket.frames import Limits
 from borzoi.listeners.websocket.plain import WebSocketListener
 from borzoi.listeners.websocket.secure import SecureWebSocketListener
 from borzoi.protocol.buffers import Reader
@@ -25,6 +24,7 @@ from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+from borzoi.protocol.websocket.frames import Limits
 
 PATIENCE_SECONDS = 60.0
 PLENTY = 1000

@@ -76,7 +76,6 @@ class LoadConnection:
         _, _, count = POLLED_PREFIX.unpack_from(payload)
         size = len(payload) - POLLED_PREFIX.size
         origin = int.from_bytes(payload[_ORIGIN_AT : _ORIGIN_AT + 8], "little") if count else 0
-        self._transport.reuse(payload)
         return PolledBatch(count, size, origin)
 
     def close(self) -> None:

@@ -190,11 +190,16 @@ class Gate:
 
 
 class AsyncOutcome:
-    """What became of messages: awaited, it returns when they are stored or raises why not."""
+    """What became of messages: awaited, it returns when they are stored or raises why not.
 
-    __slots__ = ("_done", "fault")
+    `partition` is where they go, None when the server chooses it. Their offsets the protocol does
+    not tell.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_done", "fault", "partition")
+
+    def __init__(self, partition: int | None = None) -> None:
+        self.partition = partition
         self._done = asyncio.Event()
         self.fault: BaseException | None = None
 
@@ -217,11 +222,16 @@ class AsyncOutcome:
 
 
 class Outcome:
-    """What became of messages."""
+    """What became of messages.
 
-    __slots__ = ("_done", "fault")
+    `partition` is where they go, None when the server chooses it. Their offsets the protocol does
+    not tell.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_done", "fault", "partition")
+
+    def __init__(self, partition: int | None = None) -> None:
+        self.partition = partition
         self._done = threading.Event()
         self.fault: BaseException | None = None
 

@@ -100,9 +100,11 @@ ADVICE: Final[Mapping[int, Advice]] = MappingProxyType(
 )
 
 
-def error_answered(status: int, request: str) -> BorzoiError:
-    """The exception for a request that the server answered with this status."""
+def error_answered(status: int, request: str, said: bytes | memoryview = b"") -> BorzoiError:
+    """The exception for a request that the server answered with this status; over HTTP it also
+    says why in its own words."""
+    words = bytes(said).decode("utf-8", "replace").rstrip(".")
     advice = ADVICE.get(status)
     if advice is None:
-        return error_of(status, f"{request}: {row_of(status).sentence.lower()}")
-    return error_of(status, f"{request}: {advice.cause}; {advice.fix}")
+        return error_of(status, f"{request}: {words or row_of(status).sentence.lower()}")
+    return error_of(status, f"{request}: {words or advice.cause}; {advice.fix}")

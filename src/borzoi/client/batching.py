@@ -52,7 +52,7 @@ class OutgoingBatch(Generic[OutcomeT]):
 class Gathering(Generic[OutcomeT]):
     """The messages that wait."""
 
-    def __init__(self, batching: Batching, new_outcome: Callable[[], OutcomeT]) -> None:
+    def __init__(self, batching: Batching, new_outcome: Callable[[int | None], OutcomeT]) -> None:
         self._batching = batching
         self._new_outcome = new_outcome
         #: Batches of each lane in the order they are sent; the first may be on its way.
@@ -78,7 +78,8 @@ class Gathering(Generic[OutcomeT]):
         if batch is None or batch.is_closed or batch.size + size > batching.batch_bytes:
             if batch is not None:
                 batch.is_closed = True
-            batch = OutgoingBatch(lane, self._new_outcome(), now + batching.linger)
+            partition = lane if isinstance(lane, int) else None
+            batch = OutgoingBatch(lane, self._new_outcome(partition), now + batching.linger)
             batches.append(batch)
         batch.messages.append(message)
         batch.size += size

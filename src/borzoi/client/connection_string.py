@@ -4,7 +4,8 @@
 
     scheme://[credentials@]address[,address...][?option=value[&option=value...]]
 
-    scheme         iggy, iggy+tcp (TCP), iggy+ws, iggy+http, iggy+quic; the same with borzoi
+    scheme         iggy, iggy+tcp (TCP), iggy+ws, iggy+http, iggy+quic; the same with borzoi;
+                   iggy+wss and iggy+https stand for tls=true
     credentials    user:password, or a personal access token alone
     address        host, host:port, [IPv6 address]:port; the port is that of the transport unless
                    it is given
@@ -16,7 +17,8 @@ clients, all of them, and two of our own:
 =================================  ================  ==============================================
 option                             unless given      meaning
 =================================  ================  ==============================================
-tls                                false             true: the connection is encrypted
+tls                                false             true: the connection is encrypted; QUIC is
+                                                     always, and with true its certificate is judged
 tls_domain                         the host          the name that the certificate must have
 tls_ca_file                        the system's      certificates to trust, a PEM file
 tls_validate_certificate           true              false: any certificate will do
@@ -59,10 +61,15 @@ SCHEMES: Final[Mapping[str, TransportKind]] = {
         "": TransportKind.TCP,
         "+tcp": TransportKind.TCP,
         "+ws": TransportKind.WEBSOCKET,
+        "+wss": TransportKind.WEBSOCKET,
         "+http": TransportKind.HTTP,
+        "+https": TransportKind.HTTP,
         "+quic": TransportKind.QUIC,
     }.items()
 }
+
+#: How schemes end that mean TLS.
+SECURE: Final = ("+wss", "+https")
 
 _SHAPE: Final = "borzoi://user:password@host:port?option=value"
 
@@ -105,7 +112,15 @@ def parse(text: str) -> Options:
         transport=transport,
         credentials=_credentials(credentials),
     )
-    return _with_said(options, _said(query))
+    said = _said(query)
+    if scheme.endswith(SECURE):
+        if said.tls is False:
+            raise InvalidConnectionString(f"{scheme}:// means TLS, but tls is 'false'")
+        said.tls = True
+    elif transport is TransportKind.QUIC and said.tls is None:
+        # Published clients judge the certificate of QUIC only when they are told to.
+        said.tls = bool(said.tls_validate_certificate or said.tls_ca_file)
+    return _with_said(options, said)
 
 
 def _credentials(text: str) -> Credentials | None:

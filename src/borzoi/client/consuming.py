@@ -13,17 +13,60 @@ and `position`, the offset to poll from next.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Literal
 
 from borzoi.client.messages import Message
 from borzoi.model.errors import InvalidFormat
+from borzoi.model.identifiers import Identifier
 
 #: When the offset of messages that were dealt with is stored.
 Commit = Literal["each", "batch", "interval", "manual"]
 COMMITS: Final = ("each", "batch", "interval", "manual")
 
+#: Where to begin in a partition for which the server keeps no offset.
+Begin = Literal["earliest", "latest"] | int | datetime
+
 #: The pause after polls that found nothing begins here and doubles.
 PAUSE_SECONDS_MIN: Final = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """How a consumer reads."""
+
+    group: Identifier | None = None
+    name: Identifier | None = None
+    partitions: tuple[int, ...] | None = None
+    begin: Begin = "earliest"
+    commit: Commit = "batch"
+    commit_interval: float = 1.0
+    batch_messages: int = 1000
+    poll_interval: float = 0.1
+    follow: bool = True
+
+    def __post_init__(self) -> None:
+        if self.commit not in COMMITS:
+            raise InvalidFormat(f"commit is {self.commit!r}; {', '.join(COMMITS)} are allowed")
+        if self.group is not None and (self.name is not None or self.partitions is not None):
+            raise InvalidFormat("a member of a group has neither a name nor partitions of its own")
+        if self.begin not in ("earliest", "latest") and not isinstance(self.begin, int | datetime):
+            raise InvalidFormat(
+                f"cannot begin at {self.begin!r}: earliest, latest, an offset and a datetime are"
+                " allowed"
+            )
+        if self.batch_messages < 1:
+            raise InvalidFormat(f"batch_messages is {self.batch_messages}; at least 1 is allowed")
+
+    @property
+    def keeps_offsets(self) -> bool:
+        """Whether the server keeps the offsets of such a consumer."""
+        return self.group is not None or self.name is not None
+
+    @property
+    def stores_by_itself(self) -> bool:
+        """Whether offsets are stored without being told to."""
+        return self.keeps_offsets and self.commit != "manual"
 
 
 @dataclass(slots=True)
@@ -59,6 +102,8 @@ class ConsumerProgress:
         return tuple(sorted(self.places))
 
     def own(self, partition: int, position: int, stored: int | None) -> None:
+        """Begin to read a partition, or begin anew."""
+        self.disown([partition])
         self.places[partition] = Place(partition, position, stored=stored)
 
     def disown(self, partitions: Iterable[int]) -> None:
@@ -66,6 +111,29 @@ class ConsumerProgress:
         for partition in partitions:
             self.places.pop(partition, None)
             self.drop_polled(partition)
+            if self.last_given is not None and self.last_given.partition == partition:
+                self.last_given = None
+
+    def catch_up(self, partition: int, stored: int | None) -> None:
+        """What the server keeps for a partition after others may have had it.
+
+        Where they have read on, we go on behind them, and what we have done no longer counts.
+        """
+        place = self.places[partition]
+        self.drop_polled(partition)
+        is_from_others = stored not in (place.stored, place.done)
+        place.stored = stored
+        if stored is None or not is_from_others:
+            return
+        place.position = max(place.position, stored + 1)
+        if place.done is not None and place.done < stored:
+            place.done = None
+        if (
+            self.last_given is not None
+            and self.last_given.partition == partition
+            and self.last_given.offset <= stored
+        ):
+            self.last_given = None
 
     def drop_polled(self, partition: int) -> None:
         """Let messages that were not given yet be polled again later."""
@@ -125,11 +193,11 @@ class ConsumerProgress:
         """Whether the last poll of every partition found nothing; paused ones do not count."""
         return all(place.is_at_end for place in self.places.values() if not place.is_paused)
 
+    def look_again(self) -> None:
+        """What was at its end may not be any more."""
+        for place in self.places.values():
+            place.is_at_end = False
+
     def to_store(self) -> Iterator[Place]:
         """Places whose progress the server does not know."""
         return (place for place in self.places.values() if place.is_to_store)
-
-
-def checked_commit(commit: str) -> None:
-    if commit not in COMMITS:
-        raise InvalidFormat(f"commit is {commit!r}; {', '.join(COMMITS)} are allowed")

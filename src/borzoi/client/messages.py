@@ -4,12 +4,13 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import starmap
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from borzoi.model.errors import InvalidMessagesSize, InvalidReservedField, MessageTooSmall
+from borzoi.model.errors import InvalidMessagesSize, MessageTooSmall
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.header import HEADER, LENGTHS_AT
 from borzoi.records.user_headers import (
@@ -118,22 +119,53 @@ class ValueMessage(Message, Generic[T], frozen=True, gc=True):
         return cls(*msgspec.structs.astuple(message), value)  # type: ignore[call-arg]
 
 
-class Polled(msgspec.Struct, frozen=True):
+class Polled:
     """What a poll found: messages of one partition, in the order of their offsets.
 
     It can be iterated over and has a length; one without messages is false. `current_offset` is
-    the offset of the last message that the partition has.
+    the offset of the last message that the partition has. Messages are made of the bytes of the
+    answer when they are asked for: a program that looks at one after the other never has all of
+    them in memory, which is most of what they cost.
     """
 
-    partition: int
-    current_offset: int
-    messages: list[Message]
+    __slots__ = ("_count", "_made", "_unmade", "current_offset", "partition")
+
+    def __init__(self, partition: int, current_offset: int, messages: list[Message]) -> None:
+        self.partition = partition
+        self.current_offset = current_offset
+        self._made: list[Message] | None = messages
+        #: The bytes of messages that are all of one size, and how to read one of them.
+        self._unmade: tuple[struct.Struct, memoryview] | None = None
+        self._count = len(messages)
+
+    @classmethod
+    def of(cls, partition: int, current_offset: int, buffer: memoryview) -> "Polled":
+        """The messages in the bytes of an answer."""
+        fields = _fields_of_all(buffer)
+        if fields is None:
+            return cls(partition, current_offset, decode_messages(buffer, partition))
+        polled = cls(partition, current_offset, [])
+        polled._made = None
+        polled._unmade = fields, buffer
+        polled._count = len(buffer) // fields.size
+        return polled
+
+    @property
+    def messages(self) -> list[Message]:
+        """All of them; the same objects each time."""
+        if self._made is None:
+            self._made = list(self)
+            self._unmade = None
+        return self._made
 
     def __len__(self) -> int:
-        return len(self.messages)
+        return self._count
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self.messages)
+        if self._unmade is None:
+            return iter(self.messages)
+        fields, buffer = self._unmade
+        return starmap(partial(Message, self.partition), fields.iter_unpack(buffer))
 
     def __getitem__(self, index: int) -> Message:
         return self.messages[index]
@@ -165,13 +197,22 @@ def decode_messages(buffer: memoryview, partition: int) -> list[Message]:
         if not len(buffer):
             return []
         raise MessageTooSmall(f"{len(buffer)} bytes are too few for a message")
-    user_headers, payload, _ = LENGTHS.unpack_from(buffer, LENGTHS_AT)
-    size = HEADER_BYTES + payload + user_headers
-    if size <= len(buffer) and have_equal_lengths(buffer, size):
+    fields = _fields_of_all(buffer)
+    if fields is not None:
         # The whole loop over the bytes runs in C: three times as fast as one in Python.
-        fields = _fields(payload, user_headers)
         return [Message(partition, *each) for each in fields.iter_unpack(buffer)]
     return _decode_mixed(buffer, partition)
+
+
+def _fields_of_all(buffer: memoryview) -> struct.Struct | None:
+    """The fields of each message, where all of them have the same sizes."""
+    if len(buffer) < HEADER_BYTES:
+        return None
+    user_headers, payload, _ = LENGTHS.unpack_from(buffer, LENGTHS_AT)
+    size = HEADER_BYTES + payload + user_headers
+    if size > len(buffer) or not have_equal_lengths(buffer, size):
+        return None
+    return _fields(payload, user_headers)
 
 
 @lru_cache(maxsize=64)
@@ -188,17 +229,14 @@ def _decode_mixed(buffer: memoryview, partition: int) -> list[Message]:
         body = start + HEADER_BYTES
         if body > length:
             raise MessageTooSmall(f"{length - start} bytes are too few for a message")
-        checksum, id_bytes, offset, timestamp, origin, user_headers, payload, reserved = unpack(
+        # The last field is reserved: servers of 0.8 store what a producer put there.
+        checksum, id_bytes, offset, timestamp, origin, user_headers, payload, _ = unpack(
             buffer, start
         )
         middle = body + payload
         start = middle + user_headers
         if start > length:
             raise InvalidMessagesSize(f"message {len(messages)} of the answer is cut off")
-        if reserved:
-            raise InvalidReservedField(
-                "a message has a reserved field that this client cannot read"
-            )
         messages.append(
             Message(
                 partition,

@@ -121,7 +121,6 @@ class TopicTable:
             kept = self._until_end(run, last)
             if kept.count:
                 yield kept
-            client._session.reuse(polled.messages)
             if kept.count < run.count:
                 return
 

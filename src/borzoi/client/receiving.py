@@ -3,15 +3,19 @@
 The shell asks `space()` where the next bytes belong, receives into it, and says how many came; it
 gets back the answers that are whole now. Small answers share one buffer and are handed out as
 copies. A large one gets memory of its own size as soon as its prefix is there, and only what came
-together with the prefix is moved; that memory is the caller's, until `reuse` gives it back.
+together with the prefix is moved. That memory is the caller's for as long as there is a view of it,
+and may be that of a later answer afterwards.
 """
 
+from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
 from borzoi.client.options import Address
 from borzoi.model.errors import InvalidVersion
 from borzoi.model.limits import BATCH_BYTES_MAX
+from borzoi.protocol.buffers import Buffer
 from borzoi.protocol.framing import PREFIX_BYTES, RESPONSE_PREFIX, ResponseFrame
 
 #: One receive takes at most this much before the size of an answer is known.
@@ -19,6 +23,9 @@ SMALL_BYTES: Final = 64 * 1024
 
 #: No server has statuses above this; what sends one speaks another protocol.
 STATUS_MAX: Final = 100_000
+
+#: A program often has one answer in hand while the next one arrives.
+LENT_MAX: Final = 2
 
 #: Memory of this size at most is kept for the next large answer.
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -40,10 +47,19 @@ def keep_freed_memory() -> None:
     bytearray(LEARNT_BYTES)
 
 
-class AnswerReceiver:
-    """Bytes in, answers out."""
+def is_unseen(memory: bytearray) -> bool:
+    """Whether no view of the memory is left: as long as there is one, its size is fixed."""
+    try:
+        memory.append(memory.pop())
+    except BufferError:
+        return False
+    return True
 
-    __slots__ = ("_address", "_end", "_filled", "_large", "_small", "_spare", "_start", "_status")
+
+class AnswerReceiver:
+    """Bytes in, answers out: the wire of TCP, where frames follow each other and nothing else."""
+
+    __slots__ = ("_address", "_end", "_filled", "_large", "_lent", "_small", "_start", "_status")
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -54,7 +70,19 @@ class AnswerReceiver:
         self._large: memoryview | None = None
         self._filled = 0
         self._status = 0
-        self._spare: bytearray | None = None
+        #: Memory of the last large answers, which may or may not be read any more.
+        self._lent: deque[bytearray] = deque(maxlen=LENT_MAX)
+
+    #: See `Wire`: nothing is said before the first request, and nothing unasked.
+    opening: Final = b""
+    is_open: Final = True
+    unasked: Final = False
+
+    def take_unasked(self) -> bytes:
+        return b""
+
+    def outgoing(self, parts: Sequence[Buffer]) -> Sequence[Buffer]:
+        return parts
 
     def space(self) -> memoryview:
         """Where the next bytes belong; never empty."""
@@ -92,23 +120,22 @@ class AnswerReceiver:
         self._make_room()
         return answers
 
-    def reuse(self, payload: bytes | memoryview) -> None:
-        """Memory of a large answer that nobody reads any more."""
-        if isinstance(payload, memoryview) and isinstance(payload.obj, bytearray):
-            spare = payload.obj
-            if len(spare) <= KEPT_BYTES_MAX:
-                self._spare = spare
-
     def _begin_large(self, status: int, length: int, start: int) -> None:
         keep_freed_memory()
-        spare, self._spare = self._spare, None
-        if spare is None or len(spare) < length:
-            spare = bytearray(length)
-        self._large = memoryview(spare)[:length]
+        self._large = memoryview(self._memory(length))[:length]
         self._status = status
         self._filled = self._end - start
         self._large[: self._filled] = self._small[start : self._end]
         self._start = self._end
+
+    def _memory(self, length: int) -> bytearray:
+        for lent in self._lent:
+            if len(lent) >= length and is_unseen(lent):
+                return lent
+        memory = bytearray(length)
+        if length <= KEPT_BYTES_MAX:
+            self._lent.append(memory)
+        return memory
 
     def _make_room(self) -> None:
         if self._start == self._end:

@@ -15,11 +15,11 @@ from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
 from borzoi.listeners.sockets import SocketOptions, listening_socket
 from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
-from borzoi.listeners.websocket.frames import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, Limits
 from borzoi.listeners.websocket.plain import WebSocketListener
 from borzoi.listeners.websocket.secure import SecureWebSocketListener
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.protocol.websocket.frames import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, Limits
 from borzoi.server.config import has_quic
 from borzoi.server.descriptor_limit import room_for_connections
 from borzoi.server.revoked_tokens import RevokedTokens

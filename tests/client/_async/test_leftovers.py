@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.support.transports import every_transport
 
 from borzoi.client import AsyncClient
 from borzoi.client._colours import async_sleep
@@ -40,30 +41,35 @@ def no_more(now: tuple[int, int, int], before: tuple[int, int, int]) -> bool:
     return all(one <= other for one, other in zip(now, before, strict=True))
 
 
-async def use_everything(url: str, topic: str) -> None:
-    async with AsyncClient(f"{url}?heartbeat_interval=1ms") as client:
+async def use_everything(url: str, topic: str, group: str | None) -> None:
+    async with AsyncClient(f"{url}&heartbeat_interval=1ms") as client:
         async with client.producer(topic, background=True, linger=0) as producer:
             for number in range(100):
                 await producer.send(str(number).encode(), key=str(number))
-        async with client.consumer(topic, group="leftovers", follow=False) as consumer:
+        async with client.consumer(topic, group=group, follow=False) as consumer:
             async for _ in consumer:
                 pass
         await client.get_streams()
     await client.close()
 
 
-async def test_nothing_is_left_after_a_client_was_closed(client, topic: str, url: str) -> None:
+@every_transport
+async def test_nothing_is_left_after_a_client_was_closed(
+    client, topic: str, url: str, transport: str
+) -> None:
     await client.ping()
+    group = None if transport == "http" else "leftovers"
     before = await left()
     for _ in range(3):
-        await use_everything(url, topic)
+        await use_everything(url, topic, group)
     assert no_more(await left(), before)
 
 
-async def test_nothing_is_left_after_a_client_failed_to_connect(url: str) -> None:
+@every_transport
+async def test_nothing_is_left_after_a_client_failed_to_connect(url: str, transport: str) -> None:
     before = await left()
     with pytest.raises(InvalidCredentials):
         await AsyncClient(url.replace("iggy:iggy", "iggy:wrong")).__aenter__()
     with pytest.raises(CannotConnect):
-        await AsyncClient("borzoi://127.0.0.1:1").__aenter__()
+        await AsyncClient(f"borzoi+{transport}://127.0.0.1:1", connect_timeout=0.2).__aenter__()
     assert no_more(await left(), before)

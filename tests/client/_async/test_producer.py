@@ -59,7 +59,13 @@ async def test_what_send_returns_can_be_waited_for(client, topic: str) -> None:
         outcomes = [await producer.send(b"x", partition=0) for _ in range(10)]
         for outcome in outcomes:
             await outcome.wait()
+            assert outcome.partition == 0
         assert len(await texts(client, topic, 0)) == 10
+        by_key = await producer.send(b"x", key="customer-7")
+        assert by_key.partition == partition_for_key(b"customer-7", 2)
+        assert (await producer.send(b"x")).partition is None
+    async with client.producer(topic) as producer:
+        assert (await producer.send(b"x", partition=1)).partition == 1
 
 
 async def test_a_flush_waits_for_everything_and_not_for_the_linger(client, topic: str) -> None:

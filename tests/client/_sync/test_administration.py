@@ -4,6 +4,7 @@
 from datetime import timedelta
 
 import pytest
+from tests.support.transports import every_transport, with_sessions
 
 from borzoi.client import Client
 from borzoi.model.errors import (
@@ -21,15 +22,17 @@ from borzoi.model.topics import Compression
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
 
 
+@every_transport
 def test_the_server_tells_about_itself(client) -> None:
     client.ping()
     stats = client.get_stats()
-    assert stats.clients_count >= 1
+    assert stats.process_id > 0
     metadata = client.get_cluster_metadata()
     assert [node.role for node in metadata.nodes] == [NodeRole.LEADER]
     assert (client.get_snapshot([SnapshotKind.RESOURCE_USAGE])).startswith(b"PK")
 
 
+@with_sessions
 def test_a_client_finds_itself_among_the_others(client) -> None:
     me = client.get_me()
     assert me.user_id == 0
@@ -38,6 +41,7 @@ def test_a_client_finds_itself_among_the_others(client) -> None:
     assert client.get_client(me.client_id ^ 1) is None
 
 
+@every_transport
 def test_users_come_change_and_go(client, url: str) -> None:
     may_read = Permissions(GlobalPermissions(read_streams=True))
     made = client.create_user("reader", "secret", permissions=may_read)
@@ -62,12 +66,14 @@ def test_users_come_change_and_go(client, url: str) -> None:
     assert client.get_user("inspector") is None
 
 
+@every_transport
 def test_a_wrong_password_is_told_at_once(client) -> None:
     with pytest.raises(InvalidCredentials) as caught:
         client.login_user("iggy", "not it")
     assert (caught.value.code, caught.value.name) == (42, "invalid_credentials")
 
 
+@every_transport
 def test_who_logged_out_is_not_logged_in_again_by_itself(client) -> None:
     client.logout_user()
     client.ping()
@@ -77,19 +83,21 @@ def test_who_logged_out_is_not_logged_in_again_by_itself(client) -> None:
     client.get_streams()
 
 
+@every_transport
 def test_a_token_logs_in_until_it_is_deleted(client, url: str) -> None:
     token = client.create_personal_access_token("for-a-test", expiry=timedelta(hours=1))
     (info,) = client.get_personal_access_tokens()
     assert info.name == "for-a-test"
     assert info.expiry_at > 0
     with Client(url.replace("iggy:iggy", token)) as other:
-        assert (other.get_me()).user_id == 0
+        assert "iggy" in {user.username for user in other.get_users()}
         assert other.login_with_personal_access_token(token) == 0
     client.delete_personal_access_token("for-a-test")
     with pytest.raises(ResourceNotFound):
         client.login_with_personal_access_token(token)
 
 
+@every_transport
 def test_streams_come_change_and_go(client, stream: str) -> None:
     found = client.get_stream(stream)
     assert found.name == stream
@@ -106,6 +114,7 @@ def test_streams_come_change_and_go(client, stream: str) -> None:
         client.delete_stream(found.id)
 
 
+@every_transport
 def test_topics_come_change_and_go(client, stream: str) -> None:
     made = client.create_topic(
         (stream, "events"),
@@ -138,6 +147,7 @@ def test_topics_come_change_and_go(client, stream: str) -> None:
     assert client.get_topic(f"{stream}/facts") is None
 
 
+@with_sessions
 def test_groups_are_made_joined_left_and_deleted(client, topic: str) -> None:
     made = client.create_consumer_group(topic, "billing")
     assert [group.name for group in client.get_consumer_groups(topic)] == ["billing"]

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from borzoi.client import Client
-from borzoi.model.errors import CannotConnect, ClientClosed, FeatureUnavailable, InvalidCredentials
+from borzoi.model.errors import CannotConnect, ClientClosed, InvalidCredentials
 from borzoi.protocol.catalog import REQUESTS
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.streams import GetStreams, Streams
@@ -63,12 +63,6 @@ def test_the_next_address_is_tried(url: str) -> None:
 def test_wrong_credentials_end_the_attempt(url: str) -> None:
     with pytest.raises(InvalidCredentials):
         with Client(url.replace("iggy:iggy", "iggy:wrong")):
-            pass
-
-
-def test_a_transport_that_is_not_there_yet_is_told() -> None:
-    with pytest.raises(FeatureUnavailable, match="QUIC"):
-        with Client("iggy+quic://iggy:iggy@localhost"):
             pass
 
 

@@ -233,15 +233,15 @@ def test_two_members_share_the_partitions(client, topic: str, url: str) -> None:
             assert first.assignment == (0, 1)
             with other.consumer(topic, group="g", follow=False) as second:
                 while len(first.assignment) == 2 or len(second.assignment) == 0:
-                    first._looked_at = second._looked_at = 0.0
-                    first._look()
-                    second._look()
+                    first._share._looked_at = second._share._looked_at = 0.0
+                    first._share.look()
+                    second._share.look()
                 assert sorted(first.assignment + second.assignment) == [0, 1]
                 fill(client, topic, 3, second.assignment[0])
                 assert len(read(second)) == 3
             while len(first.assignment) < 2:
-                first._looked_at = 0.0
-                first._look()
+                first._share._looked_at = 0.0
+                first._share.look()
     moved = told[1][1]
     assert told == [("assigned", (0, 1)), ("revoked", moved), ("assigned", moved)]
 

@@ -1,20 +1,56 @@
 """The transport that a connection string means."""
 
+import sys
+
 import pytest
 
+from borzoi.client import AsyncClient, Client
 from borzoi.client.connection_string import SCHEMES, parse
 from borzoi.client.transports.dialling import async_dial, dial
-from borzoi.model.errors import FeatureUnavailable
+from borzoi.model.errors import CannotConnect, FeatureUnavailable
 from borzoi.model.system import TransportKind
 
-OTHERS = sorted(name for name, kind in SCHEMES.items() if kind is not TransportKind.TCP)
+#: Port 1 of this machine: nobody listens there.
+NOWHERE = "127.0.0.1:1?connect_timeout=200ms"
 
 
-@pytest.mark.parametrize("scheme", OTHERS)
-async def test_a_transport_that_is_not_there_is_told_in_one_sentence(scheme: str) -> None:
-    options = parse(f"{scheme}://localhost")
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_an_address_where_nobody_is_is_told(scheme: str) -> None:
+    options = parse(f"{scheme}://{NOWHERE}")
     (address,) = options.addresses
-    with pytest.raises(FeatureUnavailable, match=options.transport.name):
+    with pytest.raises(CannotConnect, match=r"127\.0\.0\.1:1"):
         await async_dial(address, options)
-    with pytest.raises(FeatureUnavailable, match="borzoi:// connects by TCP"):
+    with pytest.raises(CannotConnect, match=r"127\.0\.0\.1:1"):
         dial(address, options)
+
+
+async def test_without_its_library_quic_is_told_to_be_missing(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "qh3.asyncio.protocol", None)
+    monkeypatch.delitem(sys.modules, "borzoi.client.transports.quic", raising=False)
+    monkeypatch.delattr("borzoi.client.transports.quic", raising=False)
+    options = parse(f"borzoi+quic://{NOWHERE}")
+    (address,) = options.addresses
+    with pytest.raises(FeatureUnavailable, match=r"install borzoi\[quic\]"):
+        await async_dial(address, options)
+    with pytest.raises(FeatureUnavailable, match=r"install borzoi\[quic\]"):
+        dial(address, options)
+
+
+@pytest.mark.parametrize(
+    ("transport", "kind"),
+    [("tcp", TransportKind.TCP), ("ws", TransportKind.WEBSOCKET), ("quic", TransportKind.QUIC)],
+)
+async def test_the_server_sees_what_was_asked_for(url: str, kind: TransportKind) -> None:
+    async with AsyncClient(url) as client:
+        assert (await client.get_me()).transport is kind
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ws", "quic", "http"])
+def test_a_connection_that_was_lost_is_made_again(url: str) -> None:
+    with Client(url) as client:
+        before = client._session.generation
+        connection = client._session._transport
+        assert connection is not None
+        connection.close()
+        assert client.get_streams() is not None
+        assert client._session.generation == before + 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from tests.support.certificates import certified
 from tests.support.scripted_server import SILENCE, Asked, scripted
 from tests.support.server import running_server
 
@@ -19,7 +20,6 @@ from borzoi.client.options import Address, Options, Tls
 from borzoi.client.transports.tcp import AsyncTcpTransport, TcpTransport, unsent
 from borzoi.model.errors import CannotConnect, ClientClosed, Disconnected, RequestTimeout
 from borzoi.protocol.framing import encode_response
-from borzoi.security.certificates import self_signed
 
 FRAME = (8).to_bytes(4, "little") + (1).to_bytes(4, "little")
 PATIENCE = 60.0
@@ -218,16 +218,7 @@ def test_an_address_that_answers_nobody_is_given_up_in_time() -> None:
 
 @contextmanager
 def tls_server(folder: Path) -> Iterator[tuple[Options, Path]]:
-    pair = self_signed("localhost")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    certificate.write_bytes(pair.certificate)
-    key.write_bytes(pair.key)
-    settings = {
-        "TCP_TLS_ENABLED": "true",
-        "TCP_TLS_SELF_SIGNED": "false",
-        "TCP_TLS_CERT_FILE": str(certificate),
-        "TCP_TLS_KEY_FILE": str(key),
-    }
+    settings, certificate = certified(folder, "tcp")
     with running_server(settings) as server:
         yield Options((Address(*server.tcp_address),)), certificate
 

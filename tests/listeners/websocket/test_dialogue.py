@@ -9,9 +9,9 @@ from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN
 from borzoi.listeners.websocket.dialogue import Dialogue
-from borzoi.listeners.websocket.frames import FrameReader, Limits
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.framing import encode_request
+from borzoi.protocol.websocket.frames import FrameReader, Limits
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -15,7 +15,6 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
 from borzoi.listeners.websocket import plain
-from borzoi.listeners.websocket.frames import Limits
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import Unauthenticated
 from borzoi.model.partitioning import Partitioning
@@ -24,6 +23,7 @@ from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.framing import encode_request
+from borzoi.protocol.websocket.frames import Limits
 from borzoi.records.message import Message, decode_messages, encode_messages
 
 UPGRADE = (

@@ -28,11 +28,17 @@ class AsyncAsking:
 
         Every command has a method of its own; this is for programs that build requests as values.
         """
+        return await self._call(request, timeout)
+
+    async def _call(
+        self, request: Request, timeout: float | None, *, generation: int | None = None
+    ) -> Response | None:
         payload = await self._exchange(
             [encode_request(request)],
             timeout,
             request=type(request).__name__,
             repeatable=is_repeatable(request),
+            generation=generation,
         )
         try:
             return decode_response(type(request), payload)
@@ -43,18 +49,27 @@ class AsyncAsking:
             ) from fault
 
     async def _exchange(
-        self, parts: Sequence[Buffer], timeout: float | None, *, request: str, repeatable: bool
+        self,
+        parts: Sequence[Buffer],
+        timeout: float | None,
+        *,
+        request: str,
+        repeatable: bool,
+        generation: int | None = None,
     ) -> bytes | memoryview:
         return await self._session.exchange(
             parts,
             self._options.timeout if timeout is None else timeout,
             request=request,
             repeatable=repeatable,
+            generation=generation,
         )
 
-    async def _do(self, request: Request, timeout: float | None) -> None:
-        """For requests whose answer is empty."""
-        await self.call(request, timeout=timeout)
+    async def _do(
+        self, request: Request, timeout: float | None, *, generation: int | None = None
+    ) -> None:
+        """For requests whose answer is empty; some mean one connection and no other."""
+        await self._call(request, timeout, generation=generation)
 
     async def _look_up(
         self, request: Request, answer: type[Answer], timeout: float | None

@@ -5,12 +5,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from borzoi.client._async.consumer import AsyncBoth, AsyncConsumer, Begin, Consuming
+from borzoi.client._async.consumer import AsyncConsumer
 from borzoi.client._async.producer import AsyncProducer, WhenFull
+from borzoi.client._async.sharing import AsyncBoth
 from borzoi.client.batching import Batching
 from borzoi.client.codecs import BYTES, Codec, codec_of
 from borzoi.client.connection_string import parse
-from borzoi.client.consuming import Commit
+from borzoi.client.consuming import Begin, Commit, Consuming
 from borzoi.client.messages import Message, Payload, ValueMessage
 from borzoi.client.naming import TopicName, topic_of
 from borzoi.client.options import DEFAULT_SERVER, Options

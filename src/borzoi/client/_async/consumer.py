@@ -2,74 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from borzoi.client._async.administration import AsyncAdministration
-from borzoi.client._async.messaging import AsyncMessaging
+from borzoi.client._async.sharing import AsyncBoth, AsyncShare
 from borzoi.client._colours import async_sleep, async_tell
 from borzoi.client.codecs import Codec, UndecodableMessage
-from borzoi.client.consuming import (
-    PAUSE_SECONDS_MIN,
-    Commit,
-    ConsumerProgress,
-    Place,
-    checked_commit,
-)
-from borzoi.client.messages import Message, ValueMessage
+from borzoi.client.consuming import PAUSE_SECONDS_MIN, Begin, ConsumerProgress, Consuming, Place
+from borzoi.client.messages import Message, Polled, ValueMessage
 from borzoi.client.naming import TopicName, topic_of
 from borzoi.model.consuming import PollingStrategy
-from borzoi.model.errors import (
-    ClientClosed,
-    ConsumerNotResolved,
-    GroupNameTaken,
-    GroupNotFound,
-    InvalidFormat,
-    MemberNotFound,
-)
-from borzoi.model.identifiers import Identifier
-from borzoi.protocol.commands.groups import GroupMember
+from borzoi.model.errors import ClientClosed, InvalidFormat, MemberNotFound
 
 M = TypeVar("M", bound=Message)
-
-#: Where to begin in a partition for which the server keeps no offset.
-Begin = Literal["earliest", "latest"] | int | datetime
-
-#: How often a member of a group looks whether the partitions are shared differently.
-LOOK_SECONDS: Final = 0.5
-
-
-class AsyncBoth(AsyncAdministration, AsyncMessaging):
-    """What a consumer needs of a client: both kinds of commands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Consuming:
-    """How a consumer reads."""
-
-    group: Identifier | None = None
-    name: Identifier | None = None
-    partitions: tuple[int, ...] | None = None
-    begin: Begin = "earliest"
-    commit: Commit = "batch"
-    commit_interval: float = 1.0
-    batch_messages: int = 1000
-    poll_interval: float = 0.1
-    follow: bool = True
-
-    def __post_init__(self) -> None:
-        checked_commit(self.commit)
-        if self.group is not None and (self.name is not None or self.partitions is not None):
-            raise InvalidFormat("a member of a group has neither a name nor partitions of its own")
-        if self.begin not in ("earliest", "latest") and not isinstance(self.begin, int | datetime):
-            raise InvalidFormat(
-                f"cannot begin at {self.begin!r}: earliest, latest, an offset and a datetime are"
-                " allowed"
-            )
-        if self.batch_messages < 1:
-            raise InvalidFormat(f"batch_messages is {self.batch_messages}; at least 1 is allowed")
 
 
 class AsyncConsumer(Generic[M]):
@@ -99,17 +44,17 @@ class AsyncConsumer(Generic[M]):
         self._topic = topic_of(topic)
         self._decode = None if codec is None else codec.decode
         self._how = consuming
-        self._on_assigned = on_assigned
-        self._on_revoked = on_revoked
         self._progress = ConsumerProgress()
-        self._keeps_offsets = consuming.group is not None or consuming.name is not None
-        #: The session that the partitions were found out on; another one may have others.
-        self._generation = -1
-        self._members: tuple[GroupMember, ...] = ()
-        self._looked_at = 0.0
+        self._share = AsyncShare(
+            client,
+            self._topic,
+            consuming,
+            self._progress,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
         self._committed_at = time.monotonic()
         self._pause = PAUSE_SECONDS_MIN
-        self._is_open = False
         self._is_closed = False
 
     # ---- reading --------------------------------------------------------------------------------
@@ -150,7 +95,7 @@ class AsyncConsumer(Generic[M]):
     async def commit(self, message: Message | None = None) -> None:
         """Store that everything up to this message of its partition was dealt with; without one,
         everything that was handed out."""
-        if not self._keeps_offsets:
+        if not self._how.keeps_offsets:
             raise InvalidFormat("a consumer without a group or a name has no place for offsets")
         if message is None:
             self._progress.finish_last()
@@ -162,8 +107,8 @@ class AsyncConsumer(Generic[M]):
 
     async def seek(self, partition: int, to: Begin) -> None:
         """Go on somewhere else in a partition that this consumer reads."""
-        await self._look()
-        self._progress.seek(partition, await self._offset_at(partition, to))
+        await self._share.look()
+        self._progress.seek(partition, await self._share.offset_at(partition, to))
 
     def pause(self, *partitions: int) -> None:
         """Leave partitions out until `resume`, all without an argument."""
@@ -194,20 +139,16 @@ class AsyncConsumer(Generic[M]):
         if self._is_closed:
             return
         self._is_closed = True
-        if not self._is_open:
+        if not self._share.is_open:
             return
         try:
-            if self._keeps_offsets and self._how.commit != "manual":
+            if self._how.stores_by_itself:
                 await self._store()
         finally:
-            if self._how.group is not None:
-                try:
-                    await self._client.leave_consumer_group(self._topic, self._how.group)
-                except (MemberNotFound, GroupNotFound):
-                    pass
+            await self._share.leave()
 
     async def __aenter__(self) -> Self:
-        await self._look()
+        await self._share.look()
         return self
 
     async def __aexit__(
@@ -225,7 +166,7 @@ class AsyncConsumer(Generic[M]):
         # handed out is taken when nothing is left to wait for, so nothing is lost then.
         progress = self._progress
         progress.finish_last()
-        if self._how.commit != "manual" and self._keeps_offsets:
+        if self._how.stores_by_itself:
             await self._store_if_due(is_batch_over=not progress.polled)
         while not progress.polled:
             if not await self._poll():
@@ -239,14 +180,15 @@ class AsyncConsumer(Generic[M]):
         waits for more."""
         if self._is_closed:
             raise ClientClosed("the consumer is closed; make a new one")
-        await self._look()
+        await self._share.look()
         place = self._progress.next_place()
-        if place is not None:
+        if place is not None and self._share.is_known:
             await self._poll_place(place)
         if self._progress.polled:
             self._pause = PAUSE_SECONDS_MIN
         elif self._progress.are_all_at_end():
             if not self._how.follow:
+                self._progress.look_again()
                 return False
             await async_sleep(self._pause)
             self._pause = min(2 * self._pause, self._how.poll_interval)
@@ -261,28 +203,39 @@ class AsyncConsumer(Generic[M]):
                 partition=place.partition,
                 start=PollingStrategy.offset(place.position),
                 count=self._how.batch_messages,
-                **self._identity,
+                **self._share.identity,
             )
         except MemberNotFound:
-            assert self._how.group is not None
-            await self._client.join_consumer_group(self._topic, self._how.group)
-            self._generation = -1
+            await self._share.rejoin()
             return
-        if self._generation != self._client._session.generation:
+        if not self._share.is_known:
             # The answer came on a connection whose partitions are not known yet.
             return
-        if polled.partition != place.partition:
+        is_ours = polled.partition == place.partition
+        if is_ours and not polled and place.position > polled.current_offset + 1:
+            if await self._is_shorter(place, polled):
+                # The partition was purged: its offsets begin again.
+                position = await self._share.offset_at(place.partition, self._how.begin)
+                self._progress.own(place.partition, position, stored=None)
+                return
+            is_ours = self._how.group is None
+        if is_ours:
+            self._progress.take(place.partition, polled.messages)
+        else:
             # Another member has it now.
-            self._looked_at = 0.0
-            self._members = ()
-            return
-        if not polled and place.position > polled.current_offset + 1:
-            # The partition was purged: its offsets begin again.
-            place.position = await self._offset_at(place.partition, self._how.begin)
-            place.given = place.done = place.stored = None
             place.is_at_end = False
-            return
-        self._progress.take(place.partition, polled.messages)
+            self._share.forget()
+
+    async def _is_shorter(self, place: Place, polled: Polled) -> bool:
+        """Whether the partition ends before the place, as an empty answer seems to say."""
+        if polled.current_offset:
+            return True
+        # An empty answer of HTTP names no end, and a member that asks for a partition which is not
+        # its own is answered as if partition 0 were empty.
+        topic = await self._client.get_topic(self._topic)
+        partitions = () if topic is None else topic.partitions
+        ends = [each.current_offset for each in partitions if each.id == place.partition]
+        return bool(ends) and place.position > ends[0] + 1
 
     def _decoded(self, message: Message) -> M:
         if self._decode is None:
@@ -296,151 +249,9 @@ class AsyncConsumer(Generic[M]):
             ) from fault
         return ValueMessage.of(message, value)  # type: ignore[return-value]
 
-    # ---- partitions -----------------------------------------------------------------------------
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        if self._how.group is not None:
-            return {"group": self._how.group}
-        return {"consumer": 0 if self._how.name is None else self._how.name}
-
     def _named(self, partitions: Iterable[int]) -> list[Place]:
         places = self._progress.places
         return [places[each] for each in partitions or places if each in places]
-
-    async def _look(self) -> None:
-        """Find out which partitions to read: at the beginning, on a new connection, and for a
-        member of a group every now and then."""
-        generation = self._client._session.generation
-        is_known = self._is_open and generation == self._generation
-        if is_known and self._how.group is None:
-            return
-        now = time.monotonic()
-        if is_known and now - self._looked_at < LOOK_SECONDS:
-            return
-        if not self._is_open and self._how.group is not None:
-            await self._join(self._how.group)
-        self._is_open = True
-        members: tuple[GroupMember, ...] = ()
-        if self._how.group is not None:
-            members, wanted = await self._assigned(self._how.group, is_known=is_known)
-        else:
-            wanted = await self._chosen()
-        if wanted is not None:
-            assigned = await self._own(wanted, is_known=is_known)
-        if generation != self._client._session.generation:
-            # There is another connection since we began to look: look again.
-            return
-        self._generation, self._members, self._looked_at = generation, members, now
-        if wanted is not None and assigned:
-            await async_tell(self._on_assigned, assigned)
-
-    async def _join(self, group: Identifier) -> None:
-        if isinstance(group, str):
-            try:
-                await self._client.create_consumer_group(self._topic, group)
-            except GroupNameTaken:
-                pass
-        await self._client.join_consumer_group(self._topic, group)
-
-    async def _chosen(self) -> set[int]:
-        if self._how.partitions is not None:
-            return set(self._how.partitions)
-        return set(range(await self._client._partitions_count(self._topic)))
-
-    async def _assigned(
-        self, group: Identifier, *, is_known: bool
-    ) -> tuple[tuple[GroupMember, ...], set[int] | None]:
-        """The members of the group, and the partitions that this one has; None for those when
-        nothing has changed."""
-        details = await self._client.get_consumer_group(self._topic, group)
-        if details is None:
-            raise GroupNotFound(f"the group {group!r} was deleted")
-        if is_known and details.members == self._members:
-            return details.members, None
-        # A poll without a partition goes to each of ours in turn, and its answer names it.
-        found: set[int] = set()
-        for _ in range(details.partitions_count):
-            polled = await self._client.poll_raw(self._topic, group=group, count=0)
-            if polled.partition_id in found:
-                break
-            found.add(polled.partition_id)
-        if found == {0} and not any(0 in member.partitions for member in details.members):
-            found.clear()
-        return details.members, found
-
-    async def _own(self, wanted: set[int], *, is_known: bool) -> tuple[int, ...]:
-        """Read these partitions and no others; those that are new."""
-        progress = self._progress
-        revoked = tuple(sorted(progress.places.keys() - wanted))
-        if revoked:
-            await async_tell(self._on_revoked, revoked)
-            if self._keeps_offsets and self._how.commit != "manual":
-                await self._store()
-            progress.disown(revoked)
-        if not is_known:
-            # Others may have read on while we were away.
-            for partition in progress.owned():
-                await self._catch_up(progress.places[partition])
-        assigned = tuple(sorted(wanted - progress.places.keys()))
-        begins = []
-        for partition in assigned:
-            stored = await self._stored_offset(partition)
-            position = (
-                await self._offset_at(partition, self._how.begin) if stored is None else stored + 1
-            )
-            begins.append((partition, position, stored))
-        for begin in begins:
-            progress.own(*begin)
-        return assigned
-
-    async def _catch_up(self, place: Place) -> None:
-        self._progress.drop_polled(place.partition)
-        stored = await self._stored_offset(place.partition)
-        if stored is not None and stored + 1 > place.position:
-            place.position = stored + 1
-        place.stored = stored
-
-    async def _offset_at(self, partition: int, where: Begin) -> int:
-        """The offset that a place in a partition stands for now."""
-        if isinstance(where, int):
-            return where
-        if where == "earliest":
-            return 0
-        if isinstance(where, datetime):
-            found = await self._client.poll_messages(
-                self._topic, partition=partition, start=where, count=1, **self._identity
-            )
-            if found:
-                return found[0].offset
-        last = await self._client.poll_messages(
-            self._topic, partition=partition, start="last", count=1, **self._identity
-        )
-        return last[0].offset + 1 if last else 0
-
-    # ---- offsets --------------------------------------------------------------------------------
-
-    async def _stored_offset(self, partition: int) -> int | None:
-        if not self._keeps_offsets:
-            return None
-        stored = await self._client.get_consumer_offset(
-            self._topic, partition=partition, **self._identity
-        )
-        return None if stored is None else stored.stored_offset
-
-    async def _store(self) -> None:
-        self._committed_at = time.monotonic()
-        for place in list(self._progress.to_store()):
-            done = place.done
-            assert done is not None
-            try:
-                await self._client.store_consumer_offset(
-                    self._topic, done, partition=place.partition, **self._identity
-                )
-            except (ConsumerNotResolved, MemberNotFound):
-                # Another member has the partition now, and goes on from what it finds.
-                pass
-            place.stored = done
 
     async def _store_if_due(self, *, is_batch_over: bool) -> None:
         commit = self._how.commit
@@ -448,5 +259,9 @@ class AsyncConsumer(Generic[M]):
             is_due = time.monotonic() - self._committed_at >= self._how.commit_interval
         else:
             is_due = is_batch_over or commit == "each"
-        if is_due and self._keeps_offsets:
+        if is_due:
             await self._store()
+
+    async def _store(self) -> None:
+        self._committed_at = time.monotonic()
+        await self._share.store()

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from borzoi.client._async.asking import AsyncAsking
-from borzoi.client.messages import Polled, decode_messages
+from borzoi.client.messages import Polled
 from borzoi.client.naming import Start, TopicName, partitioning_of, strategy_of, topic_of
 from borzoi.client.reconnection import is_repeatable
 from borzoi.client.sending import Sendable, encode, send_parts
@@ -80,10 +80,7 @@ class AsyncMessaging(AsyncAsking):
             commit=commit,
             timeout=timeout,
         )
-        messages = decode_messages(memoryview(polled.messages), polled.partition_id)
-        # The messages are copies, so the next large answer may lie where they lay.
-        self._session.reuse(polled.messages)
-        return Polled(polled.partition_id, polled.current_offset, messages)
+        return Polled.of(polled.partition_id, polled.current_offset, memoryview(polled.messages))
 
     async def poll_raw(
         self,

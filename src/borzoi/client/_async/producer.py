@@ -119,16 +119,18 @@ class AsyncProducer(Generic[T]):
             message = NewMessage(payload, headers, checked_id(id))
         if not self._is_background:
             await self._deliver([message], partitioning_of(partition, key))
-            return _stored()
+            outcome = AsyncOutcome(partition)
+            outcome.settle()
+            return outcome
         lane = partition
         if key is not None:
             lane = await self._partition_of(partitioning_of(partition, key).value)
         elif partition is not None and not 0 <= partition <= U32_MAX:
             partitioning_of(partition, None)  # raises
-        outcome = self._put(lane, message, size)
-        if outcome is None:
-            outcome = await self._put_when_there_is_room(lane, message, size)
-        return outcome
+        put = self._put(lane, message, size)
+        if put is None:
+            put = await self._put_when_there_is_room(lane, message, size)
+        return put
 
     async def send_batch(
         self,
@@ -214,7 +216,7 @@ class AsyncProducer(Generic[T]):
             raise BufferFull("the buffer of the producer is full; wait, or make it larger")
         if self._when_full == "drop":
             self.dropped += 1
-            outcome = AsyncOutcome()
+            outcome = AsyncOutcome(lane if isinstance(lane, int) else None)
             outcome.settle(BufferFull("the message was dropped: the buffer was full"))
             return outcome
         until = time.monotonic() + self._patience
@@ -281,9 +283,3 @@ class AsyncProducer(Generic[T]):
         if not self._partitions:
             raise NoPartitions("the topic has no partitions")
         return partition_for_key(key, self._partitions)
-
-
-def _stored() -> AsyncOutcome:
-    outcome = AsyncOutcome()
-    outcome.settle()
-    return outcome

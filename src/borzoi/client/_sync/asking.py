@@ -29,11 +29,17 @@ class Asking:
 
         Every command has a method of its own; this is for programs that build requests as values.
         """
+        return self._call(request, timeout)
+
+    def _call(
+        self, request: Request, timeout: float | None, *, generation: int | None = None
+    ) -> Response | None:
         payload = self._exchange(
             [encode_request(request)],
             timeout,
             request=type(request).__name__,
             repeatable=is_repeatable(request),
+            generation=generation,
         )
         try:
             return decode_response(type(request), payload)
@@ -44,18 +50,27 @@ class Asking:
             ) from fault
 
     def _exchange(
-        self, parts: Sequence[Buffer], timeout: float | None, *, request: str, repeatable: bool
+        self,
+        parts: Sequence[Buffer],
+        timeout: float | None,
+        *,
+        request: str,
+        repeatable: bool,
+        generation: int | None = None,
     ) -> bytes | memoryview:
         return self._session.exchange(
             parts,
             self._options.timeout if timeout is None else timeout,
             request=request,
             repeatable=repeatable,
+            generation=generation,
         )
 
-    def _do(self, request: Request, timeout: float | None) -> None:
-        """For requests whose answer is empty."""
-        self.call(request, timeout=timeout)
+    def _do(
+        self, request: Request, timeout: float | None, *, generation: int | None = None
+    ) -> None:
+        """For requests whose answer is empty; some mean one connection and no other."""
+        self._call(request, timeout, generation=generation)
 
     def _look_up(
         self, request: Request, answer: type[Answer], timeout: float | None

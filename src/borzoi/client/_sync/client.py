@@ -6,12 +6,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from borzoi.client._sync.consumer import Begin, Both, Consumer, Consuming
+from borzoi.client._sync.consumer import Consumer
 from borzoi.client._sync.producer import Producer, WhenFull
+from borzoi.client._sync.sharing import Both
 from borzoi.client.batching import Batching
 from borzoi.client.codecs import BYTES, Codec, codec_of
 from borzoi.client.connection_string import parse
-from borzoi.client.consuming import Commit
+from borzoi.client.consuming import Begin, Commit, Consuming
 from borzoi.client.messages import Message, Payload, ValueMessage
 from borzoi.client.naming import TopicName, topic_of
 from borzoi.client.options import DEFAULT_SERVER, Options

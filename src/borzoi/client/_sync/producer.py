@@ -120,16 +120,18 @@ class Producer(Generic[T]):
             message = NewMessage(payload, headers, checked_id(id))
         if not self._is_background:
             self._deliver([message], partitioning_of(partition, key))
-            return _stored()
+            outcome = Outcome(partition)
+            outcome.settle()
+            return outcome
         lane = partition
         if key is not None:
             lane = self._partition_of(partitioning_of(partition, key).value)
         elif partition is not None and not 0 <= partition <= U32_MAX:
             partitioning_of(partition, None)  # raises
-        outcome = self._put(lane, message, size)
-        if outcome is None:
-            outcome = self._put_when_there_is_room(lane, message, size)
-        return outcome
+        put = self._put(lane, message, size)
+        if put is None:
+            put = self._put_when_there_is_room(lane, message, size)
+        return put
 
     def send_batch(
         self,
@@ -213,7 +215,7 @@ class Producer(Generic[T]):
             raise BufferFull("the buffer of the producer is full; wait, or make it larger")
         if self._when_full == "drop":
             self.dropped += 1
-            outcome = Outcome()
+            outcome = Outcome(lane if isinstance(lane, int) else None)
             outcome.settle(BufferFull("the message was dropped: the buffer was full"))
             return outcome
         until = time.monotonic() + self._patience
@@ -280,9 +282,3 @@ class Producer(Generic[T]):
         if not self._partitions:
             raise NoPartitions("the topic has no partitions")
         return partition_for_key(key, self._partitions)
-
-
-def _stored() -> Outcome:
-    outcome = Outcome()
-    outcome.settle()
-    return outcome

@@ -25,6 +25,7 @@ from borzoi.model.errors import (
     CannotConnect,
     ClientClosed,
     ConnectionLost,
+    Disconnected,
     NotFound,
     RequestTimeout,
 )
@@ -76,24 +77,28 @@ class Session:
         if transport is not None:
             transport.close()
 
-    def reuse(self, payload: bytes | memoryview) -> None:
-        """Take back the memory of an answer."""
-        if self._transport is not None:
-            self._transport.reuse(payload)
-
     def exchange(
-        self, parts: Sequence[Buffer], timeout: float, *, request: str, repeatable: bool
+        self,
+        parts: Sequence[Buffer],
+        timeout: float,
+        *,
+        request: str,
+        repeatable: bool,
+        generation: int | None = None,
     ) -> bytes | memoryview:
         """The payload of the answer; an error status becomes its exception.
 
         A connection that is known to be lost is made again first. One that ends while the answer
         is awaited is made again too, and the request repeated, if it is `repeatable`, or if the
-        server says that it did nothing about it.
+        server says that it did nothing about it. With `generation` it is sent on that connection
+        or not at all.
         """
         until = time.monotonic() + timeout
         fault: BorzoiError | None = None
         for _ in range(REPEATS_MAX):
             transport = self._connected(until)
+            if generation is not None and generation != self.generation:
+                raise Disconnected(f"the connection of {request} has ended, and there is another")
             try:
                 answer = transport.exchange(parts, _left(until))
             except RequestTimeout:
@@ -105,7 +110,7 @@ class Session:
                 continue
             if not answer.status:
                 return answer.payload
-            fault = error_answered(answer.status, request)
+            fault = error_answered(answer.status, request, answer.payload)
             if not self._is_over(answer.status):
                 break
             self._drop(transport)
@@ -233,7 +238,7 @@ class Session:
         frame = encode_request(request)
         answer = transport.exchange([frame], self._options.connect_timeout)
         if answer.status:
-            raise error_answered(answer.status, type(request).__name__)
+            raise error_answered(answer.status, type(request).__name__, answer.payload)
         return answer.payload
 
     def _beat(self) -> None:

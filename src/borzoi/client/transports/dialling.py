@@ -1,26 +1,47 @@
 """Which transport a connection string means, and a connection by it."""
 
+from types import ModuleType
+
 from borzoi.client.options import Address, Options
-from borzoi.client.transports.interface import AsyncTransport, Transport
+from borzoi.client.receiving import AnswerReceiver
+from borzoi.client.transports.http import HttpWire
+from borzoi.client.transports.interface import AsyncTransport, Transport, Wire
 from borzoi.client.transports.tcp import AsyncTcpTransport, TcpTransport
+from borzoi.client.transports.websocket import WebSocketWire
 from borzoi.model.errors import FeatureUnavailable
 from borzoi.model.system import TransportKind as Kind
 
 
 async def async_dial(address: Address, options: Options) -> AsyncTransport:
     """A connection on the running event loop."""
-    _check(options.transport)
-    return await AsyncTcpTransport.connect(address, options)
+    if options.transport is Kind.QUIC:
+        connection: AsyncTransport = await _quic().AsyncQuicTransport.connect(address, options)
+        return connection
+    return await AsyncTcpTransport.connect(address, options, _wire(address, options))
 
 
 def dial(address: Address, options: Options) -> Transport:
     """A connection with blocking calls."""
-    _check(options.transport)
-    return TcpTransport.connect(address, options)
+    if options.transport is Kind.QUIC:
+        connection: Transport = _quic().QuicTransport.connect(address, options)
+        return connection
+    return TcpTransport.connect(address, options, _wire(address, options))
 
 
-def _check(kind: Kind) -> None:
-    if kind is not Kind.TCP:
+def _wire(address: Address, options: Options) -> Wire:
+    if options.transport is Kind.WEBSOCKET:
+        return WebSocketWire(address)
+    if options.transport is Kind.HTTP:
+        return HttpWire(address)
+    return AnswerReceiver(address)
+
+
+def _quic() -> ModuleType:
+    """The module of QUIC, whose library is an extra."""
+    try:
+        from borzoi.client.transports import quic
+    except ModuleNotFoundError as fault:
         raise FeatureUnavailable(
-            f"this client does not speak {kind.name} yet; borzoi:// connects by TCP"
-        )
+            f"QUIC needs a library that is not installed ({fault.name}): install borzoi[quic]"
+        ) from fault
+    return quic

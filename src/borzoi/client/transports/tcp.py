@@ -1,7 +1,8 @@
 """TCP, plain and inside TLS, on an event loop and with blocking calls.
 
 Both colours write the parts of a frame with one system call where the kernel takes them, and
-receive into the memory that `AnswerReceiver` points at.
+receive into the memory that the wire points at. What the frames lie in (nothing, WebSocket, HTTP)
+only the wire knows.
 """
 
 import asyncio
@@ -18,15 +19,10 @@ from typing import Final, cast
 
 from borzoi.client.options import Address, Options
 from borzoi.client.receiving import AnswerReceiver
+from borzoi.client.transports.faults import anew, cannot_connect, late, lost, server_hostname
+from borzoi.client.transports.interface import Wire
 from borzoi.client.transports.tls import context_of
-from borzoi.model.errors import (
-    BorzoiError,
-    CannotConnect,
-    ClientClosed,
-    Disconnected,
-    InvalidVersion,
-    RequestTimeout,
-)
+from borzoi.model.errors import BorzoiError, ClientClosed, InvalidVersion
 from borzoi.protocol.buffers import Buffer
 from borzoi.protocol.framing import ResponseFrame
 
@@ -46,46 +42,11 @@ def unsent(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
     return rest
 
 
-def cannot_connect(address: Address, fault: BaseException) -> CannotConnect:
-    """The exception for an attempt that failed, with what to look at."""
-    if isinstance(fault, ssl.SSLError):
-        return CannotConnect(
-            f"the TLS connection to {address} failed: {fault}; look at tls_domain and tls_ca_file,"
-            " and at whether the server has TLS enabled"
-        )
-    if isinstance(fault, TimeoutError):
-        return CannotConnect(f"no answer from {address} in time; look at the address and firewalls")
-    return CannotConnect(f"cannot connect to {address}: {fault}; is the server running there?")
-
-
-def lost(address: Address, fault: BaseException | None = None) -> Disconnected:
-    """The exception for a connection that ended by itself."""
-    reason = f": {fault}" if fault else ""
-    return Disconnected(f"the connection to {address} ended{reason}")
-
-
 def readable(descriptor: int) -> "select.poll":
     """Asked, it says whether something can be read, or the connection has ended."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return poller
-
-
-def anew(fault: BorzoiError) -> BorzoiError:
-    """The same reason for one more caller: an exception raised twice mixes up its tracebacks."""
-    return type(fault)(*fault.args)
-
-
-def late(address: Address, timeout: float) -> RequestTimeout:
-    return RequestTimeout(
-        f"no answer from {address} within {timeout:.3g} s; the server may still do what was asked"
-    )
-
-
-def server_hostname(address: Address, options: Options) -> str:
-    """The name that the certificate must have."""
-    assert options.tls is not None
-    return options.tls.domain or address.host
 
 
 # ---- on an event loop ---------------------------------------------------------------------------
@@ -94,10 +55,10 @@ def server_hostname(address: Address, options: Options) -> str:
 class AsyncTcpTransport(asyncio.BufferedProtocol):
     """A connection on an event loop."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, wire: Wire) -> None:
         self._address = address
         self._loop = asyncio.get_running_loop()
-        self._receiver = AnswerReceiver(address)
+        self._wire = wire
         self._waiting: deque[asyncio.Future[ResponseFrame]] = deque()
         self._transport: asyncio.Transport | None = None
         #: For writes past the transport; -1 when it has to encrypt them.
@@ -106,24 +67,41 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
         self._fault: BorzoiError | None = None
         self._drained: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        #: Done when the wire is open, or never will be.
+        self._opened: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
-    async def connect(cls, address: Address, options: Options) -> "AsyncTcpTransport":
+    async def connect(
+        cls, address: Address, options: Options, wire: Wire | None = None
+    ) -> "AsyncTcpTransport":
         """A connection to the address; `CannotConnect` when there is none in time."""
         loop = asyncio.get_running_loop()
+        carried = AnswerReceiver(address) if wire is None else wire
         context = context_of(options.tls) if options.tls else None
         try:
             async with asyncio.timeout(options.connect_timeout):
                 _, protocol = await loop.create_connection(
-                    lambda: cls(address),
+                    lambda: cls(address, carried),
                     address.host,
                     address.port,
                     ssl=context,
                     server_hostname=server_hostname(address, options) if context else None,
                 )
+                try:
+                    await protocol._open()
+                except BaseException:
+                    await protocol.close()
+                    raise
         except (OSError, ssl.SSLError) as fault:
             raise cannot_connect(address, fault) from fault
         return protocol
+
+    async def _open(self) -> None:
+        if self._wire.opening:
+            self._write([self._wire.opening])
+            await asyncio.shield(self._opened)
+            if self._fault is not None:
+                raise anew(self._fault)
 
     @property
     def is_open(self) -> bool:
@@ -138,6 +116,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
             await self._until_drained(timeout)
         if self._fault is not None:
             raise anew(self._fault)
+        parts = self._wire.outgoing(parts)
         waiter: asyncio.Future[ResponseFrame] = self._loop.create_future()
         self._waiting.append(waiter)
         self._write(parts)
@@ -146,9 +125,6 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
             return await waiter
         finally:
             timer.cancel()
-
-    def reuse(self, payload: bytes | memoryview) -> None:
-        self._receiver.reuse(payload)
 
     async def close(self) -> None:
         self._end(ClientClosed("the client was closed"))
@@ -196,27 +172,39 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self._wire.opening:
+            self._opened.set_result(None)
         if transport.get_extra_info("ssl_object") is None:
             self._descriptor = sock.fileno()
             self._poller = readable(self._descriptor)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.space()
+        return self._wire.space()
 
     def buffer_updated(self, nbytes: int) -> None:
+        wire = self._wire
         try:
-            answers = self._receiver.received(nbytes)
+            answers = wire.received(nbytes)
             # What is there already need not wait for another turn of the loop each.
-            while self._receiver.missing and self._descriptor >= 0:
-                nbytes = os.readv(self._descriptor, [self._receiver.space()])
+            while wire.missing and self._descriptor >= 0:
+                nbytes = os.readv(self._descriptor, [wire.space()])
                 if not nbytes:
                     break  # the loop will find the end as well
-                answers += self._receiver.received(nbytes)
+                answers += wire.received(nbytes)
         except OSError:
             pass  # nothing more now; what is wrong the loop will find as well
         except InvalidVersion as fault:
             self._end(fault)
             return
+        if wire.unasked:
+            self._write([wire.take_unasked()])
+        if wire.is_open and not self._opened.done():
+            self._opened.set_result(None)
+        self._hand_out(answers)
+        if self._opened.done() and not wire.is_open:
+            self._end(lost(self._address))
+
+    def _hand_out(self, answers: list[ResponseFrame]) -> None:
         for answer in answers:
             if not self._waiting:
                 # Servers say so unasked before they close.
@@ -239,6 +227,8 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
             self._fault = lost(self._address, fault)
         self._descriptor, self._poller = -1, None
         self.resume_writing()
+        if not self._opened.done():
+            self._opened.set_result(None)
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -267,12 +257,13 @@ class TcpTransport:
     a thread of our own.
     """
 
-    def __init__(self, sock: socket.socket, address: Address) -> None:
+    def __init__(self, sock: socket.socket, address: Address, wire: Wire) -> None:
         self._sock = sock
         self._address = address
-        self._receiver = AnswerReceiver(address)
+        self._wire = wire
         self._sent: deque[_Ticket] = deque()
         self._fault: BorzoiError | None = None
+        self._is_opened = False
         self._is_plain = not isinstance(sock, ssl.SSLSocket)
         self._poller = readable(sock.fileno())
         self._sending = threading.Lock()
@@ -280,8 +271,11 @@ class TcpTransport:
         self._receiving = threading.Lock() if self._is_plain else self._sending
 
     @classmethod
-    def connect(cls, address: Address, options: Options) -> "TcpTransport":
+    def connect(
+        cls, address: Address, options: Options, wire: Wire | None = None
+    ) -> "TcpTransport":
         """A connection to the address; `CannotConnect` when there is none in time."""
+        until = time.monotonic() + options.connect_timeout
         context = context_of(options.tls) if options.tls else None
         try:
             sock = socket.create_connection((address.host, address.port), options.connect_timeout)
@@ -294,9 +288,22 @@ class TcpTransport:
             except BaseException:
                 sock.close()
                 raise
+            transport = cls(sock, address, AnswerReceiver(address) if wire is None else wire)
+            try:
+                transport._open(until)
+            except BaseException:
+                transport.close()
+                raise
         except (OSError, ssl.SSLError) as fault:
             raise cannot_connect(address, fault) from fault
-        return cls(sock, address)
+        return transport
+
+    def _open(self, until: float) -> None:
+        if self._wire.opening:
+            self._send([self._wire.opening], until)
+            while not self._wire.is_open:
+                self._receive(until)
+        self._is_opened = True
 
     @property
     def is_open(self) -> bool:
@@ -311,8 +318,14 @@ class TcpTransport:
             with self._held(self._sending, until):
                 if self._fault is not None:
                     raise anew(self._fault)
-                self._sent.append(ticket)
-                self._send(parts, until)
+                try:
+                    parts = self._wire.outgoing(parts)
+                except BorzoiError as unsaid:
+                    # Nothing was sent, and the connection is as it was.
+                    ticket.fault = unsaid
+                else:
+                    self._sent.append(ticket)
+                    self._send(parts, until)
             with self._held(self._receiving, until):
                 while ticket.answer is None and ticket.fault is None:
                     self._receive(until)
@@ -329,9 +342,6 @@ class TcpTransport:
             assert ticket.fault is not None
             raise ticket.fault
         return ticket.answer
-
-    def reuse(self, payload: bytes | memoryview) -> None:
-        self._receiver.reuse(payload)
 
     def close(self) -> None:
         self._end(ClientClosed("the client was closed"))
@@ -367,16 +377,29 @@ class TcpTransport:
 
     def _receive(self, until: float) -> None:
         self._sock.settimeout(self._left(until))
-        count = self._sock.recv_into(self._receiver.space())
+        count = self._sock.recv_into(self._wire.space())
         if not count:
             raise anew(self._fault or lost(self._address))
-        for answer in self._receiver.received(count):
+        answers = self._wire.received(count)
+        if self._wire.unasked:
+            self._say(self._wire.take_unasked(), until)
+        for answer in answers:
             try:
                 ticket = self._sent.popleft()
             except IndexError:
                 # Servers say so unasked before they close.
                 raise lost(self._address) from None
             ticket.answer = answer
+        if self._is_opened and not self._wire.is_open:
+            self._end(lost(self._address))
+
+    def _say(self, unasked: bytes, until: float) -> None:
+        """Send what no caller asked for while this thread receives."""
+        if self._receiving is self._sending:
+            self._send([unasked], until)
+            return
+        with self._held(self._sending, until):
+            self._send([unasked], until)
 
     def _left(self, until: float) -> float:
         left = until - time.monotonic()

@@ -7,7 +7,8 @@ from typing import Final
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.shares import frames_per_turn
-from borzoi.listeners.websocket.frames import (
+from borzoi.partitions.turns import Turns
+from borzoi.protocol.websocket.frames import (
     CloseCode,
     Control,
     FrameFault,
@@ -18,8 +19,7 @@ from borzoi.listeners.websocket.frames import (
     close_reply,
     frame_head,
 )
-from borzoi.listeners.websocket.handshake import answer_once_whole
-from borzoi.partitions.turns import Turns
+from borzoi.protocol.websocket.handshake import answer_once_whole
 
 log = logging.getLogger(__name__)
 

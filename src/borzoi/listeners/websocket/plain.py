@@ -17,9 +17,9 @@ from borzoi.listeners.interface import Detached
 from borzoi.listeners.sockets import SocketOptions
 from borzoi.listeners.tcp import TcpConnection, TcpListener
 from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
-from borzoi.listeners.websocket.frames import Limits
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.system import TransportKind
+from borzoi.protocol.websocket.frames import Limits
 
 
 class WebSocketConnection(TcpConnection):

@@ -9,9 +9,9 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, Reply
 from borzoi.listeners.tls import TlsConnection, TlsListener
 from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
-from borzoi.listeners.websocket.frames import Limits
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.system import TransportKind
+from borzoi.protocol.websocket.frames import Limits
 
 
 class SecureWebSocketConnection(TlsConnection):

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.listeners.websocket.handshake import (
+from borzoi.protocol.websocket.handshake import (
     HEAD_BYTES_MAX,
     accept_value,
     answer_once_whole,

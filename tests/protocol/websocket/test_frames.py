@@ -1,6 +1,7 @@
 """Frames in, a byte stream and control frames out; the oracle is another implementation."""
 
 import secrets
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame
 from websockets.frames import Opcode as TheirOpcode
 
-from borzoi.listeners.websocket.frames import (
+from borzoi.protocol.websocket.frames import (
     CloseCode,
     Control,
     FrameFault,
@@ -18,6 +19,7 @@ from borzoi.listeners.websocket.frames import (
     close_frame,
     close_reply,
     frame_head,
+    masked_frame,
     unmask,
 )
 
@@ -171,6 +173,17 @@ def test_garbage_is_read_or_refused_and_nothing_else(data: bytes, step: int | No
 def test_heads_of_ours_are_theirs(size: int) -> None:
     theirs = frame(Opcode.BINARY, bytes(size), masked=False)
     assert frame_head(Opcode.BINARY, size) + bytes(size) == theirs
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1 << 20])
+def test_what_a_client_masks_is_read(size: int) -> None:
+    payload = bytes(number % 251 for number in range(size))
+    head, masked = masked_frame(Opcode.BINARY, bytearray(payload), b"\x01\x02\x83\x04")
+    reader = FrameReader(Limits())
+    pieces: list[Any] = list(reader.feed(memoryview(bytearray(head + masked))))
+    assert b"".join(pieces) == payload
+    assert not reader.inside_frame
+    assert masked != payload or not size
 
 
 @pytest.mark.parametrize(

@@ -256,14 +256,20 @@ def unmask(piece: memoryview, mask: bytes, phase: int) -> None:
         unmask(piece[whole:], mask, 0)
 
 
-def frame_head(opcode: Opcode, length: int) -> bytes:
-    """What stands before the payload of a frame of ours: whole, and never masked."""
-    first = 0x80 | opcode
+def frame_head(opcode: Opcode, length: int, mask: bytes = b"") -> bytes:
+    """What stands before the payload of a whole frame; clients mask theirs, servers never do."""
+    first, masked = 0x80 | opcode, 0x80 if mask else 0
     if length <= CONTROL_BYTES_MAX:
-        return bytes((first, length))
+        return bytes((first, masked | length)) + mask
     if length < 1 << 16:
-        return bytes((first, 126)) + _U16.pack(length)
-    return bytes((first, 127)) + _U64.pack(length)
+        return bytes((first, masked | 126)) + _U16.pack(length) + mask
+    return bytes((first, masked | 127)) + _U64.pack(length) + mask
+
+
+def masked_frame(opcode: Opcode, payload: bytearray, mask: bytes) -> tuple[bytes, bytearray]:
+    """A frame of a client, in two parts; the payload is masked where it lies."""
+    unmask(memoryview(payload), mask, 0)
+    return frame_head(opcode, len(payload), mask), payload
 
 
 def close_frame(code: CloseCode) -> bytes:

@@ -1,0 +1,80 @@
+"""A server with a certificate, and the authority that a client can be told to trust."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+#: Where the settings of each transport have its certificate.
+SECTIONS = {
+    "tcp": "TCP_TLS",
+    "websocket": "WEBSOCKET_TLS",
+    "http": "HTTP_TLS",
+    "quic": "QUIC_CERTIFICATE",
+}
+AUTHORITY = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "An authority for tests")])
+SUBJECT = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+
+
+def certified(folder: Path, transport: str) -> tuple[dict[str, str], Path]:
+    """The settings of a server that has this transport too, encrypted, and whom to trust."""
+    certificate, key, authority = write_certificates(folder)
+    section = SECTIONS[transport]
+    settings = {
+        f"{transport.upper()}_ENABLED": "true",
+        f"{transport.upper()}_ADDRESS": "127.0.0.1:0",
+        f"{section}_CERT_FILE": str(certificate),
+        f"{section}_KEY_FILE": str(key),
+    }
+    if transport != "quic":
+        settings[f"{section}_ENABLED"] = "true"
+    if transport != "http":
+        settings[f"{section}_SELF_SIGNED"] = "false"
+    return settings, authority
+
+
+def write_certificates(folder: Path) -> tuple[Path, Path, Path]:
+    """Files with a certificate for localhost, its key, and the certificate of who signed it."""
+    authority_key, key = (
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
+    authority = (
+        _builder(AUTHORITY, authority_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    signed = (
+        _builder(SUBJECT, key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    paths = folder / "certificate.pem", folder / "key.pem", folder / "authority.pem"
+    paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    paths[2].write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    return paths
+
+
+def _builder(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(AUTHORITY)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+    )
