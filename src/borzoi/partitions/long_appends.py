@@ -17,8 +17,8 @@ from borzoi.partitions.turns import Work, turns
 from borzoi.records.batch import Batch
 
 
-class Sent(NamedTuple):
-    """A batch that waits, and who waits for it."""
+class LongSend(NamedTuple):
+    """A large batch that waits for its turn, and the future of its answer."""
 
     batch: Batch
     now: int
@@ -36,7 +36,7 @@ class LongAppends:
         self._appender = appender
         #: Told of each piece, with what it waits for.
         self._appended = appended
-        self._queue: deque[Sent] = deque()
+        self._queue: deque[LongSend] = deque()
         self.is_working = False
         #: Why nothing is stored any more; a purge is no fault.
         self._end: StorageFailure | None = None
@@ -44,7 +44,7 @@ class LongAppends:
     def add(self, batch: Batch, now: int) -> "Future[None]":
         """A future that resolves when all of the batch is acknowledged, or fails."""
         stored: Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(Sent(batch, now, stored))
+        self._queue.append(LongSend(batch, now, stored))
         if not self.is_working:
             self.is_working = True
             turns().work(self._work())
@@ -65,7 +65,7 @@ class LongAppends:
         finally:
             self.is_working = False
 
-    def _store(self, sent: Sent) -> Work[None]:
+    def _store(self, sent: LongSend) -> Work[None]:
         waiting: list[Future[None]] = []
         continues = False
         for piece in self._appender.pieces(sent.batch):
