@@ -15,6 +15,7 @@ BENCHMARKS = (
     "spark",
     "client",
     "testing",
+    "abuse",
     "cli",
 )
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from tests.abuse.conftest import MESSAGES, root, secure, server_with_messages
+from tests.support.attacked import MESSAGES, root, secure, server_with_messages
 from tests.support.good_client import resident_bytes
 from tests.support.quic_client import quic_client
 from tests.support.server import RunningServer

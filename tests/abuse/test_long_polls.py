@@ -1,7 +1,7 @@
 """Polls of 64 MB that must be decrypted or inflated: others are served meanwhile."""
 
 import pytest
-from tests.abuse.conftest import (
+from tests.support.attacked import (
     MESSAGES,
     PAYLOAD_BYTES,
     root,

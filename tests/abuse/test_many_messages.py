@@ -1,7 +1,7 @@
 """Batches of a million empty messages and more: others are served meanwhile."""
 
 import pytest
-from tests.abuse.conftest import KEY, server_with_topic
+from tests.support.attacked import KEY, server_with_topic
 from tests.support.attackers import attacking, empty_messages, logged_in
 from tests.support.good_client import measured
 

@@ -1,7 +1,7 @@
 """Sends that are begun and never finished: memory is for those who may send."""
 
 import pytest
-from tests.abuse.conftest import server_with_topic
+from tests.support.attacked import server_with_topic
 from tests.support.attackers import attacking, send_of
 from tests.support.good_client import measured, resident_bytes
 from tests.support.wire_client import WireClient

@@ -2,7 +2,8 @@
 
 What the clock says depends on who else uses the machine. So the processor time of the server's
 event loop is measured as well: what it did between a request and its answer. A server that makes a
-client wait does something else meanwhile, and that is seen however slow the machine is.
+client wait does something else meanwhile, and that is seen however slow the machine is. The kernel
+counts it in steps of a tick, so it says little about times below 10 ms.
 """
 
 import time
