@@ -405,3 +405,13 @@ def test_a_small_part_of_a_large_batch(first: int) -> None:
     part = sent([Message(b"12345")] * 20).received().part(first, first + 2)
     assert part.ends.tolist() == [69, 138]
     assert part.equal_size == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "last"), [(5, 0, 5), (5, 2, 4), (30, 0, 30), (30, 9, 29)]
+)
+def test_a_part_of_any_size(count: int, first: int, last: int) -> None:
+    batch = sent([Message(b"12345")] * count).received()
+    part = batch.part(first, last)
+    assert part.count == last - first
+    assert part.ends.tolist() == [69 * number for number in range(1, last - first + 1)]

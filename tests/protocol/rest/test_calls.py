@@ -301,3 +301,8 @@ def test_garbage_is_a_request_or_one_of_our_errors(
 def test_a_request_may_be_made_of_its_path_and_of_what_did_not_come_as_a_body() -> None:
     found = match("GET", "/streams/s%20s/topics/7/consumer-groups/g")
     assert found.with_arguments({}) == GetConsumerGroup("s s", 7, "g")
+
+
+def test_a_path_names_streams_and_topics() -> None:
+    found = match("POST", "/streams/7/topics/%C3%A4/messages")
+    assert found.identifiers() == {"stream_id": 7, "topic_id": "ä"}
