@@ -10,6 +10,7 @@ BENCHMARKS = (
     "consensus",
     "objectstore",
     "server",
+    "transports",
     "stages",
     "calls",
     "spark",

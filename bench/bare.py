@@ -1,6 +1,7 @@
 """The bare programs that the server is compared with: they do only what the system must do.
 
-``python -m bench.bare send|sendfile|echo`` listens, prints its port, and serves until killed.
+``python -m bench.bare send|sendfile|echo|web|quic`` listens, prints its port, and serves until
+killed.
 """
 
 import asyncio
@@ -111,3 +112,11 @@ if __name__ == "__main__":
             serve_ranges(int(sys.argv[2]), sys.argv[3:])
         case "echo":
             uvloop.run(serve_echo())
+        case "web":
+            from bench import bare_web
+
+            bare_web.serve(sys.argv[2])
+        case "quic":
+            from bench import bare_quic
+
+            bare_quic.serve()

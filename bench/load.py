@@ -145,8 +145,11 @@ def exchange_on_all(
     return Measured(requests * len(frames), clock() - begun, latencies)
 
 
-def poll_over_and_over(sock: socket.socket, frames: list[bytes], requests: int) -> Measured:
-    """Polls in turn; the answers are received and thrown away.
+def poll_over_and_over(
+    sock: socket.socket, frames: list[bytes], requests: int, *, head_bytes: int = 0
+) -> Measured:
+    """Polls in turn; the answers are received and thrown away. `head_bytes` is what a transport
+    puts before each.
 
     The load never sleeps: how often a client that sleeps is woken while its megabyte arrives is
     chance, and made the rates of one and the same server differ by four.
@@ -158,10 +161,10 @@ def poll_over_and_over(sock: socket.socket, frames: list[bytes], requests: int) 
         before = time.perf_counter()
         sock.sendall(frames[number % len(frames)])
         sock.setblocking(False)
-        filled = _received(sock, buffer, 0, RESPONSE_PREFIX.size)
-        status, length = RESPONSE_PREFIX.unpack_from(buffer)
+        filled = _received(sock, buffer, 0, head_bytes + RESPONSE_PREFIX.size)
+        status, length = RESPONSE_PREFIX.unpack_from(buffer, head_bytes)
         assert status == 0, status
-        _received(sock, buffer, filled, RESPONSE_PREFIX.size + length)
+        _received(sock, buffer, filled, head_bytes + RESPONSE_PREFIX.size + length)
         sock.setblocking(True)
         latencies.append(time.perf_counter() - before)
     return Measured(requests, time.perf_counter() - begun, latencies)

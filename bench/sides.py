@@ -17,6 +17,13 @@ from borzoi.protocol.commands.topics import CreateTopic
 @contextmanager
 def bare(*arguments: str) -> Iterator[tuple[str, int]]:
     """A bare program; its address."""
+    with bare_process(*arguments) as (address, _):
+        yield address
+
+
+@contextmanager
+def bare_process(*arguments: str) -> Iterator[tuple[tuple[str, int], int]]:
+    """The same with the number of its process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.bare", *arguments],
         stdout=subprocess.PIPE,
@@ -24,7 +31,7 @@ def bare(*arguments: str) -> Iterator[tuple[str, int]]:
     )
     assert process.stdout is not None
     try:
-        yield "127.0.0.1", int(process.stdout.readline())
+        yield ("127.0.0.1", int(process.stdout.readline())), process.pid
     finally:
         process.kill()
         process.wait()

@@ -14,7 +14,7 @@ from borzoi.model.errors import (
 )
 from borzoi.model.limits import PAYLOAD_BYTES_MAX, U64_MAX, U128_MAX, USER_HEADERS_BYTES_MAX
 from borzoi.records.header import MessageHeader, pack_header
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import Message, decode_messages, encode_fields, encode_messages
 from borzoi.records.user_headers import HeaderKind, HeaderValue
 
 
@@ -37,6 +37,21 @@ def test_messages_survive_encoding(sent: list[Message]) -> None:
     ends = [int.from_bytes(indexes[at : at + 4], "little") for at in range(4, len(indexes), 16)]
     sizes = [64 + len(message.payload) + len(message.encoded_headers) for message in sent]
     assert ends == [sum(sizes[: number + 1]) for number in range(len(sizes))]
+
+
+@given(st.lists(messages(), max_size=20), st.integers(0, U64_MAX))
+def test_fields_are_encoded_as_messages_are(sent: list[Message], now: int) -> None:
+    indexes, encoded = encode_fields(
+        [message.payload for message in sent],
+        [message.id for message in sent],
+        [message.encoded_headers for message in sent],
+        now,
+    )
+    alike = [
+        Message(one.payload, one.id, one.encoded_headers, origin_timestamp=now) for one in sent
+    ]
+    assert (indexes, bytes(encoded)) == encode_messages(alike)
+    assert isinstance(encoded, bytearray)
 
 
 def test_one_message_is_encoded_as_a_published_client_does() -> None:

@@ -133,11 +133,6 @@ def test_an_id_is_a_number_its_digits_or_a_uuid(given_id: int | str, number: int
 @pytest.mark.parametrize(
     "message",
     [
-        {"payload": "eA==", "id": "zz"},
-        {"payload": "eA==", "id": -1},
-        {"payload": "eA==", "id": U128_MAX + 1},
-        {"payload": "eA==", "id": "9" * 40},
-        {"payload": "eA==", "id": "٣"},
         {"payload": ""},
         {"payload": "!!"},
         {"id": 1},
@@ -147,6 +142,16 @@ def test_an_id_is_a_number_its_digits_or_a_uuid(given_id: int | str, number: int
 def test_a_message_of_the_wrong_shape_is_refused(message: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         sent(one(**message))
+
+
+@pytest.mark.parametrize("given_id", ["zz", -1, U128_MAX + 1, "9" * 40, "٣", ""])
+def test_an_id_of_the_wrong_shape_is_refused_and_found(given_id: int | str) -> None:
+    messages = [{"payload": "eA=="}, {"payload": "eA==", "id": given_id}]
+    # Also before the partitioning is looked at, as everything about the shape is.
+    where = {"kind": "partition_id", "value": ""}
+    with pytest.raises(HttpFault, match=r"u128 nor a UUID - at `\$\.messages\[1\]\.id`") as caught:
+        sent({"partitioning": where, "messages": messages})
+    assert caught.value.status == 422
 
 
 def test_an_unknown_field_beside_the_messages_is_refused() -> None:

@@ -44,13 +44,12 @@ class Upload:
         if self._length.isdigit() and int(self._length) > limit + THROWN_AWAY_BYTES_MAX:
             raise TooLarge(limit)
         pieces: list[bytes] = []
-        size = 0
-        async for piece in self.pieces():
+        size, more = 0, True
+        while more and size <= limit + THROWN_AWAY_BYTES_MAX:
+            piece, more = await self._next()
             size += len(piece)
             if size <= limit:
                 pieces.append(piece)
-            elif size > limit + THROWN_AWAY_BYTES_MAX:
-                break
             else:
                 pieces.clear()
         if size > limit:
@@ -61,24 +60,31 @@ class Upload:
         """The body as it arrives; the next piece is read when it is asked for."""
         more = True
         while more:
-            message = await self._receive()
-            if message["type"] != "http.request":
-                raise PeerDisconnected
-            more = message.get("more_body", False)
-            if message.get("body"):
-                yield message["body"]
+            piece, more = await self._next()
+            if piece:
+                yield piece
+
+    async def _next(self) -> tuple[bytes, bool]:
+        """The next piece, and whether there are more."""
+        message = await self._receive()
+        if message["type"] != "http.request":
+            raise PeerDisconnected
+        return message.get("body", b""), message.get("more_body", False)
 
     async def waited(self, answer: "Future[T]", abandon: "Callable[[Future[T]], None]") -> T:
         """What the future brings, for as long as the client waits for it.
 
         Afterwards it is abandoned, never cancelled: what was begun is finished.
         """
-        gone: Future[Any] = asyncio.ensure_future(self.client_gone())
-        waiting: set[Future[Any]] = {answer, gone}
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
+        # Most appends are answered at the end of the turn: only a longer wait is worth a task.
+        await asyncio.sleep(0)
+        if not answer.done():
+            gone: Future[Any] = asyncio.ensure_future(self.client_gone())
+            waiting: set[Future[Any]] = {answer, gone}
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                gone.cancel()
         if not answer.done():
             abandon(answer)
             raise PeerDisconnected

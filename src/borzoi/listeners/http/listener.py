@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from borzoi.listeners.accepting import Acceptor, Peer
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.http.gathering import GatheredWrites
 from borzoi.listeners.interface import Detached
 from borzoi.listeners.sockets import SocketOptions, peer_text, reason_of
 from borzoi.partitions.turns import turns
@@ -53,7 +54,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.made = True
-        super().connection_made(transport)  # type: ignore[arg-type]
+        gathered: Any = GatheredWrites(cast("asyncio.Transport", transport))
+        super().connection_made(gathered)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -12,16 +12,18 @@
 
 import re
 import struct
-from typing import Final, Self
+from collections.abc import Sequence
+from typing import Annotated, Final, Self
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Meta
 
 from borzoi.model.errors import InvalidCommand, InvalidKeyLength, InvalidMessagesCount
 from borzoi.model.limits import MESSAGES_KEY_BYTES_MAX, U128_MAX
 from borzoi.model.partitioning import Partitioning, PartitioningKind
 from borzoi.protocol.commands.messages import PolledMessages, SendMessages
-from borzoi.protocol.rest.faults import bad_query
+from borzoi.protocol.rest.faults import bad_query, bad_shape
 from borzoi.protocol.rest.inputs import U32, Arguments, Input
 from borzoi.protocol.rest.user_headers import (
     HeaderPair,
@@ -32,7 +34,7 @@ from borzoi.protocol.rest.user_headers import (
 )
 from borzoi.protocol.rest.words import PARTITIONINGS
 from borzoi.records.header import MessageHeader, pack_header
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import Message, decode_messages, encode_fields
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{32}")
 
@@ -82,14 +84,9 @@ def partitioning_in(query: str) -> PartitioningInput:
 
 
 class MessageInput(msgspec.Struct):
-    payload: bytes
+    payload: Annotated[bytes, Meta(min_length=1)]
     id: int | str = 0
     user_headers: list[HeaderPair] | bytes | None = None
-
-    def __post_init__(self) -> None:
-        message_id(self.id)
-        if not self.payload:
-            raise ValueError("a payload has at least one byte")
 
 
 def message_id(given: int | str) -> int:
@@ -111,26 +108,23 @@ class SendInput(Input[SendMessages], forbid_unknown_fields=True):
     messages: list[MessageInput]
 
     def arguments(self, *, now: int) -> Arguments:
+        messages = self.messages
+        ids = _numbers([message.id for message in messages])
         partitioning = self.partitioning.partitioning()
-        if not self.messages:
+        if not messages:
             raise InvalidMessagesCount("a send has at least one message")
-        indexes, messages = encode_messages(
-            [
-                Message(
-                    message.payload,
-                    message_id(message.id),
-                    sorted_headers_block(message.user_headers),
-                    origin_timestamp=now,
-                )
-                for message in self.messages
-            ]
+        headers = [
+            b"" if message.user_headers is None else sorted_headers_block(message.user_headers)
+            for message in messages
+        ]
+        indexes, encoded = encode_fields(
+            [message.payload for message in messages], ids, headers, now
         )
         return {
             "partitioning": partitioning,
-            "messages_count": len(self.messages),
+            "messages_count": len(messages),
             "indexes": memoryview(indexes),
-            # The messages are stamped where they lie, so they have to be writable.
-            "messages": memoryview(bytearray(messages)),
+            "messages": memoryview(encoded),
         }
 
     @classmethod
@@ -145,6 +139,19 @@ class SendInput(Input[SendMessages], forbid_unknown_fields=True):
                 for message in decode_messages(request.messages)
             ],
         )
+
+
+def _numbers(ids: list[int | str]) -> Sequence[int]:
+    """What the ids stand for. Most messages have none, and then nobody looks at each."""
+    if ids.count(0) == len(ids):
+        return bytes(len(ids))
+    numbers = []
+    for place, given in enumerate(ids):
+        try:
+            numbers.append(message_id(given))
+        except ValueError as fault:
+            raise bad_shape(f"{fault} - at `$.messages[{place}].id`") from None
+    return numbers
 
 
 # ---- polled -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ table in both directions: from a call to its request for the server, and back fo
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -152,7 +153,12 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def segments(self) -> tuple[str, ...]:
-        return tuple(self.template[1:].split("/"))
+        return _segments(self.template)
+
+
+@cache
+def _segments(template: str) -> tuple[str, ...]:
+    return tuple(template[1:].split("/"))
 
 
 NO_CONTENT: Final = HTTPStatus.NO_CONTENT
