@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.conversations import PING, Sink, answered, frame
 from tests.support.embedded import EmbeddedServer, asked, embedded_server, whole
-from tests.support.listening import PATIENCE_SECONDS, turns
+from tests.support.listening import turns
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import DONE, RangesReply, Reply, failed
@@ -51,33 +51,6 @@ from borzoi.protocol.framing import PREFIX_BYTES, REQUEST_PREFIX, RESPONSE_PREFI
 from borzoi.records.batch import verify, walk
 from borzoi.records.message import Message, decode_messages, encode_messages
 
-PING = encode_request(Ping())
-
-
-@dataclass
-class Sink:
-    """What a listener would do, noted."""
-
-    sent: list[Reply] = field(default_factory=list)
-    reading: bool = True
-    finished: bool = False
-
-    def send(self, reply: Reply) -> None:
-        self.sent.append(reply)
-
-    def finish(self) -> None:
-        self.finished = True
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    @property
-    def statuses(self) -> list[int]:
-        return [RESPONSE_PREFIX.unpack_from(whole(reply))[0] for reply in self.sent]
-
 
 @pytest.fixture
 def pool() -> MemoryPool:
@@ -95,16 +68,6 @@ def talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
     session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
     server.services.sessions.add(session)
     return Conversation(session, server.binary, sink, pool)
-
-
-def frame(code: int, payload: bytes) -> bytes:
-    return REQUEST_PREFIX.pack(len(payload) + 4, code) + payload
-
-
-async def answered(sink: Sink, count: int) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while len(sink.sent) < count:
-            await asyncio.sleep(0)
 
 
 async def test_one_byte_at_a_time_is_as_good_as_all_at_once(talk: Conversation, sink: Sink) -> None:

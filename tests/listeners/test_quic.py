@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
+import msgspec
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.quic_client import quic_client, quic_listener
@@ -22,6 +25,8 @@ from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
 
 PING = encode_request(Ping())
+#: The library lets a client have so many at a time.
+STREAMS = 100
 
 
 def send_of(count: int, size: int) -> SendMessages:
@@ -70,17 +75,25 @@ async def test_messages_go_in_and_come_out_as_they_were(
         assert payloads == [bytes([n % 256]) * size for n in range(count)]
 
 
+def may_open(quic: Any, count: int) -> bool:
+    """Whether the client may open so many streams in all, those included that are over."""
+    return bool(quic.max_concurrent_bidi_streams >= count)
+
+
 async def test_many_streams_at_once(server: EmbeddedServer) -> None:
     await with_topic(server)
     async with (
         quic_listener(server) as listener,
         quic_client(listener.address, login=True) as client,
     ):
-        for _ in range(5):
-            await asyncio.gather(*(client.call(send_of(1, 100)) for _ in range(40)))
-            await asyncio.sleep(0.05)  # until the client may open more: its library does not wait
+        quic = client.protocol._quic
+        for number in range(4):
+            # The client's library does not wait until it may open more, so we do.
+            await until(partial(may_open, quic, 1 + (number + 1) * STREAMS))
+            await asyncio.gather(*(client.call(send_of(1, 100)) for _ in range(STREAMS)))
+        await until(partial(may_open, quic, 2 + 4 * STREAMS))
         polled = await client.call(poll_of(1000))
-        assert polled.messages_count == 200
+        assert polled.messages_count == 4 * STREAMS
 
 
 async def test_only_the_first_frame_is_answered_and_no_end_is_needed(
@@ -135,6 +148,74 @@ async def test_a_stream_that_is_reset_leaves_nothing_behind(server: EmbeddedServ
         assert connection._unfinished_bytes == 0
         assert await client.exchange(PING) == bytes(8)
         writer.close()
+
+
+async def test_a_request_that_runs_is_abandoned_with_its_stream(server: EmbeddedServer) -> None:
+    await with_topic(server)
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        waiting = msgspec.structs.replace(poll_of(1), wait_ms=60_000)
+        _, writer = await client.protocol.create_stream()
+        writer.write(encode_request(waiting))
+        client.protocol.transmit()
+        await until(lambda: server.dispatcher.pending().polls == 1)
+        client.protocol._quic.reset_stream(writer.get_extra_info("stream_id"), 7)
+        client.protocol.transmit()
+        await until(lambda: server.dispatcher.pending().polls == 0)
+        assert await client.exchange(PING) == bytes(8)
+        writer.close()
+
+
+async def test_who_stops_reading_half_way_harms_nobody(server: EmbeddedServer) -> None:
+    await with_topic(server)
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        await client.call(send_of(1000, 2000))
+        (connection,) = listener.connections
+        quic = client.protocol._quic
+        for _ in range(10):
+            reader, writer = await client.protocol.create_stream()
+            writer.write(encode_request(poll_of(1000)))
+            assert await reader.read(1000)  # its answer has begun
+            quic.stop_stream(writer.get_extra_info("stream_id"), 7)
+            writer.close()
+            client.protocol.transmit()
+        # What nobody wants is not kept.
+        await until(lambda: connection._quic.get_send_buffer_size() == 0)
+        polled = await client.call(poll_of(1000))
+        assert polled.messages_count == 1000
+
+
+async def test_half_a_frame_is_forgotten_with_its_connection(server: EmbeddedServer) -> None:
+    ended: list[Session] = []
+    frame = encode_request(send_of(1000, 100))
+    async with quic_listener(server, ended=ended) as listener:
+        async with quic_client(listener.address, login=True) as client:
+            writers = [(await client.protocol.create_stream())[1] for _ in range(20)]
+            for writer in writers:
+                writer.write(frame[: len(frame) // 2])
+            (connection,) = listener.connections
+            await until(lambda: connection._unfinished_bytes == 20 * (len(frame) // 2))
+        await until(lambda: len(ended) == 1)
+        assert connection._unfinished_bytes == 0
+        assert not connection._streams
+        for writer in writers:
+            writer.close()
+
+
+async def test_a_client_that_offers_a_protocol_is_served_without_one(
+    server: EmbeddedServer,
+) -> None:
+    """The published server refuses it; see the deliberate differences."""
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, alpn=["h3"]) as client,
+    ):
+        assert await client.exchange(PING) == bytes(8)
 
 
 async def refused(address: tuple[str, int]) -> bool:

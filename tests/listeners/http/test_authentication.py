@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 from tests.support.embedded import EmbeddedServer
+from tests.support.http_calls import Caller as HttpCaller
+from tests.support.http_calls import app_of
 
 from borzoi.handlers.sessions import NOBODY
 from borzoi.listeners.http import authentication
@@ -205,3 +207,54 @@ async def test_a_changed_token_is_not_taken_for_a_known_one(server: EmbeddedServ
     document = json.loads(base64.urlsafe_b64decode(claims + "=="))
     forged = base64.urlsafe_b64encode(json.dumps(document | {"sub": "1"}).encode()).rstrip(b"=")
     assert await doors.refuses(f"{header}.{forged.decode()}.{signature}")
+
+
+SECRET = "a secret that this test knows as well"
+#: What is changed about a good token that is signed again; times count from when it was issued.
+WRONG: dict[str, dict[str, object]] = {
+    "wrong issuer": {"iss": "elsewhere.org"},
+    "wrong audience": {"aud": "elsewhere.org"},
+    "expired": {"exp": -3600.0},
+    "from the future": {"nbf": 3600.0},
+    "issued in the future": {"iat": 3600.0},
+    "about nobody": {"sub": "nobody"},
+}
+
+
+@pytest.mark.parametrize("name", [*WRONG, "alg: none", "another secret", "revoked", "cut short"])
+async def test_a_bad_token_is_answered_with_401_and_nothing_else(
+    server: EmbeddedServer, name: str
+) -> None:
+    app = app_of(server, JWT_ENCODING_SECRET=SECRET)
+    async with HttpCaller(app) as caller:
+        good = await caller.login()
+        assert (await caller.get("/streams")).status_code == 200
+        if name == "revoked":
+            assert (await caller.delete("/users/logout")).status_code == 204
+        bad = spoilt(good, name)
+        known = dict(app._authenticator._known)
+        for path in ("/streams", "/users", "/nowhere"):
+            answer = await caller.get(path, headers={"Authorization": f"Bearer {bad}"})
+            assert (answer.status_code, answer.content) == (401, b"")
+        answer = await caller.post("/users/refresh-token", json={"token": bad})
+        assert answer.status_code == 401
+        # Nothing is remembered of it.
+        assert app._authenticator._known == known
+
+
+def spoilt(good: str, name: str) -> str:
+    secret = b"another secret" if name == "another secret" else SECRET.encode()
+    key = HmacKey("HS256", secret, secret)
+    claims = taken_apart(good).claims
+    if name in WRONG:
+        changes = WRONG[name]
+        for field in ("exp", "nbf", "iat"):
+            if field in changes:
+                changes = {field: claims.iat + float(str(changes[field]))}
+        return issue(key, msgspec.structs.replace(claims, **changes))
+    if name == "alg: none":
+        header = base64.urlsafe_b64encode(b'{"typ":"JWT","alg":"none"}').rstrip(b"=").decode()
+        return f"{header}.{good.split('.')[1]}."
+    if name == "cut short":
+        return good[:-1]
+    return good if name == "revoked" else issue(key, claims)

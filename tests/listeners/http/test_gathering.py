@@ -23,6 +23,15 @@ class Sent(asyncio.Transport):
     def close(self) -> None:
         self.packets.append(b"closed")
 
+    def is_closing(self) -> bool:
+        return b"closed" in self.packets
+
+    def pause_reading(self) -> None:
+        self.packets.append(b"paused")
+
+    def resume_reading(self) -> None:
+        self.packets.append(b"resumed")
+
 
 def gathered() -> tuple[GatheredWrites, list[bytes]]:
     sent = Sent()
@@ -37,11 +46,15 @@ def test_a_head_leaves_with_its_body() -> None:
     assert packets == [HEAD + b"pong"] * 2
 
 
-def test_a_head_without_a_body_leaves_with_the_empty_one() -> None:
+def test_a_head_without_a_body_leaves_with_the_empty_one_or_with_the_end() -> None:
     transport, packets = gathered()
     transport.write(HEAD)
     transport.write(b"")
     assert packets == [HEAD]
+    transport.write(HEAD)
+    transport.flush()
+    transport.flush()
+    assert packets == [HEAD, HEAD]
 
 
 def test_pieces_of_a_body_leave_as_they_come() -> None:
@@ -63,6 +76,35 @@ def test_what_is_closed_has_said_its_last_word() -> None:
     transport.close()
     transport.close()
     assert packets == [HEAD, b"closed", b"closed"]
+
+
+def test_who_holds_is_not_overruled() -> None:
+    transport, packets = gathered()
+    transport.hold_reading(True)
+    transport.pause_reading()
+    transport.resume_reading()
+    assert packets == [b"paused"]
+    transport.hold_reading(False)
+    transport.hold_reading(False)
+    assert packets == [b"paused", b"resumed"]
+
+
+def test_who_pauses_is_not_overruled_either() -> None:
+    transport, packets = gathered()
+    transport.pause_reading()
+    transport.hold_reading(True)
+    transport.hold_reading(False)
+    assert packets == [b"paused"]
+    transport.resume_reading()
+    assert packets == [b"paused", b"resumed"]
+
+
+def test_what_is_closed_is_not_read() -> None:
+    transport, packets = gathered()
+    transport.close()
+    transport.hold_reading(True)
+    transport.hold_reading(False)
+    assert packets == [b"closed"]
 
 
 def test_everything_else_is_the_transport_s_own() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -11,7 +13,7 @@ from tests.support.listening import LOOPBACK, PLENTY, turns
 
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.http import listener as listener_module
-from borzoi.listeners.http.listener import HEAD_BYTES_MAX, HttpListener
+from borzoi.listeners.http.listener import HEAD_BYTES_MAX, PARSED_BYTES, HttpListener
 from borzoi.listeners.sockets import listening_socket
 from borzoi.security.certificates import self_signed_context
 
@@ -36,6 +38,15 @@ async def test_a_connection_is_kept_for_the_next_call(server: EmbeddedServer) ->
         await gone(listener)
 
 
+async def test_an_answer_without_a_body_is_sent(server: EmbeddedServer) -> None:
+    async with http_listener(server) as listener:
+        for call in (PING.replace(b"GET", b"HEAD"), PING.replace(b"/ping", b"/nowhere")):
+            last = LAST_PING.replace(b"GET", b"HEAD")
+            answer = await said(listener.address, call + last)
+            assert answer.count(b"HTTP/1.1 ") == 2
+            assert answer.endswith(b"\r\n\r\n")
+
+
 async def test_calls_that_come_together_are_answered_in_order(server: EmbeddedServer) -> None:
     async with http_listener(server) as listener:
         calls = (
@@ -49,6 +60,39 @@ async def test_calls_that_come_together_are_answered_in_order(server: EmbeddedSe
             b"HTTP/1.1 200 OK",
         ]
         assert answer.endswith(b"pong")
+
+
+async def test_calls_that_have_to_wait_are_not_piled_up(server: EmbeddedServer) -> None:
+    """A client that asks far ahead is read from when its turn comes; a call that waits takes
+    kilobytes, and it may have sent any number of them."""
+    count = 20_000
+    async with http_listener(server) as listener:
+        reader, writer = await asyncio.open_connection(*listener.address)
+        connection = await anext(connected(listener))
+        waiting: list[int] = []
+        app = listener.config.loaded_app
+
+        async def watched(*call: Any) -> None:
+            waiting.append(len(connection.pipeline))
+            await app(*call)
+
+        connection.app = watched
+        writer.write(PING * count)
+        async with asyncio.timeout(300):
+            for _ in range(count):
+                await reader.readuntil(b"pong")
+        assert len(waiting) == count
+        assert max(waiting) <= PARSED_BYTES // len(PING) + 1
+        writer.close()
+        await gone(listener)
+
+
+async def connected(listener: HttpListener) -> AsyncIterator[Any]:
+    """The connections, once there are some."""
+    while not listener.connections:
+        await asyncio.sleep(0.001)
+    for connection in listener.connections:
+        yield connection
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""The head of an answer and its body in one packet.
+"""What stands between uvicorn and a transport.
 
-uvicorn writes them one after the other, and the transport sends what it is given at once. The head
-alone would wake the client, and cost it and us a system call more for each answer.
+uvicorn writes the head of an answer and its body one after the other, and the transport sends what
+it is given at once. The head alone would wake the client, and cost it and us a system call more for
+each answer. And uvicorn reads on after every answer, however many calls are waiting already.
 """
 
 import asyncio
@@ -13,13 +14,17 @@ INTERIM: Final = HEAD + b"1"
 
 
 class GatheredWrites:
-    """A transport that keeps the head of an answer until the next write, which is its body."""
+    """A transport that keeps the head of an answer until the next write, which is its body, and
+    does not read while it is told to hold."""
 
-    __slots__ = ("_head", "_transport")
+    __slots__ = ("_head", "_holding", "_paused", "_transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._head = b""
+        #: Whether somebody else wants to read nothing, and whether we do.
+        self._paused = False
+        self._holding = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -27,13 +32,38 @@ class GatheredWrites:
     def write(self, data: bytes) -> None:
         if self._head:
             head, self._head = self._head, b""
-            self._transport.writelines((head, data) if data else (head,))
+            self._transport.writelines((head, data))
         elif data.startswith(HEAD) and not data.startswith(INTERIM):
             self._head = data
         else:
             self._transport.write(data)
 
-    def close(self) -> None:
+    def pause_reading(self) -> None:
+        self._read(paused=True, holding=self._holding)
+
+    def resume_reading(self) -> None:
+        self._read(paused=False, holding=self._holding)
+
+    def hold_reading(self, holding: bool) -> None:
+        """Nothing more is read while this is on, whoever resumes it."""
+        self._read(paused=self._paused, holding=holding)
+
+    def _read(self, *, paused: bool, holding: bool) -> None:
+        was_reading, reads = not (self._paused or self._holding), not (paused or holding)
+        self._paused, self._holding = paused, holding
+        if was_reading == reads or self._transport.is_closing():
+            return
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def flush(self) -> None:
+        """The answer is complete; one to `HEAD` has no body."""
         if self._head:
-            self.write(b"")
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+    def close(self) -> None:
+        self.flush()
         self._transport.close()
