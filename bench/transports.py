@@ -144,8 +144,14 @@ def is_whole(answer: bytes) -> bool:
     return bool(end) and len(body) == int(length.split(b"\r\n")[0])
 
 
-def calls(sock: socket.socket, given: bytes, requests: int) -> Measured:
-    """The same call over and over. The first answer says how long all of them are."""
+def calls(address: tuple[str, int], given: bytes, requests: int) -> Measured:
+    """The same call over and over, on a connection of its own: servers close those that rest. The
+    first answer says how long all of them are."""
+    with connected(address) as sock:
+        return _calls(sock, given, requests)
+
+
+def _calls(sock: socket.socket, given: bytes, requests: int) -> Measured:
     sock.sendall(given)
     first = b""
     while not is_whole(first):
@@ -157,7 +163,7 @@ def calls(sock: socket.socket, given: bytes, requests: int) -> Measured:
         before = time.perf_counter()
         sock.sendall(given)
         received = sock.recv_into(answer)
-        while received < len(first):
+        while 0 < received < len(first):
             received += sock.recv_into(answer[received:])
         latencies.append(time.perf_counter() - before)
         assert answer[:15] == status, bytes(answer)
@@ -181,14 +187,14 @@ def send_document(count: int, payload_bytes: int) -> bytes:
 
 
 def web(stack: ExitStack, server: RunningServer) -> list[Row]:
-    own = connected(server.addresses["http"])
+    own = server.addresses["http"]
     ping, body = call("GET", "/ping"), send_document(100, 200)
     token = f"Bearer {token_of(server)}"
     send = call("POST", "/streams/bench/topics/topic/messages", body, authorization=token)
     decoded = call("POST", "/send", body)
     rows = []
     for name, kind in (("Starlette", "starlette"), ("without a framework", "asgi")):
-        other = connected(stack.enter_context(bare("web", kind)))
+        other = stack.enter_context(bare("web", kind))
         goal = 0.75 if kind == "starlette" else 0.0
         rows.append(
             Row(
