@@ -11,6 +11,8 @@ BENCHMARKS = (
     "objectstore",
     "server",
     "transports",
+    "shard_starts",
+    "shards",
     "stages",
     "calls",
     "spark",

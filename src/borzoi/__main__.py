@@ -85,6 +85,9 @@ def main(
     context: click.Context, /, quiet: bool, debug: Path | None, generate: str | None, **options: Any
 ) -> None:
     """A persistent message-streaming platform that speaks the Apache Iggy 0.8 protocol."""
+    if context.invoked_subcommand == "serve":
+        # A server has no use for a client, which would double the memory of a supervisor.
+        return
     from borzoi.cli.connecting import Connecting
 
     if debug is not None:

@@ -30,6 +30,8 @@ OUTSIDE = {
 LATE = {
     "src/borzoi/objectstore/locations.py": "obstore weighs 16 MB, and only remote stores need it",
     "src/borzoi/server/listening.py": "TLS, HTTP and QUIC weigh megabytes and slow the start",
+    "src/borzoi/server/launching.py": "emptying knows all of a server, and few starts empty",
+    "src/borzoi/server/shard_process.py": "a shard is loaded into memory near its processor",
     "src/borzoi/server/web.py": "only RSA and other issuers need the keys of RSA",
     "src/borzoi/server/arguments.py": "a wrong setting is told before the whole server is loaded",
 }

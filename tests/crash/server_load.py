@@ -32,12 +32,13 @@ PARTITIONS = 2
 #: The client tries again soon, because a test waits for it.
 IMPATIENT = "reconnection_interval=50ms&reestablish_after=0ms"
 
-#: What the client itself answers when the connection went away under a call.
+#: What a call ends with when it is not known whether it was carried out.
 CONNECTION_LOST = {
     "CannotEstablishConnection",
     "Disconnected",
     "EmptyResponse",
     "NotConnected",
+    "ShardCommunicationError",  # another shard died with the call in hand
     "TcpError",
     "Unauthenticated",  # two calls reconnected at once, and the login of the other is under way
 }

@@ -6,38 +6,22 @@ In the end it is stopped, which is quick and changes nothing.
 """
 
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from random import Random
-from threading import Thread
 
 import pytest
-from tests.support.server import RunningServer, running_server
-from tests.support.wire_client import WireClient
+from tests.crash.promises import Client, check, work_a_while
+from tests.support.server import running_server
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages
-from borzoi.protocol.commands.streams import GetStream, GetStreams, StreamDetails, Streams
-from borzoi.records.message import decode_messages
-from borzoi.server.process import EXIT_OK, STOP_SECONDS_MAX
+from borzoi.server import exit_statuses
+from borzoi.server.process import STOP_SECONDS_MAX
 
 pytestmark = pytest.mark.crash
 
-LOAD = Path(__file__).with_name("server_load.py")
 CYCLES = int(os.environ.get("BORZOI_CRASH_CYCLES", "3"))
 SEED = int(os.environ.get("BORZOI_CRASH_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
-
-#: How long the client may say nothing at all; a start of the server is part of it.
-SILENCE_SECONDS_MAX = 120.0
-
-#: What was promised between two kills: enough lines that every task of the load had its turn.
-LINES_MIN, LINES_MAX = 20, 400
 
 SETTINGS = {
     "SYSTEM_SEGMENT_SIZE": "1 MiB",  # so that kills hit segments that are being sealed
@@ -45,95 +29,11 @@ SETTINGS = {
 }
 
 
-@dataclass
-class Promised:
-    """What the client was told, in the order in which it was told."""
-
-    #: Partition → the sizes of its acknowledged batches.
-    batches: dict[int, list[int]] = field(default_factory=lambda: {0: [], 1: []})
-    #: What partition 0 holds, as its reader saw it: the beginnings, by offset.
-    read: list[str] = field(default_factory=list)
-    #: First and last offset of each poll of partition 1 by the committed offset.
-    committed: list[tuple[int, int]] = field(default_factory=list)
-    made: int = 0
-    repeated: int | None = None
-    replaced: int = 0
-
-    def note(self, line: str) -> None:
-        match line.split():
-            case ["sent", partition, batch, size]:
-                sizes = self.batches[int(partition)]
-                assert len(sizes) == int(batch)
-                sizes.append(int(size))
-            case ["read", offset, *texts]:
-                assert len(self.read) == int(offset)
-                self.read += texts
-            case ["next", first, last]:
-                self.committed.append((int(first), int(last)))
-            case ["made", number]:
-                assert self.made == int(number)
-                self.made += 1
-            case ["done", repeated, replaced]:
-                self.repeated, self.replaced = int(repeated), int(replaced)
-            case _:
-                raise AssertionError(f"the client said {line!r}")
-
-    @property
-    def messages(self) -> int:
-        return sum(map(sum, self.batches.values()))
-
-
-class Client:
-    """The process of the load, and what it has said so far."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        host, port = address
-        self.promised = Promised()
-        self.process = subprocess.Popen(
-            [sys.executable, LOAD, f"{host}:{port}", str(SEED)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._lines: SimpleQueue[str] = SimpleQueue()
-        Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
-        self._lines.put("")
-
-    def hear(self) -> None:
-        """Wait for the next line; a client that says nothing, or ends, has failed."""
-        try:
-            line = self._lines.get(timeout=SILENCE_SECONDS_MAX)
-        except Empty:
-            raise AssertionError("the client no longer says anything") from None
-        assert line, f"the client ended with {self.process.wait()}"
-        self.promised.note(line)
-
-    def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("stop\n")
-        self.process.stdin.flush()
-        while self.promised.repeated is None:
-            self.hear()
-        assert self.process.wait() == 0
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-
 def test_a_killed_server_keeps_what_it_acknowledged(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("apache_iggy", reason="apache-iggy is not there: uv sync installs it")
     random = Random(SEED)
     with running_server(SETTINGS) as server:
-        client = Client(server.tcp_address)
+        client = Client(server.tcp_address, SEED)
         try:
             for _ in range(CYCLES):
                 work_a_while(client, random)
@@ -152,7 +52,7 @@ def test_a_killed_server_keeps_what_it_acknowledged(capsys: pytest.CaptureFixtur
         found = check(server, client.promised)
         slowest = slowest_sync(server.directory)
         began = time.monotonic()
-        assert server.stop() == EXIT_OK, server.output[-5000:]
+        assert server.stop() == exit_statuses.OK, server.output[-5000:]
         stopped_in = time.monotonic() - began
         slowest = max(slowest, slowest_sync(server.directory))
         # A disk may take its time for each file and folder, which is not the server's.
@@ -184,106 +84,3 @@ def slowest_sync(directory: Path) -> float:
             os.fdatasync(file.fileno())
             times.append(time.monotonic() - began)
     return max(times)
-
-
-def work_a_while(client: Client, random: Random) -> None:
-    """Let every task of the load hear from the server, and then some."""
-    before = progress(client.promised)
-    for _ in range(random.randint(LINES_MIN, LINES_MAX)):
-        client.hear()
-    patience = time.monotonic() + SILENCE_SECONDS_MAX
-    while waiting := stuck(before, progress(client.promised)):
-        # The others go on talking, so silence alone would not show it.
-        assert time.monotonic() < patience, f"nothing more was heard of {', '.join(waiting)}"
-        client.hear()
-
-
-def progress(promised: Promised) -> dict[str, int]:
-    return {
-        **{
-            f"the sender to partition {number}": len(sent)
-            for number, sent in promised.batches.items()
-        },
-        "the reader": len(promised.read),
-        "the maker of streams": promised.made,
-    }
-
-
-def stuck(before: dict[str, int], now: dict[str, int]) -> list[str]:
-    return [name for name, count in now.items() if count <= before[name]]
-
-
-def check(server: RunningServer, promised: Promised) -> int:
-    """Compare what the server has with what it promised; how many messages it has."""
-    client = WireClient(server.tcp_address)
-    client.login()
-    found = 0
-    for partition, sizes in promised.batches.items():
-        texts = list(stored(client, partition))
-        found += len(texts)
-        check_order(partition, sizes, texts)
-        if partition == 0:
-            assert texts[: len(promised.read)] == promised.read, "what was read has changed"
-    lasts = [last for _, last in promised.committed]
-    firsts = [first for first, _ in promised.committed]
-    assert all(last < first for last, first in zip(lasts, firsts[1:], strict=False)), (
-        "a committed offset was forgotten"
-    )
-
-    streams = client.call(GetStreams())
-    assert isinstance(streams, Streams)
-    names = {stream.name for stream in streams.streams}
-    assert names == {"load", *(f"made-{number}" for number in range(promised.made))}
-    for name in names - {"load"}:
-        stream = client.call(GetStream(name))
-        assert isinstance(stream, StreamDetails)
-        assert [(topic.name, topic.partitions_count) for topic in stream.topics] == [("inside", 1)]
-    client.close()
-    return found
-
-
-def stored(client: WireClient, partition: int) -> Iterator[str]:
-    """How each message of the partition begins; the rest of it must be what it announces."""
-    offset = 0
-    while True:
-        polled = client.call(
-            PollMessages(
-                Consumer(ConsumerKind.CONSUMER, 7),
-                "load",
-                "events",
-                partition,
-                PollingStrategy.offset(offset),
-                500,
-            )
-        )
-        assert isinstance(polled, PolledMessages)
-        messages = decode_messages(polled.messages)
-        if not messages:
-            assert polled.current_offset == offset - 1
-            return
-        for message in messages:
-            assert message.offset == offset
-            offset += 1
-            text, _, filling = bytes(message.payload).partition(b" ")
-            assert len(message.payload) == int(text.split(b"/")[-1])
-            assert not filling.strip(b".")
-            yield text.decode()
-
-
-def check_order(partition: int, sizes: list[int], texts: list[str]) -> None:
-    """Batches follow each other in order and whole.
-
-    A batch whose answer was lost was sent again, so it, or the beginning of it that the crash
-    left, may stand in the log before its last, whole appearance.
-    """
-    batch, index = 0, 0
-    for offset, text in enumerate(texts):
-        where, of_batch, at, size, _ = map(int, text.split("/"))
-        assert where == partition
-        if (of_batch, at) != (batch, index):
-            again = of_batch == batch or (of_batch == batch - 1 and index == 0)
-            assert again, f"offset {offset} holds {text}, not index {index} of batch {batch}"
-            assert at == 0, f"offset {offset} holds {text}, which begins no batch"
-        batch, index = (of_batch, at + 1) if at + 1 < size else (of_batch + 1, 0)
-        assert of_batch >= len(sizes) or sizes[of_batch] == size
-    assert (batch, index) == (len(sizes), 0), f"{len(sizes)} batches were promised"

@@ -5,6 +5,7 @@ import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_server
 
 from borzoi.handlers.authentication import Authentication
+from borzoi.metadata import snapshot
 from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.sealed import SealedCreateUser
 from borzoi.model.errors import (
@@ -189,6 +190,24 @@ async def test_a_login_does_not_outlive_its_user_nor_become_another_one(
         await client.call(LoginUser("bob", "secret"))
     assert client.session.user_id is None
     assert (await root.call(GetUser("eve"))).id == created.id
+
+
+async def test_a_login_survives_that_the_shard_gets_its_metadata_anew(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does when the process that writes them is replaced."""
+    metadata = server.services.metadata
+    checked = Authentication.verify
+
+    async def verify(self: Authentication, hashed: str | None, text: str, *, address: str) -> bool:
+        right = await checked(self, hashed, text, address=address)
+        metadata.state = snapshot.decode(snapshot.encode(metadata.state))
+        return right
+
+    monkeypatch.setattr(Authentication, "verify", verify)
+    client = server.connect()
+    await client.call(LoginUser("iggy", "iggy"))
+    assert client.session.user_id == ROOT_USER_ID
 
 
 async def test_a_login_with_a_password_that_was_just_changed_is_refused(

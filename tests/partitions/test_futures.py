@@ -4,7 +4,7 @@ from asyncio import Future
 import pytest
 
 from borzoi.model.errors import StorageFailure
-from borzoi.partitions.futures import after, arrived, gathered, then
+from borzoi.partitions.futures import after, arrived, following, gathered, then
 
 
 def future_of(value: int) -> "Future[int]":
@@ -57,3 +57,36 @@ async def test_cancelling_the_answer_leaves_what_it_waits_for_alone() -> None:
     await asyncio.sleep(0)
     assert answer.cancelled()
     assert not done.cancelled()
+
+
+async def test_what_follows_an_answer_is_made_of_it_or_fails_with_it() -> None:
+    loop = asyncio.get_running_loop()
+    source: asyncio.Future[int] = loop.create_future()
+    made = following(source, lambda number: number + 1)
+    source.set_result(1)
+    assert await made == 2
+
+    broken: asyncio.Future[int] = loop.create_future()
+    fails = following(broken, lambda number: number + 1)
+    broken.set_exception(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        await fails
+
+    given_up: asyncio.Future[int] = loop.create_future()
+    cancelled = following(given_up, lambda number: number + 1)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+
+
+@pytest.mark.parametrize("withdraw", [False, True])
+async def test_giving_up_what_follows_leaves_the_source_alone_unless_told(withdraw: bool) -> None:
+    loop = asyncio.get_running_loop()
+    source: asyncio.Future[int] = loop.create_future()
+    made = following(source, lambda number: number + 1, withdraw=withdraw)
+    made.cancel()
+    await asyncio.sleep(0)
+    assert source.cancelled() == withdraw
+    if not withdraw:
+        source.set_exception(ValueError("nobody waits for it"))
+        await asyncio.sleep(0)

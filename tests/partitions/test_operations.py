@@ -12,6 +12,7 @@ from borzoi.model.errors import ConsumerOffsetNotFound
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.operations import (
     Append,
+    AwaitMessages,
     DeleteOffset,
     Describe,
     Flush,
@@ -64,6 +65,25 @@ async def test_operations_do_what_they_say_one_after_another() -> None:
     removed = RemoveSegments(3).perform(partition, 5)
     assert await removed == (0, 0, 0)
     assert ask(Describe()) == partition.statistics
+
+
+async def test_a_wait_knows_what_arrived_on_its_way() -> None:
+    disk, directory = SimulatedDisk(), Path("/d")
+    partition = Partition(
+        Namespace(1, 2, 3),
+        open_log(directory, disk),
+        open_offsets(directory, OffsetWriter(disk)),
+        new_ids=lambda count: b"\1" * 16 * count,
+    )
+    minute = 60_000_000
+    Append(batch_of([b"a", b"b", b"c"])).perform(partition, 5)
+    assert AwaitMessages(minute, known_offset=1).perform(partition, 5).done(), "c has come since"
+    # 2 is the last one; 0 may be the first message or none at all.
+    for known in (2, 0):
+        waiting = AwaitMessages(minute, known_offset=known).perform(partition, 5)
+        assert not waiting.done()
+        Append(batch_of([b"d"])).perform(partition, 5)
+        await waiting
 
 
 def test_an_operation_is_a_value_of_plain_fields() -> None:

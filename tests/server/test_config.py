@@ -316,14 +316,9 @@ def test_parts_that_are_not_there_are_told_once_when_they_are_asked_for(tmp_path
     }
     assert list(parts_not_there(load(quiet, tmp_path))) == []
     assert list(parts_not_there(load({}, tmp_path))) == []
-    asked = {
-        **quiet,
-        "BORZOI_TELEMETRY_ENABLED": "true",
-        "BORZOI_SYSTEM_SHARDING_CPU_ALLOCATION": "4",
-    }
+    asked = {**quiet, "BORZOI_TELEMETRY_ENABLED": "true"}
     lines = list(parts_not_there(load(asked, tmp_path)))
     assert any("telemetry.enabled" in line for line in lines)
-    assert any("cpu_allocation" in line for line in lines)
 
 
 @pytest.mark.parametrize(

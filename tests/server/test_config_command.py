@@ -49,6 +49,13 @@ def test_check_looks_at_the_places_a_server_would_write_to(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "taken"]
 
 
+def test_check_looks_whether_the_shards_find_their_place(runner: CliRunner) -> None:
+    name = "BORZOI_SYSTEM_SHARDING_CPU_ALLOCATION"
+    result = runner.invoke(config, ["check"], env={name: "numa:nodes=4000"})
+    assert result.exit_code == 1
+    assert "there is no node 4000" in result.output
+
+
 def test_a_number_is_no_path(runner: CliRunner, tmp_path: Path) -> None:
     (tmp_path / "borzoi.toml").write_text("[system]\npath = 5\n")
     told = runner.invoke(config, ["check"])

@@ -31,7 +31,14 @@ from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, encode_messages
 from borzoi.server import housekeeping
 from borzoi.server.config import load
-from borzoi.server.housekeeping import Chore, Strangers, algorithm_of, chores, run_all
+from borzoi.server.housekeeping import (
+    Chore,
+    Strangers,
+    algorithm_of,
+    run_all,
+    shard_chores,
+    writer_chores,
+)
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -211,7 +218,12 @@ async def test_the_line_about_the_server_is_written(
 async def test_what_is_switched_off_is_no_chore(server: EmbeddedServer, tmp_path: Path) -> None:
     def names(**variables: str) -> set[str]:
         environment = {f"BORZOI_{name}": value for name, value in variables.items()}
-        return {one.name for one in chores(load(environment, tmp_path).settings, server.services)}
+        settings = load(environment, tmp_path).settings
+        rows = [
+            *shard_chores(settings, server.services),
+            *writer_chores(settings, server.services),
+        ]
+        return {one.name for one in rows}
 
     everything = names(DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED="true", HEARTBEAT_ENABLED="true")
     assert everything == {
@@ -237,7 +249,11 @@ async def test_every_chore_of_a_server_can_be_run(server: EmbeddedServer, tmp_pa
         "BORZOI_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED": "true",
         "BORZOI_HEARTBEAT_ENABLED": "true",
     }
-    for chore in chores(load(environment, tmp_path).settings, server.services):
+    settings = load(environment, tmp_path).settings
+    for chore in [
+        *shard_chores(settings, server.services),
+        *writer_chores(settings, server.services),
+    ]:
         waiting = chore.act()
         if waiting is not None:
             await waiting

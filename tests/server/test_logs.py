@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from borzoi.model.errors import InvalidConfiguration
-from borzoi.server.logs import FILES_MAX, files_kept, forgotten, remove_forgotten, start_logging
+from borzoi.server.logs import (
+    FILE_NAME,
+    FILES_MAX,
+    file_name,
+    files_kept,
+    forgotten,
+    remove_forgotten,
+    start_logging,
+)
 from borzoi.server.settings import LoggingSection
 
 
@@ -79,6 +87,30 @@ def test_only_rotated_files_are_removed(tmp_path: Path) -> None:
         os.utime(folder / name, (0, 0))
     remove_forgotten(LoggingSection(), tmp_path, now=10**10)
     assert sorted(path.name for path in folder.iterdir()) == ["borzoi.log", "other.txt"]
+
+
+def test_each_of_several_processes_has_its_own_files_and_its_name_in_every_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_logging(LoggingSection(), tmp_path, "shard-1")
+    logging.getLogger("borzoi.test").warning("a line")
+    (line,) = (tmp_path / "logs" / "borzoi-shard-1.log").read_text().splitlines()
+    assert line.startswith("[shard-1] ")
+    assert line.endswith("borzoi.test: a line")
+    assert line in capsys.readouterr().err
+    assert file_name(None) == FILE_NAME
+
+
+def test_the_files_of_all_processes_count_together(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for age, name in enumerate(("borzoi.log.1", "borzoi-shard-0.log.1", "borzoi-shard-1.log.2")):
+        (folder / name).write_bytes(bytes(100))
+        os.utime(folder / name, (1000 - age, 1000 - age))
+    (folder / "borzoi-shard-0.log").write_bytes(bytes(1000))
+    remove_forgotten(LoggingSection(max_total_size=250), tmp_path, now=1001)
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == ["borzoi-shard-0.log", "borzoi-shard-0.log.1", "borzoi.log.1"]
 
 
 def test_a_full_disk_costs_lines_but_no_traceback_and_is_told_once(

@@ -37,17 +37,12 @@ from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
 from borzoi.protocol.framing import encode_request
 from borzoi.records.message import Message, encode_messages
-from borzoi.server import neighbours
+from borzoi.server import exit_statuses, neighbours
 from borzoi.server.assembly import open_data
 from borzoi.server.config import load
-from borzoi.server.process import (
-    EXIT_CANNOT_START,
-    EXIT_OK,
-    STOP_SECONDS_MAX,
-    RunningServer,
-    Start,
-    run,
-)
+from borzoi.server.launching import Start, launch
+from borzoi.server.process import STOP_SECONDS_MAX, RunningServer, serve_alone
+from borzoi.shard.metadata_plane import MetadataPlane
 
 pytestmark = pytest.mark.system
 
@@ -129,7 +124,7 @@ def test_a_server_says_when_it_is_ready_and_where() -> None:
         assert SECRET not in current.read_text()
         assert SECRET not in server.output
         assert not list(current.parent.glob("*.tmp"))
-        assert server.stop() == EXIT_OK
+        assert server.stop() == exit_statuses.OK
         assert "Traceback" not in server.output
 
 
@@ -143,7 +138,7 @@ def test_a_signal_ends_it_well_and_clients_are_told(number: signal.Signals) -> N
             server.process.send_signal(number)
             for client in (busy, idle):
                 assert client.leftovers(PATIENCE_SECONDS) == (failed(8), True)
-        assert server.process.wait(PATIENCE_SECONDS) == EXIT_OK
+        assert server.process.wait(PATIENCE_SECONDS) == exit_statuses.OK
         server.start()
         with WireClient(server.tcp_address) as again:
             again.login()
@@ -164,7 +159,7 @@ def test_clients_behind_tls_are_told_as_well() -> None:
             assert secure.recv(8) == bytes(8)
             server.process.send_signal(signal.SIGTERM)
             assert secure.recv(8) == failed(8)
-        assert server.process.wait(PATIENCE_SECONDS) == EXIT_OK
+        assert server.process.wait(PATIENCE_SECONDS) == exit_statuses.OK
 
 
 def test_two_servers_share_neither_a_directory_nor_an_address(
@@ -175,7 +170,7 @@ def test_two_servers_share_neither_a_directory_nor_an_address(
     with running_server() as server:
         host, port = server.tcp_address
         taken = start_of(tmp_path, TCP_ADDRESS=f"{host}:{port}")
-        assert run(taken) == EXIT_CANNOT_START
+        assert launch(taken, serve_alone) == exit_statuses.CANNOT_START
         assert f"already answers at {host}:{port}" in capsys.readouterr().err
         occupied = Start(
             load(
@@ -191,7 +186,7 @@ def test_two_servers_share_neither_a_directory_nor_an_address(
             environment={},
         )
         before = sorted(path.name for path in server.directory.iterdir())
-        assert run(occupied) == EXIT_CANNOT_START
+        assert launch(occupied, serve_alone) == exit_statuses.CANNOT_START
         assert "in use by another server" in capsys.readouterr().err
         # Not even with --fresh, which empties what it has locked.
         assert sorted(path.name for path in server.directory.iterdir()) == before
@@ -204,7 +199,7 @@ def test_a_server_that_cannot_write_its_log_does_not_start(
 ) -> None:
     (tmp_path / "file").touch()
     start = start_of(tmp_path, TCP_ADDRESS="127.0.0.1:0", SYSTEM_LOGGING_PATH="../file")
-    assert run(start) == EXIT_CANNOT_START
+    assert launch(start, serve_alone) == exit_statuses.CANNOT_START
     said = capsys.readouterr()
     assert "borzoi cannot start: system.logging.path: " in said.err
     assert "is ready" not in said.out
@@ -217,8 +212,8 @@ def test_the_file_that_says_ready_is_not_there_when_nothing_listens(
     stale = tmp_path / "data" / "runtime" / "current_config.toml"
     stale.parent.mkdir(parents=True)
     stale.write_text("from an earlier start")
-    code = run(start_of(tmp_path, TCP_ADDRESS="192.0.2.1:8090"))
-    assert code == EXIT_CANNOT_START
+    code = launch(start_of(tmp_path, TCP_ADDRESS="192.0.2.1:8090"), serve_alone)
+    assert code == exit_statuses.CANNOT_START
     assert "tcp.address: cannot listen" in capsys.readouterr().err
     assert not stale.exists()
 
@@ -292,7 +287,7 @@ def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge:
         took = time.monotonic() - began
         for thread in threads:
             thread.join()
-        assert code == EXIT_OK, server.output
+        assert code == exit_statuses.OK, server.output
         assert took < STOP_SECONDS_MAX / 2
         assert "did not end in time" not in server.output
         # Nobody was told anything but that it is done, or that the server goes away.
@@ -322,6 +317,7 @@ async def test_who_was_dropped_before_takes_no_namesake_along_when_it_disconnect
     def session() -> Session:
         return Session(77, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, joined=True)
 
+    assert isinstance(services.metadata, MetadataPlane)
     await submitted(CreateStream("s"))
     await submitted(resolved(CreateTopic("s", "t", 1), services.metadata.defaults))
     await submitted(CreateConsumerGroup("s", "t", "g"))
@@ -386,3 +382,13 @@ def test_a_first_start_that_fails_does_not_lock_root_out(tmp_path: Path) -> None
         with WireClient(server.tcp_address) as client:
             client.login("iggy", password)
         assert server.stop() == 0
+
+
+def test_a_server_of_one_process_loads_nothing_that_only_several_need() -> None:
+    program = (
+        "import sys, borzoi.server.process, borzoi.server.arguments;"
+        "needed = ('bus', 'envelopes', 'line', 'routing', 'metadata_copy', 'metadata_copies');"
+        "print([name for name in needed if f'borzoi.shard.{name}' in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert found.stdout == b"[]\n"

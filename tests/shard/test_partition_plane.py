@@ -45,6 +45,7 @@ from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, encode_messages
+from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.shard.trash import Trash
 
@@ -384,7 +385,9 @@ async def test_a_deleted_partition_does_not_come_back_after_two_crashes(
     async with embedded_server(tmp_path) as server:
         assert folder.exists() is not swept
         if isinstance(creation, CreateTopic):
-            creation = resolved(creation, server.services.metadata.defaults)
+            metadata = server.services.metadata
+            assert isinstance(metadata, MetadataPlane)
+            creation = resolved(creation, metadata.defaults)
         await crash_at(server, monkeypatch, "_create", creation)
     async with embedded_server(tmp_path) as server:
         assert described(server.services.partitions, ZERO).messages_count == 0

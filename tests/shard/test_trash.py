@@ -169,6 +169,64 @@ def test_what_cannot_be_removed_is_left_to_the_next_start(tmp_path: Path) -> Non
         until_empty(tmp_path / "trash")
 
 
+def test_shards_share_the_trash_and_remove_their_own(tmp_path: Path) -> None:
+    trash = tmp_path / "trash"
+    for name in ("7", "1-3", "2-9", "odd"):
+        folder(trash / name)
+    removed = threading.Event()
+
+    def slow(operation: str, path: Path) -> Fault | None:
+        if operation == "remove_tree":
+            removed.set()
+        return None
+
+    medium = FaultyMedium(LocalMedium(), slow)
+    one = Trash(medium, trash, durable=False, shard=1, count=2)
+    assert removed.wait(PATIENCE_SECONDS)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while (trash / "1-3").exists():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    one.put(folder(tmp_path / "topic"))
+    assert ("rename", tmp_path / "topic") in medium.operations
+    one.close()
+    assert {path.name for path in trash.iterdir()} >= {"7", "2-9", "odd"}
+    assert not any(path.name == "1-3" for path in trash.iterdir())
+    # There is no shard 2 any more, so the first one removes what it left.
+    first = Trash(LocalMedium(), trash, durable=False, shard=0, count=2)
+    while {path.name for path in trash.iterdir()} & {"7", "2-9", "odd"}:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    first.close()
+
+
+def test_two_shards_never_choose_the_same_name(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def held(operation: str, _path: Path) -> Fault | None:
+        if operation == "remove_tree":
+            gate.wait(PATIENCE_SECONDS)
+        return None
+
+    shards = [
+        Trash(
+            FaultyMedium(LocalMedium(), held),
+            tmp_path / "trash",
+            durable=False,
+            shard=shard,
+            count=3,
+        )
+        for shard in range(3)
+    ]
+    for number in range(9):
+        assert shards[number % 3].put(folder(tmp_path / str(number)))
+    assert len(list((tmp_path / "trash").iterdir())) == 9
+    gate.set()
+    until_empty(tmp_path / "trash")
+    for shard in shards:
+        shard.close()
+
+
 @pytest.mark.parametrize("wrong", ["", "trash"])
 def test_what_holds_the_trash_is_never_put_into_it(tmp_path: Path, wrong: str) -> None:
     with opened(sound(), tmp_path / "trash") as trash:

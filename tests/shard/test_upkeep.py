@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,33 @@ async def test_the_cleaner_deletes_what_is_too_old_and_what_is_too_much(tmp_path
             )
         await plane.upkeep.clean(state, now=server.services.clock())
         assert described(plane, Namespace(0, 1, 0)).size < 2048 * 0.9
+
+
+@pytest.mark.parametrize(
+    ("limit", "elsewhere", "left"), [(3000, 0, 2), (3000, 1, 1), (12_000, 1, 4)]
+)
+async def test_a_shard_brings_its_part_of_a_topic_below_its_part_of_the_limit(
+    tmp_path: Path, limit: int, elsewhere: int, left: int
+) -> None:
+    """Four messages of 1064 bytes are here, and `elsewhere` times as much on other shards."""
+    async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
+        await with_topic(server)
+        plane, state = server.services.partitions, server.services.metadata.state
+        await server.root().call(CreateTopic("s", "bounded", 1, max_topic_size=limit))
+        indexes, body = encode_messages([Message(b"x" * 1000)])
+        views = memoryview(indexes), memoryview(body)
+        for _ in range(4):
+            send = SendMessages("s", "bounded", Partitioning.balanced(), 1, *views)
+            await server.root().call(send)
+        place = Namespace(0, 1, 0)
+
+        async def everywhere(namespaces: Sequence[Namespace]) -> int:
+            assert list(namespaces) == [place]
+            return described(plane, place).size * (elsewhere + 1)
+
+        plane.upkeep.topic_size = everywhere
+        await plane.upkeep.clean(state, now=server.services.clock())
+        assert described(plane, place).messages_count == left
 
 
 async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: Path) -> None:

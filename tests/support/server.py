@@ -1,5 +1,7 @@
 """A real server process on free ports, for tests of anything that talks to one.
 
+`BORZOI_TEST_SHARDS` gives every server that many shards, unless a test says how many it wants.
+
 >>> with running_server() as server:        # doctest: +SKIP
 ...     client.connect(server.tcp_address)
 """
@@ -159,6 +161,8 @@ def running_server(
             "BORZOI_QUIC_ENABLED": "false",
             "BORZOI_WEBSOCKET_ENABLED": "false",
         }
+        if shards := os.environ.get("BORZOI_TEST_SHARDS"):
+            environment["BORZOI_SYSTEM_SHARDING_CPU_ALLOCATION"] = shards
         for name, value in (settings or {}).items():
             environment[f"BORZOI_{name}"] = value
         server = RunningServer(data, environment, arguments)

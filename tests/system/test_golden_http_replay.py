@@ -201,10 +201,12 @@ def metrics_faults(text: str) -> Iterator[str]:
             yield f"the metric {name} is {families.get(name)}, recorded {kind}"
 
 
-def test_every_scenario_is_answered_as_recorded() -> None:
+@pytest.mark.parametrize("shards", [1, 3])
+def test_every_scenario_is_answered_as_recorded(shards: int) -> None:
     faults, compared, needed = [], 0, set()
+    settings = {**SETTINGS, "SYSTEM_SHARDING_CPU_ALLOCATION": str(shards)}
     for scenario in SCENARIOS:
-        with running_server(SETTINGS) as server:
+        with running_server(settings) as server:
             replay = Replay(server)
             for line in LINES:
                 if line["scenario"] == scenario:

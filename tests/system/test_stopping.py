@@ -12,7 +12,8 @@ from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
 from borzoi.records.message import Message, encode_messages
-from borzoi.server.process import EXIT_OK, STOP_SECONDS_MAX
+from borzoi.server import exit_statuses
+from borzoi.server.process import STOP_SECONDS_MAX
 
 pytestmark = pytest.mark.system
 
@@ -33,7 +34,7 @@ def test_a_thousand_partitions_are_saved_within_the_time_of_a_stop(acknowledge: 
                 views = memoryview(indexes), memoryview(messages)
                 client.call(SendMessages("s", "t", partitioning, 1, *views))
         began = time.monotonic()
-        assert server.stop() == EXIT_OK, server.output
+        assert server.stop() == exit_statuses.OK, server.output
         assert time.monotonic() - began <= STOP_SECONDS_MAX
         server.start()
         with WireClient(server.tcp_address) as client:

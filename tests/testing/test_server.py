@@ -63,8 +63,10 @@ def test_what_was_acknowledged_survives_a_kill() -> None:
         assert server.stop() == 0
 
 
-def test_a_paused_server_answers_nobody_until_it_goes_on() -> None:
-    with Server() as server, Client(server.url) as client:
+@pytest.mark.parametrize("shards", ["1", "2"])
+def test_a_paused_server_answers_nobody_until_it_goes_on(shards: str) -> None:
+    settings = {"SYSTEM_SHARDING_CPU_ALLOCATION": shards}
+    with Server(settings) as server, Client(server.url) as client:
         server.pause()
         with pytest.raises(RequestTimeout):
             client.ping(timeout=0.05)

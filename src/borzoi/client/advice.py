@@ -94,6 +94,10 @@ ADVICE: Final[Mapping[int, Advice]] = MappingProxyType(
         5005: Advice("the name of a group has 1 to 255 bytes", "choose another name"),
         5006: Advice("this connection is not a member of the group", "join it first"),
         8000: Advice("the connection string is wrong", "correct it: the message says where"),
+        11001: Advice(
+            "a process of the server died, and another one takes its place",
+            "try again; it may have done what it was asked",
+        ),
         12001: Advice("no answer came in time", "try again, or allow more time with timeout="),
         13000: Advice("the server could not read or write its files", "look at its log and disk"),
     }

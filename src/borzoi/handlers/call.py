@@ -1,6 +1,7 @@
 """Everything a handler may use: the session of the request, the planes, and the clock."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -8,6 +9,7 @@ from borzoi.diagnostics.host import Host
 from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
 from borzoi.handlers.consumer_quota import ConsumerQuota
+from borzoi.handlers.neighbours import Neighbours
 from borzoi.handlers.sessions import Session, Sessions
 from borzoi.handlers.waiting import Waits
 from borzoi.metadata.commands import Command
@@ -18,15 +20,30 @@ from borzoi.metadata.state import Metadata, Stream, Topic, User
 from borzoi.model.errors import StateCorrupted, Unauthenticated
 from borzoi.model.limits import POLLED_BYTES_MAX
 from borzoi.shard.cluster_nodes import ClusterNodes
-from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.telemetry.durations import Ongoing
+
+
+class MetadataDoor(Protocol):
+    """The metadata, whether this process writes them (`shard/metadata_plane.py`) or has a copy
+    (`shard/metadata_copy.py`)."""
+
+    state: Metadata
+    #: Counts changes that are logged.
+    revision: int
+    #: Counts changes of memberships.
+    membership_revision: int
+
+    async def submit(self, proposal: Proposal) -> ApplyResult:
+        """Make a change; returns when every reader sees it."""
+
+    def close(self) -> None: ...
 
 
 class Services(msgspec.Struct, frozen=True):
     """What all calls of one shard share."""
 
-    metadata: MetadataPlane
+    metadata: MetadataDoor
     partitions: PartitionPlane
     sessions: Sessions
     authentication: Authentication
@@ -44,6 +61,8 @@ class Services(msgspec.Struct, frozen=True):
     waits: Waits = msgspec.field(default_factory=Waits)
     #: How long syncs took, and how many are under way.
     syncs: Ongoing = msgspec.field(default_factory=Ongoing)
+    #: The other shards, where there are any.
+    neighbours: Neighbours | None = None
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -60,7 +79,7 @@ class Call(msgspec.Struct, frozen=True):
     topic: Topic | None = None
 
     @property
-    def metadata(self) -> MetadataPlane:
+    def metadata(self) -> MetadataDoor:
         return self.services.metadata
 
     @property

@@ -8,12 +8,12 @@ has to wait costs a task.
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from borzoi.handlers.answers import Answer, Delivery
+from borzoi.handlers.answers import Answer
 from borzoi.handlers.call import Call, Services
-from borzoi.handlers.messages import poll_alone
+from borzoi.handlers.messages import delivered
 from borzoi.handlers.prepared import PreparedPoll, PreparedSend, prepare_poll, prepare_send
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
@@ -33,7 +33,7 @@ from borzoi.model.errors import (
     Unauthorized,
 )
 from borzoi.model.identifiers import Identifier
-from borzoi.partitions.operations import Append
+from borzoi.partitions.operations import Append, Poll
 from borzoi.protocol.commands.groups import JoinConsumerGroup, LeaveConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages, SendMetadata
 from borzoi.protocol.commands.offsets import DeleteConsumerOffset, StoreConsumerOffset
@@ -155,17 +155,12 @@ class Dispatcher:
         if auto_commit:
             quota = services.consumer_quota
             quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
-        answer = poll_alone(
-            services.partitions,
-            namespace,
-            consumer_id,
-            strategy,
-            count,
-            auto_commit,
-            size_max=services.polled_bytes_max,
-            now=services.clock(),
-        )
-        return answer if isinstance(answer, Delivery) else self._watched(POLL, session, answer)
+        kind, size_max = ConsumerKind.CONSUMER, services.polled_bytes_max
+        operation = Poll(strategy, count, kind, consumer_id, auto_commit, size_max)
+        polled = services.partitions.run(namespace, operation, now=services.clock())
+        if isinstance(polled, Future):
+            return self._promised(POLL, session, polled, lambda one: delivered(namespace, one))
+        return delivered(namespace, polled)
 
     def _permitted_topic(
         self, row: Row, session: Session, stream_id: Identifier, topic_id: Identifier
@@ -223,15 +218,22 @@ class Dispatcher:
         task.add_done_callback(settle)
         return task
 
-    def _promised(self, row: Row, session: Session, waited: "Future[None]") -> "Future[Answer]":
-        """The answer to a request whose work ends with a future: an append waiting for the disk.
+    def _promised(
+        self,
+        row: Row,
+        session: Session,
+        waited: "Future[Any]",
+        make: Callable[[Any], Answer] = lambda found: found,
+    ) -> "Future[Answer]":
+        """The answer to a request whose work ends with a future: an append waiting for the disk, an
+        operation on another shard.
 
         It is a future of its own, because cancelling it must not cancel the append.
         """
         answer: Future[Answer] = waited.get_loop().create_future()
         self._pending[answer] = row
 
-        def settle(done: "Future[None]") -> None:
+        def settle(done: "Future[Any]") -> None:
             del self._pending[answer]
             if answer.done():
                 return
@@ -240,7 +242,7 @@ class Dispatcher:
                 return
             fault = done.exception()
             if fault is None:
-                answer.set_result(None)
+                answer.set_result(make(done.result()))
                 return
             if isinstance(fault, Exception) and not isinstance(fault, BorzoiError):
                 fault = _internal(row, session, fault)

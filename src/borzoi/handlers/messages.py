@@ -12,14 +12,14 @@ from borzoi.handlers.call import Call
 from borzoi.metadata import queries
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.metadata.state import Group, Topic
-from borzoi.model.consuming import ConsumerKind, PollingStrategy
+from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import InvalidKeyLength, NoPartitions, PartitionNotFound, TopicNotFound
 from borzoi.model.identifiers import Identifier, consumer_key
 from borzoi.model.limits import POLL_WAIT_MS_MAX
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning, PartitioningKind, partition_for_key
 from borzoi.partitions import operations
-from borzoi.partitions.futures import arrived
+from borzoi.partitions.futures import arrived, then
 from borzoi.partitions.operations import AwaitMessages, Flush, IsSettled, Poll
 from borzoi.partitions.polling import Polled
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
@@ -95,21 +95,30 @@ async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
     try:
         while True:
             places = _polled_places(request, call)
+            known: dict[int, int] = {}
             for _ in range(max(len(places), 1)):
                 answer = _poll_now(request, call)
                 at_once = isinstance(answer, Delivery)
                 delivery = answer if isinstance(answer, Delivery) else await answer
                 if delivery.reading.count:
                     return delivery
+                known[delivery.partition_id] = delivery.current_offset
             rest = until - loop.time()
             if rest <= 0 or waits.ended or session.closing or session.input_ended:
                 return delivery
-            # Members look again now and then: their partitions may have changed, and so it is
-            # with an answer that was waited for, behind which something may have come.
+            # Members look again now and then: their partitions may have changed. So it is with an
+            # answer that was waited for and does not say what was there: more may have come.
             is_alone = request.consumer.kind is ConsumerKind.CONSUMER
-            seconds = rest if at_once and is_alone else min(rest, LOOK_AGAIN_SECONDS)
-            wait = AwaitMessages(int(seconds * 1_000_000) + 1)
-            answers = [call.partitions.run(place, wait, now=call.now()) for place in places]
+            is_certain = at_once or delivery.current_offset > 0
+            seconds = rest if is_certain and is_alone else min(rest, LOOK_AGAIN_SECONDS)
+            answers = [
+                call.partitions.run(
+                    place,
+                    AwaitMessages(int(seconds * 1_000_000) + 1, known.get(place.partition_id, 0)),
+                    now=call.now(),
+                )
+                for place in places
+            ]
             await waits.for_any([one for one in answers if isinstance(one, Future)], session)
             call.check_permitted()
     finally:
@@ -143,34 +152,22 @@ def _poll_now(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, An
     if request.auto_commit:
         quota = call.services.consumer_quota
         quota.admit(call.session.user_id, stream.id, topic.id, consumer_id)
-    return poll_alone(
-        call.partitions,
-        Namespace(stream.id, topic.id, partition_id),
-        consumer_id,
+    namespace = Namespace(stream.id, topic.id, partition_id)
+    operation = Poll(
         request.strategy,
         request.count,
+        ConsumerKind.CONSUMER,
+        consumer_id,
         request.auto_commit,
-        size_max=call.services.polled_bytes_max,
-        now=call.now(),
+        call.services.polled_bytes_max,
+    )
+    return then(
+        call.partitions.run(namespace, operation, now=call.now()),
+        lambda polled: delivered(namespace, polled),
     )
 
 
-def poll_alone(
-    partitions: PartitionPlane,
-    namespace: Namespace,
-    consumer_id: int,
-    strategy: PollingStrategy,
-    count: int,
-    auto_commit: bool,
-    *,
-    size_max: int,
-    now: int,
-) -> Delivery | Coroutine[Any, Any, Delivery]:
-    """The answer to a consumer that is not a member of a group."""
-    operation = Poll(strategy, count, ConsumerKind.CONSUMER, consumer_id, auto_commit, size_max)
-    polled = partitions.run(namespace, operation, now=now)
-    if isinstance(polled, Future):
-        return _delivered_later(namespace.partition_id, polled)
+def delivered(namespace: Namespace, polled: Polled) -> Delivery:
     return Delivery(namespace.partition_id, polled.current_offset, polled.reading)
 
 
@@ -193,9 +190,7 @@ def _poll_as_member(
     polled = call.partitions.run(namespace, operation, now=call.now())
     if request.auto_commit and queries.is_pending(group, partition_id):
         return _handed_over(polled, namespace, group, call)
-    if isinstance(polled, Future):
-        return _delivered_later(partition_id, polled)
-    return Delivery(partition_id, polled.current_offset, polled.reading)
+    return then(polled, lambda found: delivered(namespace, found))
 
 
 def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None:
@@ -206,11 +201,6 @@ def _polled_partition(group: Group, asked: int | None, call: Call) -> int | None
     return asked if asked in queries.member_partitions(group, client_id) else None
 
 
-async def _delivered_later(partition_id: int, polled: "Future[Polled]") -> Delivery:
-    found = await polled
-    return Delivery(partition_id, found.current_offset, found.reading)
-
-
 async def _handed_over(
     polled: "Polled | Future[Polled]", namespace: Namespace, group: Group, call: Call
 ) -> Delivery:
@@ -218,7 +208,7 @@ async def _handed_over(
     found = await arrived(polled)
     if found.reading.count:
         await hand_over_settled(namespace, group, call)
-    return Delivery(namespace.partition_id, found.current_offset, found.reading)
+    return delivered(namespace, found)
 
 
 async def hand_over_settled(namespace: Namespace, group: Group, call: Call) -> None:

@@ -27,6 +27,7 @@ class SessionRecord(msgspec.Struct, frozen=True):
     user_id: int | None
     token_hash: str | None
     joined: bool
+    migrated: bool = False
 
 
 class Session(msgspec.Struct, eq=False):
@@ -46,6 +47,8 @@ class Session(msgspec.Struct, eq=False):
     login_pending: bool = False
     #: It has requested to join a group, so `ClientGone` must be proposed when it ends.
     joined: bool = False
+    #: Its connection came from another process; it does not move again.
+    migrated: bool = False
     #: It polls and waits for messages, so it cannot send a ping.
     waiting: bool = False
     #: The client has closed its side of the connection, and most likely all of it: no poll waits.

@@ -120,15 +120,17 @@ async def _log_in(username: str, password: str, call: Call) -> Identity:
     finally:
         call.session.login_pending = False
     # While the password was checked the user may have been deleted, and its number given to
-    # another one, or the password changed.
+    # another one, or the password changed. The state may also be another copy of the same.
+    now = None if user is None else call.state.users.get(user.id)
     if (
         user is None
+        or now is None
         or not right
-        or call.state.users.get(user.id) is not user
-        or user.password_hash != hashed
+        or now.birth != user.birth
+        or now.password_hash != hashed
     ):
         raise InvalidCredentials("user name and password do not belong together")
-    return logged_in(user, call, token_hash=None)
+    return logged_in(now, call, token_hash=None)
 
 
 def logged_in(user: User, call: Call, *, token_hash: str | None) -> Identity:

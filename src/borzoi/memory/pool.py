@@ -13,6 +13,7 @@ pages either before someone writes to them: announcing a large frame costs a cli
 must cost the server nothing.
 """
 
+import ctypes
 import logging
 import mmap
 import os
@@ -95,17 +96,20 @@ class PoolCounters:
 class Arena:
     """A mapped memory file. The maker writes into it; others attach by its descriptor."""
 
-    __slots__ = ("_map", "descriptor", "size", "view")
+    __slots__ = ("_address", "_map", "descriptor", "size", "view")
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor = descriptor
         self.size = size
         self._map = mmap.mmap(descriptor, size)
         self.view = memoryview(self._map)
+        self._address = _address_of(self.view)
 
     @classmethod
-    def create(cls, size: int) -> Self:
-        descriptor = os.memfd_create("borzoi-pool", os.MFD_CLOEXEC)
+    def create(cls, size: int, descriptor: int | None = None) -> Self:
+        """A new memory file, or the empty one of a descriptor, which belongs to the arena then."""
+        if descriptor is None:
+            descriptor = os.memfd_create("borzoi-pool", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, size)
             return cls(descriptor, size)
@@ -117,6 +121,11 @@ class Arena:
     def attach(cls, descriptor: int) -> Self:
         """The arena of another process, from a descriptor it sent; this process owns the copy."""
         return cls(descriptor, os.fstat(descriptor).st_size)
+
+    def position_of(self, view: memoryview) -> int:
+        """Where the memory of a view begins in the arena; NOWHERE when it lies outside."""
+        position = _address_of(view) - self._address
+        return position if 0 <= position < self.size else NOWHERE
 
     def forget(self, position: int, length: int) -> None:
         """Gives whole pages back to the system; they read as zeros when touched again."""
@@ -159,7 +168,14 @@ class MemoryPool:
     memory, and counted: a full pool makes the server slower, never wrong.
     """
 
-    def __init__(self, limit_bytes: int, *, bucket_capacity: int = BUCKET_CAPACITY_DEFAULT) -> None:
+    def __init__(
+        self,
+        limit_bytes: int,
+        *,
+        bucket_capacity: int = BUCKET_CAPACITY_DEFAULT,
+        descriptor: int | None = None,
+    ) -> None:
+        """`descriptor` is that of an empty memory file that other processes have as well."""
         self.limit_bytes = limit_bytes
         self.bucket_capacity = bucket_capacity
         self._buckets: list[_Bucket] = []
@@ -173,7 +189,7 @@ class MemoryPool:
         self.arena: Arena | None = None
         if position:
             try:
-                self.arena = Arena.create(position)
+                self.arena = Arena.create(position, descriptor)
             except OSError as error:
                 # The server must come up where address space is rationed (`ulimit -v`).
                 logger.warning(
@@ -287,6 +303,10 @@ class MemoryPool:
         if self.arena is not None and bucket.size % mmap.PAGESIZE == 0:
             self.arena.forget(buffer.position, bucket.size)
         bucket.cold.append(buffer)
+
+
+def _address_of(view: memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))
 
 
 def _plain_memory(size: int) -> memoryview:

@@ -28,6 +28,7 @@
     │   └── CannotDeleteRoot CannotChangeRootPermissions
     ├── ConnectionLost            ask again, perhaps elsewhere
     │   ├── Disconnected StaleClient CannotConnect
+    │   ├── ShardUnavailable          the connection stays
     │   └── RequestTimeout            (TimeoutError as well)
     ├── ClientClosed              the client, producer or consumer was closed by its own program
     │   └── ProducerClosed
@@ -267,6 +268,11 @@ class StaleClient(ConnectionLost): ...
 
 class CannotConnect(ConnectionLost):
     """No connection could be made: nothing was sent."""
+
+
+class ShardUnavailable(ConnectionLost):
+    """The process of the server that had to do it is gone or did not come back in time: it may have
+    done what it was asked. A new one takes its place, and the connection stays."""
 
 
 class RequestTimeout(ConnectionLost, TimeoutError):

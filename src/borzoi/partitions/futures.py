@@ -50,3 +50,28 @@ def after(done: "Future[None]", answer: A) -> "Future[A]":
 
     done.add_done_callback(resolve)
     return promised
+
+
+def following(
+    source: "Future[A]", make: Callable[[A], B], *, withdraw: bool = False
+) -> "Future[B]":
+    """A future of `make(answer)`, which may be cancelled without cancelling the source, or with
+    `withdraw` cancels it."""
+    promised: Future[B] = source.get_loop().create_future()
+
+    def resolve(done: "Future[A]") -> None:
+        if promised.done():
+            if not done.cancelled():
+                done.exception()  # retrieved: nobody waits for it
+        elif done.cancelled():
+            promised.cancel()
+        else:
+            try:
+                promised.set_result(make(done.result()))
+            except Exception as fault:
+                promised.set_exception(fault)
+
+    source.add_done_callback(resolve)
+    if withdraw:
+        promised.add_done_callback(lambda done: source.cancel() if done.cancelled() else None)
+    return promised

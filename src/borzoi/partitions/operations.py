@@ -7,7 +7,7 @@ that work on a local partition creates neither a task nor a future.
 """
 
 from abc import abstractmethod
-from asyncio import Future, ensure_future
+from asyncio import Future, ensure_future, get_running_loop
 from typing import Generic, TypeVar
 
 import msgspec
@@ -67,8 +67,15 @@ class AwaitMessages(PartitionOperation[None], frozen=True):
     """Wait until a message arrives that was not there before, or until the time is over."""
 
     microseconds: int
+    #: The offset of the last message that the consumer knows of; 0 when it may know of none. What
+    #: arrived behind it on the way here is not waited for.
+    known_offset: int = 0
 
     def perform(self, partition: Partition, now: int) -> "Future[None]":
+        if 0 < self.known_offset < partition.current_offset:
+            there: Future[None] = get_running_loop().create_future()
+            there.set_result(None)
+            return there
         return partition.arrivals.wait(self.microseconds / 1_000_000)
 
 

@@ -9,9 +9,11 @@ import click
 
 from borzoi import __version__
 from borzoi.model.errors import BorzoiError
+from borzoi.server import exit_statuses
 from borzoi.server.config import check_follower, load
 from borzoi.server.descriptor_limit import refuse_too_few
 from borzoi.server.signals import StopRequested, after_serving, before_serving
+from borzoi.server.topology import placement_of
 
 
 @click.command()
@@ -46,17 +48,22 @@ def _serve(fresh: bool, with_default_root_credentials: bool, follower: bool) -> 
     try:
         refuse_too_few()
         configuration = load(os.environ, Path.cwd())
+        placement = placement_of(configuration.settings.system.sharding.cpu_allocation)
         if follower:
             check_follower(configuration.settings)
     except BorzoiError as fault:
         click.echo(f"borzoi cannot start: {fault}", err=True)
-        return 2
+        return exit_statuses.INVALID_SETTINGS
     before_serving()
     # Imported late, so that a wrong setting is reported at once. Nothing of it becomes garbage, so
     # collections on the way would find nothing, and take a twentieth of the start.
     gc.disable()
-    from borzoi.server.process import Start, run
+    from borzoi.server.launching import Start, launch
 
+    if len(placement.seats) == 1:
+        from borzoi.server.process import serve_alone as serve
+    else:
+        from borzoi.server.supervisor import supervise as serve
     gc.enable()
     start = Start(
         configuration,
@@ -64,7 +71,8 @@ def _serve(fresh: bool, with_default_root_credentials: bool, follower: bool) -> 
         default_credentials=with_default_root_credentials,
         follower=follower,
         environment=dict(os.environ),
+        placement=placement,
     )
-    status = run(start)
+    status = launch(start, serve)
     after_serving()
     return status

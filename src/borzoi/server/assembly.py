@@ -34,8 +34,9 @@ from borzoi.server.revoked_tokens import RevokedTokens, read_revoked_tokens
 from borzoi.server.root_user import root_credentials
 from borzoi.server.settings import Settings
 from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
-from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
+from borzoi.shard.metadata_plane import CarryOut, MetadataPlane, recovered_state
 from borzoi.shard.partition_plane import PartitionPlane
+from borzoi.shard.partition_store import PartitionStore
 from borzoi.shard.partition_table import PartitionTable
 from borzoi.shard.presence import (
     Presence,
@@ -71,20 +72,25 @@ class Root(msgspec.Struct, frozen=True):
     shown_password: str | None = None
 
 
-class Opened(msgspec.Struct):
-    """What a server has open before it listens."""
+class OpenedShard(msgspec.Struct):
+    """What every process of a server has open before it listens."""
 
     medium: Medium
     state: Metadata
-    #: What followed from the entries of the log when they were made.
-    effects: Sequence[Effect]
-    state_log: StateLog
     cipher: Cipher | None
     pool: MemoryPool
-    root: Root
     acknowledge: Acknowledge
     #: HTTP tokens that are not good any more.
     revoked_tokens: RevokedTokens
+
+
+class Opened(OpenedShard):
+    """What the process has open that writes the metadata."""
+
+    #: What followed from the entries of the log when they were made.
+    effects: Sequence[Effect]
+    state_log: StateLog
+    root: Root
     #: The partitions that were on the disk when this was last written down.
     presence: Presence | None
     #: The creation of root, in the state but not yet in the log; see `store_new_root`.
@@ -104,6 +110,7 @@ def open_data(
     *,
     environment: Mapping[str, str],
     default_credentials: bool,
+    pool: MemoryPool | None = None,
 ) -> Opened:
     """Open the data directory: its description, its metadata, and root the first time."""
     system = settings.system
@@ -142,24 +149,29 @@ def open_data(
     revoked_tokens = RevokedTokens(
         medium, directory, read_revoked_tokens(medium, directory, now=clock() // SECOND_US)
     )
-    pooling = system.memory_pool
-    if pooling.enabled:
-        pool = MemoryPool(pooling.size, bucket_capacity=pooling.bucket_capacity)
-    else:
-        pool = MemoryPool.disabled()
     return Opened(
         medium=medium,
         state=state,
         effects=effects,
         state_log=state_log,
         cipher=cipher,
-        pool=pool,
+        pool=pool_of(settings) if pool is None else pool,
         root=root,
         acknowledge=acknowledge_of(settings),
         revoked_tokens=revoked_tokens,
         presence=presence,
         new_root=new_root,
         recreated=recreated,
+    )
+
+
+def pool_of(settings: Settings, *, shards: int = 1, arena: int | None = None) -> MemoryPool:
+    """The buffers of one shard of so many; `arena` is the memory file that the others see."""
+    pooling = settings.system.memory_pool
+    if not pooling.enabled:
+        return MemoryPool.disabled()
+    return MemoryPool(
+        pooling.size // shards, bucket_capacity=pooling.bucket_capacity, descriptor=arena
     )
 
 
@@ -217,8 +229,43 @@ def services_of(
     archiver: Archiver | None = None,
 ) -> Services:
     """The planes and everything else a handler may touch, wired together."""
-    system = settings.system
     syncs = Ongoing()
+    table, upkeep, store = partitions_of_disk(settings, directory, opened, archiver, syncs)
+    partitions = PartitionPlane(table, upkeep, store)
+    partitions.finish_deletions(opened.effects, opened.state)
+    table.open_all(opened.state)
+    metadata = metadata_plane(settings, opened)
+    sessions, consumer_quota = Sessions(), ConsumerQuota()
+    carry_out = effects_on(partitions, sessions, consumer_quota)
+    metadata.bind_effects(carry_out, partitions.clear_target)
+    return Services(
+        metadata=metadata,
+        partitions=partitions,
+        sessions=sessions,
+        authentication=authentication(),
+        host=Host(directory),
+        consumer_quota=consumer_quota,
+        cluster=cluster_nodes(settings, follower=follower),
+        snapshots=snapshots(settings, directory),
+        tokens_max=settings.personal_access_token.max_tokens_per_user,
+        clock=clock,
+        polled_bytes_max=settings.system.partition.max_poll_size,
+        syncs=syncs,
+    )
+
+
+def partitions_of_disk(
+    settings: Settings,
+    directory: Path,
+    opened: OpenedShard,
+    archiver: Archiver | None,
+    syncs: Ongoing,
+    *,
+    shard: int = 0,
+    count: int = 1,
+) -> tuple[PartitionTable, Upkeep, PartitionStore]:
+    """Where partitions are, as one shard of so many uses it; none is open yet."""
+    archive_expired = settings.system.segment.archive_expired
     store = store_of(
         settings,
         directory,
@@ -226,21 +273,28 @@ def services_of(
         opened.cipher,
         opened.acknowledge,
         syncs,
-        archived=archiver.deletable if archiver and system.segment.archive_expired else None,
+        archived=archiver.deletable if archiver and archive_expired else None,
+        shard=shard,
+        count=count,
     )
     table = PartitionTable(store)
-    partitions = PartitionPlane(table, Upkeep(table, store), store)
-    partitions.finish_deletions(opened.effects, opened.state)
-    table.open_all(opened.state)
-    metadata = MetadataPlane(
+    return table, Upkeep(table, store), store
+
+
+def metadata_plane(settings: Settings, opened: Opened) -> MetadataPlane:
+    return MetadataPlane(
         opened.state,
         opened.state_log,
         defaults=topic_defaults(settings),
         clock=clock,
-        sync_each=system.state.enforce_fsync,
+        sync_each=settings.system.state.enforce_fsync,
     )
-    sessions = Sessions()
-    consumer_quota = ConsumerQuota()
+
+
+def effects_on(
+    partitions: PartitionPlane, sessions: Sessions, consumer_quota: ConsumerQuota
+) -> CarryOut:
+    """What carries out the effects of metadata changes in this process."""
 
     async def carry_out(effect: Effect) -> Sequence[VolatileCommand]:
         consumer_quota.carry_out(effect)
@@ -256,25 +310,20 @@ def services_of(
         # Stale sessions have left theirs before, and their numbers may already be in use again.
         return [ClientGone(session.client_id) for session in dropped if not session.stale]
 
-    metadata.bind_effects(carry_out, partitions.clear_target)
-    return Services(
-        metadata=metadata,
-        partitions=partitions,
-        sessions=sessions,
-        # Monotonic: setting the wall clock back must not extend a lockout.
-        authentication=Authentication(Throttle(), lambda: time.monotonic_ns() // 1000),
-        host=Host(directory),
-        consumer_quota=consumer_quota,
-        cluster=cluster_nodes(settings, follower=follower),
-        snapshots=Snapshots(
-            directory,
-            directory / system.logging.path,
-            directory / system.runtime.path / "current_config.toml",
-        ),
-        tokens_max=settings.personal_access_token.max_tokens_per_user,
-        clock=clock,
-        polled_bytes_max=system.partition.max_poll_size,
-        syncs=syncs,
+    return carry_out
+
+
+def authentication() -> Authentication:
+    # Monotonic: setting the wall clock back must not extend a lockout.
+    return Authentication(Throttle(), lambda: time.monotonic_ns() // 1000)
+
+
+def snapshots(settings: Settings, directory: Path) -> Snapshots:
+    system = settings.system
+    return Snapshots(
+        directory,
+        directory / system.logging.path,
+        directory / system.runtime.path / "current_config.toml",
     )
 
 

@@ -14,6 +14,7 @@ from borzoi.server.declaring import shown_section
 from borzoi.server.logs import log_fault
 from borzoi.server.schema import json_schema, markdown_table
 from borzoi.server.toml import written
+from borzoi.server.topology import placement_fault
 
 
 @click.group()
@@ -37,7 +38,12 @@ def check() -> None:
         click.echo(f"note: {line}")
     system = loaded.settings.system
     data = Path(system.path)
-    faults = [fault for fault in (directory_fault(data), log_fault(system.logging, data)) if fault]
+    checks = (
+        placement_fault(system.sharding.cpu_allocation),
+        directory_fault(data),
+        log_fault(system.logging, data),
+    )
+    faults = [fault for fault in checks if fault]
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}; it has no effect", err=True)
     for fault in faults:

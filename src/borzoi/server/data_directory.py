@@ -1,37 +1,17 @@
-"""The data directory as a whole: made, emptied on request, locked by one server at a time."""
+"""The data directory as a whole: made, and locked by one server at a time."""
 
 import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
-from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from borzoi.model.errors import InvalidConfiguration
-from borzoi.server.revoked_tokens import REVOKED_TOKENS
-from borzoi.shard.presence import PRESENCE_NAME
-from borzoi.storage.info import FOREIGN_STATE_LOG, INFO_NAME
-from borzoi.storage.layout import DRAFT_SUFFIX
-from borzoi.storage.state_log import STATE_LOG_NAME
-from borzoi.storage.state_snapshot import SNAPSHOT_NAME
 
 LOCK_NAME = "borzoi.lock"
-#: What tells the data directory of a borzoi or of another 0.8 server from any other.
-MARKS = (Path(INFO_NAME), Path(STATE_LOG_NAME), Path(SNAPSHOT_NAME), FOREIGN_STATE_LOG)
-#: Files and directories that a server puts there, whatever its settings.
-OWN_FILES = (
-    INFO_NAME,
-    STATE_LOG_NAME,
-    SNAPSHOT_NAME,
-    PRESENCE_NAME,
-    REVOKED_TOKENS,
-    *FOREIGN_STATE_LOG.parts[:1],
-)
-FOREIGN_TOLD_MAX = 5
 #: The permission bits of group and others.
 OTHERS = 0o077
 #: Room for the number of the process that holds the lock.
@@ -96,33 +76,10 @@ class DataDirectory:
             f" of passwords; `chmod 0700 {self.path}` closes it"
         )
 
-    def empty(self, own_names: Collection[str]) -> None:
-        """Delete everything but the lock; refuses where something else lies here than our data.
-
-        `own_names` are the directories that the settings put here.
-        """
-        names = {entry.name for entry in self.path.iterdir()} - {LOCK_NAME}
-        if names and not any((self.path / mark).exists() for mark in MARKS):
-            raise InvalidConfiguration(
-                f"--fresh: {self.path} is not the data directory of a server (it has none of"
-                f" {', '.join(map(str, MARKS))}), so nothing in it is deleted; empty it by hand or"
-                " set system.path to another directory"
-            )
-        known = {*OWN_FILES, *own_names}
-        foreign = sorted(name for name in names if name.removesuffix(DRAFT_SUFFIX) not in known)
-        if foreign:
-            shown = ", ".join(foreign[:FOREIGN_TOLD_MAX])
-            raise InvalidConfiguration(
-                f"--fresh: {self.path} holds {len(foreign)} things that no server puts there"
-                f" ({shown}), so nothing in it is deleted; take them away first"
-            )
-        for entry in self.path.iterdir():
-            if entry.name == LOCK_NAME:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+    @property
+    def lock(self) -> int:
+        """The descriptor that holds the lock; a process that inherits it holds the lock as well."""
+        return self._descriptor
 
     def close(self) -> None:
         os.close(self._descriptor)

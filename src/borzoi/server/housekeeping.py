@@ -14,7 +14,7 @@ import msgspec
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
 from borzoi.metadata import queries
-from borzoi.metadata.groups import ClientGone, ExpireRevocations
+from borzoi.metadata.groups import ExpireRevocations
 from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Topic
 from borzoi.metadata.tokens import ExpireTokens
@@ -23,6 +23,7 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.topics import Compression
 from borzoi.partitions.futures import arrived
 from borzoi.server.settings import Settings, SystemSection
+from borzoi.shard.leaving import leave_groups
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ async def _run(chore: Chore) -> None:
             log.exception("%s failed; it is tried again in its next turn", chore.name)
 
 
-def chores(settings: Settings, services: Services) -> list[Chore]:
-    """The chores of a server with these settings that concern its planes."""
+def writer_chores(settings: Settings, services: Services) -> list[Chore]:
+    """The chores of the process that writes the metadata."""
     rows = [
         Chore(
             "revocations",
@@ -74,9 +75,23 @@ def chores(settings: Settings, services: Services) -> list[Chore]:
             ),
         )
     ]
-    rows.append(
-        Chore("compression", COMPRESSION_INTERVAL, lambda: compress(services, settings.system))
-    )
+    tokens = settings.personal_access_token.cleaner
+    if tokens.enabled:
+        rows.append(Chore("tokens", tokens.interval, lambda: expire_tokens(services)))
+    if settings.system.logging.sysinfo_print_interval:
+        rows.append(
+            Chore(
+                "sysinfo",
+                settings.system.logging.sysinfo_print_interval,
+                lambda: print_sysinfo(services),
+            )
+        )
+    return rows
+
+
+def shard_chores(settings: Settings, services: Services) -> list[Chore]:
+    """The chores of every process, about its partitions and its sessions."""
+    rows = [Chore("compression", COMPRESSION_INTERVAL, lambda: compress(services, settings.system))]
     if settings.message_saver.enabled:
         sync = settings.message_saver.enforce_fsync
         rows.append(
@@ -85,9 +100,6 @@ def chores(settings: Settings, services: Services) -> list[Chore]:
     cleaner = settings.data_maintenance.messages
     if cleaner.cleaner_enabled:
         rows.append(Chore("cleaner", cleaner.interval, lambda: clean(services)))
-    tokens = settings.personal_access_token.cleaner
-    if tokens.enabled:
-        rows.append(Chore("tokens", tokens.interval, lambda: expire_tokens(services)))
     if settings.heartbeat.enabled:
         interval = settings.heartbeat.interval
         rows.append(Chore("heartbeats", interval, lambda: drop_silent(services, interval=interval)))
@@ -99,14 +111,6 @@ def chores(settings: Settings, services: Services) -> list[Chore]:
                 "strangers",
                 max(login_timeout // LOOKS_PER_LOGIN_TIMEOUT, SECOND_US // 10),
                 lambda: turn_away(services, strangers),
-            )
-        )
-    if settings.system.logging.sysinfo_print_interval:
-        rows.append(
-            Chore(
-                "sysinfo",
-                settings.system.logging.sysinfo_print_interval,
-                lambda: print_sysinfo(services),
             )
         )
     return rows
@@ -157,7 +161,7 @@ async def drop_silent(services: Services, *, interval: int) -> None:
         # While others were dropped it may have spoken or gone, and its id may be another one's.
         if session.pinged_at >= before or not services.sessions.give_up(session):
             continue
-        await services.metadata.submit(Proposal(ClientGone(session.client_id), ROOT_USER_ID))
+        await leave_groups(services.metadata.submit, session.client_id)
         log.info("%s sent no ping for %.1f s", session.address, limit)
 
 

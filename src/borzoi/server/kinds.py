@@ -16,9 +16,9 @@ from borzoi.model.units import (
     parse_max_size,
 )
 from borzoi.server.declaring import Kind
+from borzoi.server.placement import parsed_allocation
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
-_CPUS = re.compile(r"all|[0-9]+|[0-9]+\.\.[0-9]+|numa:auto|numa:[a-z0-9_=,;]+")
 
 
 def _flag(value: Any) -> bool:
@@ -90,8 +90,7 @@ def _optional_bytes(value: Any) -> int | None:
 
 def _cpu_allocation(value: Any) -> str:
     text = _word(value)
-    if not _CPUS.fullmatch(text) or text == "0":
-        raise ValueError(value)
+    parsed_allocation(text)
     return text
 
 
@@ -153,7 +152,8 @@ MAX_SIZE = Kind(
 )
 CPU_ALLOCATION = Kind(
     "cpus",
-    '"all", a count from 1, a range like "0..4", "numa:auto" or "numa:nodes=0;cores=4"',
+    '"auto", "all", a count from 1 to 128, a range like "0..4", "numa:auto" or'
+    ' "numa:nodes=0;cores=4"',
     _cpu_allocation,
     _as_is,
     {"type": ["string", "integer"]},

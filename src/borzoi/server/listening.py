@@ -66,13 +66,15 @@ class ListeningContext(msgspec.Struct, frozen=True):
     loop_lag: Durations
     #: Metrics of what lies behind the listeners.
     more_metrics: Callable[[], Iterable[Family]] = tuple
+    #: How many processes share the limit on connections.
+    shards: int = 1
 
 
 async def listen(settings: Settings, around: ListeningContext) -> list[Endpoint]:
     """Every enabled listener, accepting."""
     # One limit over all transports: each connection costs a descriptor, whatever it speaks.
     tcp = settings.tcp
-    room = room_for_connections(tcp.max_connections)
+    room = room_for_connections(-(-tcp.max_connections // around.shards))
     # Unless set, half of those there may be: one peer alone cannot keep the others out.
     chosen = tcp.max_connections_per_address
     admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)

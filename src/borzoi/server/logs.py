@@ -5,6 +5,7 @@ import errno
 import logging
 import logging.handlers
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -15,6 +16,8 @@ from borzoi.server.settings import LoggingSection
 from borzoi.storage.local import NO_SPACE
 
 FILE_NAME = "borzoi.log"
+#: Those of every process of the server that are not written to any more.
+ROTATED = "borzoi*.log.*"
 LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 LEVELS = {
     "trace": logging.DEBUG,
@@ -58,15 +61,23 @@ class LogFile(logging.handlers.RotatingFileHandler):
                 print(f"{self.baseFilename} loses lines: {fault.strerror}", file=sys.stderr)
 
 
-def start_logging(settings: LoggingSection, data_directory: Path) -> None:
-    """Send what borzoi logs where the settings say; called once, before anything is opened."""
+def start_logging(
+    settings: LoggingSection, data_directory: Path, process: str | None = None
+) -> None:
+    """Send what borzoi logs where the settings say; called once, before anything is opened.
+
+    `process` names one of several: each has files of its own, because rotating renames them, and
+    its lines say who wrote them, because the console is for all.
+    """
     root = logging.getLogger("borzoi")
     root.setLevel(LEVELS[settings.level])
     root.propagate = False
-    formatter = logging.Formatter(LINE)
+    formatter = logging.Formatter(LINE if process is None else f"[{process}] {LINE}")
     handlers: list[logging.Handler] = [Console(sys.stderr)]
     if settings.file_enabled:
-        handlers.append(_file_handler(settings, data_directory / settings.path))
+        handlers.append(
+            _file_handler(settings, data_directory / settings.path / file_name(process))
+        )
     for old in list(root.handlers):
         root.removeHandler(old)
         old.close()
@@ -75,21 +86,26 @@ def start_logging(settings: LoggingSection, data_directory: Path) -> None:
         root.addHandler(handler)
 
 
-def _file_handler(settings: LoggingSection, folder: Path) -> logging.Handler:
+def file_name(process: str | None) -> str:
+    """The file of a server's only process, or of one of several."""
+    return FILE_NAME if process is None else f"borzoi-{process}.log"
+
+
+def _file_handler(settings: LoggingSection, file: Path) -> logging.Handler:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         # Opened now, not with the first line: the server refuses to start if it cannot write.
         return LogFile(
-            folder / FILE_NAME,
+            file,
             maxBytes=settings.max_file_size,
             backupCount=files_kept(settings.max_file_size, settings.max_total_size),
             encoding="utf-8",
         )
     except OSError as fault:
         if fault.errno in NO_SPACE:
-            print(f"warning: {folder / FILE_NAME}: {fault.strerror}", file=sys.stderr)
+            print(f"warning: {file}: {fault.strerror}", file=sys.stderr)
             return logging.NullHandler()
-        raise InvalidConfiguration(_fault(folder, fault.strerror)) from fault
+        raise InvalidConfiguration(_fault(file.parent, fault.strerror)) from fault
 
 
 def log_fault(settings: LoggingSection, data_directory: Path) -> str | None:
@@ -141,10 +157,14 @@ def forgotten(
 
 
 def remove_forgotten(settings: LoggingSection, data_directory: Path, *, now: float) -> None:
-    """Delete the rotated files that `forgotten` names."""
-    folder = data_directory / settings.path
-    rotated = [path for path in folder.glob(f"{FILE_NAME}.*") if path.is_file()]
-    files = [(path, path.stat().st_mtime, path.stat().st_size) for path in rotated]
+    """Delete the rotated files that `forgotten` names, of every process of the server."""
+    files = []
+    for path in (data_directory / settings.path).glob(ROTATED):
+        # Another process may rotate or delete it meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                files.append((path, status.st_mtime, status.st_size))
     for path in forgotten(
         files,
         now=now,

@@ -50,8 +50,11 @@ def store_of(
     syncs: Ongoing,
     *,
     archived: Deletable | None = None,
+    shard: int = 0,
+    count: int = 1,
 ) -> LocalPartitionStore:
-    """The store of the partitions below the data directory; `syncs` gets the times of its syncs.
+    """The store of the partitions below the data directory, as one shard of so many uses it;
+    `syncs` gets the times of its syncs.
 
     With `archived` only segments that it counts are ever deleted.
     """
@@ -97,7 +100,11 @@ def store_of(
         )
 
     trash = Trash(
-        medium, directory / system.stream.path / TRASH, durable=system.state.enforce_fsync
+        medium,
+        directory / system.stream.path / TRASH,
+        durable=system.state.enforce_fsync,
+        shard=shard,
+        count=count,
     )
     return LocalPartitionStore(
         medium, folders_of(settings, directory), open_partition, twins, trash

@@ -10,60 +10,58 @@ import asyncio
 import ctypes
 import gc
 import logging
-import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import msgspec
 import uvloop
 
 from borzoi import __version__
+from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, failed
 from borzoi.listeners.interface import Listener
 from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
-from borzoi.model.errors import BorzoiError, InvalidConfiguration, StorageFailure
+from borzoi.model.errors import InvalidConfiguration, StorageFailure
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.namespace import Namespace
 from borzoi.objectstore.metering import Meters
 from borzoi.records.accelerator import ACCELERATOR
+from borzoi.server import exit_statuses
 from borzoi.server.archive_metrics import archive_families
 from borzoi.server.archiving import StateCopies, archiver_of
 from borzoi.server.assembly import (
     POOL_KEEP_BYTES,
     Opened,
+    OpenedShard,
     clock,
     open_data,
     services_of,
     store_new_root,
 )
 from borzoi.server.banner import Readiness, banner
-from borzoi.server.config import Configuration, parts_not_there
-from borzoi.server.data_directory import DataDirectory, keep_private
+from borzoi.server.config import parts_not_there
+from borzoi.server.data_directory import DataDirectory
 from borzoi.server.declaring import shown_section
-from borzoi.server.descriptor_limit import raise_to_hard_limit
-from borzoi.server.housekeeping import Chore, chores, run_all
+from borzoi.server.housekeeping import Chore, run_all, shard_chores, writer_chores
 from borzoi.server.kinds import shown_address
+from borzoi.server.launching import Start
 from borzoi.server.listening import Endpoint, ListeningContext, listen
-from borzoi.server.logs import remove_forgotten, start_logging
-from borzoi.server.neighbours import refuse_to_share
+from borzoi.server.logs import remove_forgotten
 from borzoi.server.opening import folders_of
+from borzoi.server.seating import take_seat
 from borzoi.server.settings import Settings
 from borzoi.server.signals import hold_back, let_through, while_serving
 from borzoi.server.toml import written
-from borzoi.shard.presence import PresenceKeeper
+from borzoi.shard.metadata_plane import MetadataPlane
+from borzoi.shard.presence import Presence, PresenceKeeper
 from borzoi.storage.local import NO_SPACE
 from borzoi.telemetry.durations import Durations
 from borzoi.telemetry.exposition import Family
 
 log = logging.getLogger(__name__)
-
-EXIT_OK = 0
-EXIT_CANNOT_START = 1
-EXIT_FAILED = 70
 
 #: The whole stop, from the signal to the end of the process.
 STOP_SECONDS_MAX = 10.0
@@ -87,47 +85,13 @@ M_MMAP_THRESHOLD = -3
 LARGE_BLOCK_BYTES = 1 << 20
 
 
-class Start(msgspec.Struct, frozen=True):
-    """What a server is started with."""
-
-    configuration: Configuration
-    fresh: bool
-    default_credentials: bool
-    follower: bool
-    environment: Mapping[str, str]
-
-
-def run(start: Start) -> int:
-    """Serve until told to stop; the exit code of the process."""
-    settings = start.configuration.settings
+def serve_alone(start: Start, directory: DataDirectory) -> int:
+    """Serve in this process until told to stop; its exit status."""
     give_back_large_memory()
-    keep_private()
-    try:
-        if settings.tcp.enabled:
-            refuse_to_share("tcp.address", settings.tcp.address)
-        with DataDirectory(Path(settings.system.path)) as directory:
-            if start.fresh:
-                directory.empty(own_directories(settings))
-            start_logging(settings.system.logging, directory.path)
-            if directory.open_to_others is not None:
-                log.warning("%s", directory.open_to_others)
-            raise_to_hard_limit()
-            hold_back()
-            return uvloop.run(_serve(start, directory.path))
-    except BorzoiError as fault:
-        print(f"borzoi cannot start: {fault}", file=sys.stderr)
-        return EXIT_CANNOT_START
-    except OSError as fault:
-        print(f"borzoi cannot start: {fault}", file=sys.stderr)
-        return EXIT_CANNOT_START
-
-
-def own_directories(settings: Settings) -> set[str]:
-    """The names in the data directory that the settings choose."""
-    system = settings.system
-    sections = (system.stream, system.runtime, system.logging, system.backup)
-    paths = [*(section.path for section in sections), system.backup.compatibility.path]
-    return {Path(path).parts[0] for path in paths if path and not Path(path).is_absolute()}
+    for warning in take_seat(start.placement.seats[0]):
+        log.warning("%s", warning)
+    hold_back()
+    return uvloop.run(_serve(start, directory.path))
 
 
 def give_back_large_memory() -> None:
@@ -169,7 +133,7 @@ async def _serve(start: Start, directory: Path) -> int:
 class RunningServer:
     """The running server: its listeners, its chores, its end."""
 
-    def __init__(self, start: Start, directory: Path, opened: Opened) -> None:
+    def __init__(self, start: Start, directory: Path, opened: OpenedShard) -> None:
         self._start = start
         self._settings: Settings = start.configuration.settings
         self._directory = directory
@@ -177,19 +141,33 @@ class RunningServer:
         #: What object stores are asked, to be published.
         self._meters = Meters()
         self._archiver = archiver_of(self._settings, directory, self._meters, clock=clock)
-        self._state_copies = StateCopies(directory, opened.state_log)
-        self._services = services_of(
-            self._settings, directory, opened, follower=start.follower, archiver=self._archiver
-        )
-        self._presence = PresenceKeeper(opened.medium, directory, opened.presence)
-        self._note_presence(*self._present())
-        self._dispatcher = Dispatcher(self._services)
+        self._state_copies: StateCopies | None = None
+        presence: Presence | None = None
+        if isinstance(opened, Opened):
+            self._state_copies = StateCopies(directory, opened.state_log)
+            presence = opened.presence
+        self._services = self._assembled()
+        self._presence = PresenceKeeper(opened.medium, directory, presence)
+        self._dispatcher = self._dispatching()
         self._listeners: list[Listener] = []
         self._endpoints: list[Endpoint] = []
         self._stop = asyncio.Event()
         self._loop_lag = Durations()
         self._leaving: set[asyncio.Task[object]] = set()
         self._config_file = directory / self._settings.system.runtime.path / CURRENT_CONFIG
+
+    def _assembled(self) -> Services:
+        assert isinstance(self._opened, Opened), "one process does everything"
+        return services_of(
+            self._settings,
+            self._directory,
+            self._opened,
+            follower=self._start.follower,
+            archiver=self._archiver,
+        )
+
+    def _dispatching(self) -> Dispatcher:
+        return Dispatcher(self._services)
 
     def stop_on_signals(self) -> None:
         """For a process of its own."""
@@ -200,6 +178,11 @@ class RunningServer:
         self._stop.set()
 
     @property
+    def _shards(self) -> int:
+        """How many processes the server has."""
+        return 1
+
+    @property
     def addresses(self) -> dict[str, tuple[str, int]]:
         """Where each listener accepts, by the section of its settings."""
         return {one.section: one.listener.address[:2] for one in self._endpoints}
@@ -207,8 +190,12 @@ class RunningServer:
     async def listen(self) -> None:
         """Bind every listener that is enabled; when this returns all of them accept."""
         self._config_file.unlink(missing_ok=True)
+        self._note_presence(*self._present())
+        await self._listen(self._settings)
+
+    async def _listen(self, settings: Settings) -> None:
         self._endpoints = await listen(
-            self._settings,
+            settings,
             ListeningContext(
                 binary=BinaryProtocol(
                     self._dispatcher,
@@ -219,6 +206,7 @@ class RunningServer:
                 on_connect=self._services.sessions.add,
                 on_disconnect=self._disconnected,
                 loop_lag=self._loop_lag,
+                shards=self._shards,
                 more_metrics=self._archive_metrics,
             ),
         )
@@ -231,15 +219,19 @@ class RunningServer:
         was_there = self._services.sessions.remove(session)
         # A session that was removed before has left its groups, and another may have its id now.
         if was_there and session.joined:
-            leaving = Proposal(ClientGone(session.client_id), ROOT_USER_ID)
-            task = asyncio.get_running_loop().create_task(self._services.metadata.submit(leaving))
+            task = asyncio.get_running_loop().create_task(self._left(session.client_id))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    def announce(self) -> None:
+    async def _left(self, client_id: int) -> None:
+        await self._services.metadata.submit(Proposal(ClientGone(client_id), ROOT_USER_ID))
+
+    def announce(self, *, printed: bool = True) -> None:
         """Print what is needed to connect, then write the settings with the bound ports."""
         configuration = self._start.configuration
-        root = self._opened.root
+        opened = self._opened
+        assert isinstance(opened, Opened), "a process that announces the server writes its metadata"
+        root = opened.root
         ready = Readiness(
             addresses={one.name: shown_address(one.listener.address) for one in self._endpoints},
             data_directory=str(self._directory.resolve()),
@@ -252,13 +244,14 @@ class RunningServer:
             notes=list(parts_not_there(configuration)),
         )
         try:
-            print(banner(ready), flush=True)
+            if printed:
+                print(banner(ready), flush=True)
         except OSError as fault:
             # Without it the password of root may be lost.
             raise InvalidConfiguration(
                 f"the standard output cannot be written to: {fault.strerror}"
             ) from fault
-        store_new_root(self._opened)
+        store_new_root(opened)
         self._write_current_config()
         log.info("borzoi %s is ready at %s", __version__, ", ".join(ready.addresses.values()))
 
@@ -281,21 +274,8 @@ class RunningServer:
 
     async def serve(self) -> int:
         """Return when a signal asks for it, after everything was finished and saved."""
-        rows: Sequence[Chore] = [
-            *chores(self._settings, self._services),
-            Chore("stalled connections", 5_000_000, self._give_up_stalled),
-            Chore("memory", 10_000_000, self._trim),
-            Chore("presence", PRESENCE_INTERVAL, self._keep_presence),
-            Chore("revoked tokens", 300_000_000, self._forget_revoked_tokens),
-            Chore(
-                "log files",
-                self._settings.system.logging.rotation_check_interval,
-                self._forget_log_files,
-            ),
-            *self._archiver_chores(),
-        ]
         self._watch_loop(asyncio.get_running_loop().time())
-        housekeeping = asyncio.create_task(run_all(rows))
+        housekeeping = asyncio.create_task(run_all(self._chores()))
         stopping = asyncio.create_task(self._stop.wait())
         done, _ = await asyncio.wait({housekeeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
         failure = housekeeping in done
@@ -306,7 +286,32 @@ class RunningServer:
         await self._finish()
         # An upload that is cut short is taken back, so that nothing is left of it in the store.
         await asyncio.wait({housekeeping}, timeout=CHORES_SECONDS_MAX)
-        return EXIT_FAILED if failure else EXIT_OK
+        return exit_statuses.FAILED if failure else exit_statuses.OK
+
+    def _chores(self) -> list[Chore]:
+        return [*self._shard_chores(), *self._writer_chores()]
+
+    def _shard_chores(self) -> list[Chore]:
+        """What every process of a server does."""
+        return [
+            *shard_chores(self._settings, self._services),
+            Chore("stalled connections", 5_000_000, self._give_up_stalled),
+            Chore("memory", 10_000_000, self._trim),
+            *self._archiver_chores(),
+        ]
+
+    def _writer_chores(self) -> list[Chore]:
+        """What one process does for all."""
+        return [
+            *writer_chores(self._settings, self._services),
+            Chore("presence", PRESENCE_INTERVAL, self._keep_presence),
+            Chore("revoked tokens", 300_000_000, self._forget_revoked_tokens),
+            Chore(
+                "log files",
+                self._settings.system.logging.rotation_check_interval,
+                self._forget_log_files,
+            ),
+        ]
 
     def _archive_metrics(self) -> Iterable[Family]:
         if self._archiver is None:
@@ -317,13 +322,13 @@ class RunningServer:
         archiver = self._archiver
         if archiver is None:
             return []
-        upkeep, state = self._services.partitions.upkeep, self._services.metadata.state
+        upkeep, metadata = self._services.partitions.upkeep, self._services.metadata
         folders = folders_of(self._settings, self._directory)
         return [
             Chore(
                 "archiver",
                 self._settings.system.backup.archiver.interval,
-                lambda: archiver.run(upkeep.views(state, folders), self._state_copies),
+                lambda: archiver.run(upkeep.views(metadata.state, folders), self._state_copies),
             )
         ]
 
@@ -350,7 +355,9 @@ class RunningServer:
         """The last metadata entry that was carried out, and the partitions there are."""
         folder_of = folders_of(self._settings, self._directory)
         places = [(one, folder_of(one)) for one in self._services.partitions.opened()]
-        return self._services.metadata.settled_index, places
+        metadata = self._services.metadata
+        assert isinstance(metadata, MetadataPlane), "only the writer keeps the list"
+        return metadata.settled_index, places
 
     def _note_presence(self, index: int, places: Sequence[tuple[Namespace, Path]]) -> None:
         """Write down which partitions are on the disk; otherwise a loss would go unnoticed."""
@@ -390,13 +397,16 @@ class RunningServer:
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=1)
         self._services.authentication.close()
-        present = self._present()
-        await self._services.partitions.close()
-        self._note_presence(*present)
+        await self._close_partitions()
         self._services.metadata.close()
         if self._archiver is not None:
             await self._archiver.close()
         log.info("stopped")
+
+    async def _close_partitions(self) -> None:
+        present = self._present()
+        await self._services.partitions.close()
+        self._note_presence(*present)
 
 
 def _with_bound_addresses(settings: Settings, endpoints: Sequence[Endpoint]) -> Settings:

@@ -8,7 +8,7 @@ from borzoi.server.declaring import SettingKey
 
 def markdown_table(keys: Sequence[SettingKey]) -> str:
     """The reference in the documentation; a test compares the two."""
-    rows = ["| SettingKey | Default | Takes | Meaning |", "|---|---|---|---|"]
+    rows = ["| Key | Default | Takes | Meaning |", "|---|---|---|---|"]
     for key in keys:
         declaration = key.declaration
         default = "" if declaration.secret else _shown(declaration.default)

@@ -24,7 +24,6 @@ from borzoi.server.kinds import (
 U32 = 2**32 - 1
 CONSOLE = "the console"
 TELEMETRY = "OpenTelemetry export"
-SHARDS = "more than one shard"
 
 
 class ConsumerGroupSection(Section):
@@ -442,7 +441,9 @@ class MemoryPoolSection(Section):
 
 class ShardingSection(Section):
     cpu_allocation: str = setting(
-        CPU_ALLOCATION, "1", 'processes: a count, "all", "a..b" or "numa:…"', later=SHARDS
+        CPU_ALLOCATION,
+        "1",
+        "shards, each a process that has its own partitions, and where they run",
     )
 
 
@@ -505,6 +506,12 @@ class ClusterSection(Section):
     node: NodeSection = section(NodeSection)
 
 
+class SupervisorSection(Section):
+    restart: bool = setting(
+        FLAG, True, "borzoi: start a shard again that died; otherwise the server stops"
+    )
+
+
 class Settings(Section):
     """The whole configuration of one server."""
 
@@ -520,3 +527,4 @@ class Settings(Section):
     telemetry: TelemetrySection = section(TelemetrySection)
     system: SystemSection = section(SystemSection)
     cluster: ClusterSection = section(ClusterSection)
+    supervisor: SupervisorSection = section(SupervisorSection)

@@ -7,8 +7,9 @@ connections they belong to.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import decode_command, encode_command, is_logged
@@ -63,6 +64,26 @@ def recovered_state(
     return state
 
 
+class Copies(Protocol):
+    """The other shards of the server, each with a copy of the metadata."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every other shard is there and has the state."""
+        ...
+
+    async def completed(self) -> None:
+        """Wait for that; `ShardUnavailable` when it takes too long."""
+        ...
+
+    async def spread(self, entry: Entry) -> Sequence[VolatileCommand]:
+        """Have all others apply the entry and carry out what concerns them.
+
+        Returns the commands that follow from it. A shard that dies meanwhile is passed over: the
+        process that takes its place begins with the state after the entry."""
+        ...
+
+
 class MetadataPlane:
     """The one writer of the metadata of this server."""
 
@@ -89,6 +110,17 @@ class MetadataPlane:
         self._turn = asyncio.Lock()
         self._carry_out: CarryOut | None = None
         self._clear_target: ClearTarget | None = None
+        #: The other shards, which apply every change as well; None when there are none.
+        self._copies: Copies | None = None
+
+    def bind_copies(self, copies: "Copies") -> None:
+        """Set what carries every change to the other shards; called once."""
+        self._copies = copies
+
+    async def snapshot(self) -> bytes:
+        """The state between two changes, members included, for a shard that starts."""
+        async with self._turn:
+            return snapshot.encode(self.state, members=True)
 
     def bind_effects(self, carry_out: CarryOut, clear_target: ClearTarget | None = None) -> None:
         """Set what happens after a change and what has to happen before it; called once, when the
@@ -100,19 +132,28 @@ class MetadataPlane:
         """Make the change, or raise the reason to refuse it; once this returns it is visible.
 
         Guards are checked when the proposal's turn has come. The waiting caller may be cancelled;
-        the change itself is completed or never begun.
+        the change itself is completed or never begun. `ShardUnavailable` when another shard that
+        has to apply it does not come back.
         """
-        async with self._turn:
-            command = proposal.command
-            # What is logged holds no "server default": a later start with other settings must not
-            # change what a topic was created with.
-            if isinstance(command, CreateTopic):
-                command = resolved(command, self.defaults)
-            if isinstance(command, UpdateTopic):
-                command = resolved(command, self.defaults)
-            entry = Entry(self._clock(), proposal.user_id, command, proposal.guards)
-            verify(self.state, entry)
-            return await _shielded(self._change(entry))
+        copies = self._copies
+        while True:
+            if copies is not None:
+                await copies.completed()
+            async with self._turn:
+                if copies is None or copies.is_complete:
+                    return await self._submit(proposal)
+
+    async def _submit(self, proposal: Proposal) -> ApplyResult:
+        command = proposal.command
+        # What is logged holds no "server default": a later start with other settings must not
+        # change what a topic was created with.
+        if isinstance(command, CreateTopic):
+            command = resolved(command, self.defaults)
+        if isinstance(command, UpdateTopic):
+            command = resolved(command, self.defaults)
+        entry = Entry(self._clock(), proposal.user_id, command, proposal.guards)
+        verify(self.state, entry)
+        return await _shielded(self._change(entry))
 
     async def _change(self, entry: Entry) -> ApplyResult:
         if is_logged(entry.command):
@@ -125,7 +166,7 @@ class MetadataPlane:
             self.revision += 1
         else:
             self.membership_revision += 1
-        failure = await self._carry_out_all(outcome.effects, entry.user_id)
+        failure = await self._carry_out_all(entry, outcome.effects)
         self.settled_index = self._log.next_index - 1
         self._take_snapshot(entry.at)
         if failure is not None:
@@ -152,20 +193,32 @@ class MetadataPlane:
         else:
             append()
 
-    async def _carry_out_all(self, effects: Sequence[Effect], user_id: int) -> Exception | None:
-        """Carry out every effect: the change is in force, and one effect that fails must not stop
-        the others. Returns the first failure, for the caller."""
-        waiting = list(effects)
+    async def _carry_out_all(self, entry: Entry, effects: Sequence[Effect]) -> Exception | None:
+        """Carry out every effect of an entry and of the commands that follow from it, here and on
+        the other shards. The change is in force, so one effect that fails must not stop the
+        others. Returns the first failure, for the caller."""
+        due = deque([(entry, effects)])
         failure: Exception | None = None
-        while waiting and self._carry_out is not None:
-            effect = waiting.pop(0)
-            try:
-                for command in await self._carry_out(effect):
-                    waiting += apply(self.state, Entry(self._clock(), user_id, command)).effects
-                    self.membership_revision += 1
-            except Exception as fault:
-                log.error("%s was not carried out in full: %s", effect, fault)  # noqa: TRY400
-                failure = failure or fault
+        while due:
+            applied, effects = due.popleft()
+            commands: list[VolatileCommand] = []
+            if self._copies is not None:
+                try:
+                    commands += await self._copies.spread(applied)
+                except Exception as fault:
+                    log.error("%s failed on another shard: %s", applied.command, fault)  # noqa: TRY400
+                    failure = failure or fault
+            for effect in effects:
+                try:
+                    if self._carry_out is not None:
+                        commands += await self._carry_out(effect)
+                except Exception as fault:
+                    log.error("%s was not carried out in full: %s", effect, fault)  # noqa: TRY400
+                    failure = failure or fault
+            for command in commands:
+                following = Entry(self._clock(), entry.user_id, command)
+                due.append((following, apply(self.state, following).effects))
+                self.membership_revision += 1
         return failure
 
     def close(self) -> None:

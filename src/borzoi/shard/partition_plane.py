@@ -1,7 +1,7 @@
 """The data plane: runs operations on the owner of each partition, here this shard.
 
-With more than one shard an operation on a partition of another one crosses to its owner in `run`;
-nothing above this file changes.
+With more than one shard `shard/routing.py` takes its place, where an operation on a partition of
+another shard crosses to its owner; nothing above changes.
 """
 
 import asyncio
@@ -92,6 +92,14 @@ class PartitionPlane:
         turn = self._turns.get((stream_id, topic_id), 0) % count
         self._turns[stream_id, topic_id] = (turn + 1) % count
         return turn
+
+    def turn_of(self, stream_id: int, topic_id: int) -> int:
+        """The turn of the next balanced send."""
+        return self._turns.get((stream_id, topic_id), 0)
+
+    def set_turn(self, stream_id: int, topic_id: int, turn: int) -> None:
+        """Go on with the turns of another shard, whose client has come here."""
+        self._turns[stream_id, topic_id] = turn
 
     async def flush_all(self, *, sync: bool) -> None:
         """Flush the partitions of this shard; one that fails does not stop the others."""

@@ -6,7 +6,7 @@ opened by the next request for them.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
@@ -85,12 +85,17 @@ class PartitionTable:
 
     # Opening and closing.
 
-    def open_all(self, state: Metadata) -> None:
-        """Open every partition the metadata knows; one that is damaged is fenced, not fatal."""
+    def open_all(
+        self, state: Metadata, is_own: Callable[[Namespace], bool] = lambda _: True
+    ) -> None:
+        """Open every partition of this shard that the metadata knows and that is not open; one that
+        is damaged is fenced, not fatal."""
         for stream in state.streams.values():
             for topic in stream.topics.values():
                 for partition_id in topic.partitions:
-                    self.open_or_note(Namespace(stream.id, topic.id, partition_id))
+                    namespace = Namespace(stream.id, topic.id, partition_id)
+                    if is_own(namespace) and namespace not in self.opened:
+                        self.open_or_note(namespace)
 
     def open_or_note(self, namespace: Namespace, *, generation: int = 0) -> None:
         """Open the partition, now or when the disk has room again: it exists in any case."""

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Collection
-from itertools import count
+from itertools import count as counting
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -29,9 +29,13 @@ class Trash:
     pointless while the entry that deleted it is not forced to the disk either.
     """
 
-    def __init__(self, medium: Medium, directory: Path, *, durable: bool) -> None:
+    def __init__(
+        self, medium: Medium, directory: Path, *, durable: bool, shard: int = 0, count: int = 1
+    ) -> None:
+        """Shards share the directory; each names and removes its own."""
         self._medium = medium
         self._directory = directory
+        self._prefix = f"{shard}-" if shard else ""
         self._durable = durable
         #: Directories from which a removed name may reappear after a power cut.
         self._unsynced: set[Path] = set()
@@ -43,8 +47,9 @@ class Trash:
             medium.make_directory(directory)
         except StorageFailure as fault:
             log.warning("%s", fault)
-        found = medium.list(directory)
-        self._numbers = count(1 + max((int(name) for name in found if name.isdecimal()), default=0))
+        # What shards left that there are no more of is removed by the first.
+        found = [name for name in medium.list(directory) if _owner_of(name, count) == shard]
+        self._numbers = counting(1 + max(map(_number_of, found), default=0))
         for name in found:
             self._remove_later(directory / name)
 
@@ -57,7 +62,7 @@ class Trash:
         if not self._medium.exists(folder):
             return False
         self._medium.make_directory(self._directory)
-        target = self._directory / str(next(self._numbers))
+        target = self._directory / f"{self._prefix}{next(self._numbers)}"
         self._medium.rename(folder, target)
         self._unsynced.add(folder.parent)
         self._remove_later(target)
@@ -115,3 +120,14 @@ class Trash:
             self._closing = True
             self._full.put(None)
             self._remover.join(CLOSE_SECONDS_MAX)
+
+
+def _owner_of(name: str, count: int) -> int:
+    """The shard whose a name in the trash is."""
+    shard, dash, _ = name.partition("-")
+    return int(shard) if dash and shard.isdecimal() and int(shard) < count else 0
+
+
+def _number_of(name: str) -> int:
+    number = name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0

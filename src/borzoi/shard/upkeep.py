@@ -6,8 +6,9 @@ left alone.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from borzoi.archive.archiver import PartitionView
 from borzoi.metadata.state import Metadata, Stream, Topic
@@ -28,6 +29,9 @@ from borzoi.storage.retention import (
 
 log = logging.getLogger(__name__)
 
+#: Bytes of all these partitions together.
+TopicSize: TypeAlias = Callable[[Sequence[Namespace]], Awaitable[int]]
+
 
 class Upkeep:
     """Retention and compression over the partitions of this shard."""
@@ -35,6 +39,8 @@ class Upkeep:
     def __init__(self, table: PartitionTable, store: PartitionStore) -> None:
         self._table = table
         self._store = store
+        #: With several shards, how to find the size of partitions that others own.
+        self.topic_size: TopicSize | None = None
         self._cannot_compress: set[Compression] = set()
         #: Where retention waits for a stored offset, and whose: kind, number, offset.
         self.pinned: dict[Namespace, tuple[ConsumerKind, int, int]] = {}
@@ -105,13 +111,20 @@ class Upkeep:
     async def _shrink(self, stream_id: int, topic: Topic) -> None:
         found = list(self._table.of_topic(stream_id, topic))
         partitions = [partition for _, partition in found]
+        size = sum(partition.statistics.size for partition in partitions)
+        size_max = topic.max_topic_size
+        if self.topic_size is not None and found:
+            # Each shard brings its part of the topic below the same part of the limit.
+            everywhere = [Namespace(stream_id, topic.id, one) for one in topic.partitions]
+            total = max(await self.topic_size(everywhere), size)
+            size_max = max(size_max * size // total, 1) if total else size_max
         surplus = oversized(
             [
                 PartitionFacts(partition.log.segments(), partition.barrier())
                 for partition in partitions
             ],
-            topic_size=sum(partition.statistics.size for partition in partitions),
-            topic_size_max=topic.max_topic_size,
+            topic_size=size,
+            topic_size_max=size_max,
         )
         for (namespace, partition), wanted in zip(found, surplus, strict=True):
             if wanted:

@@ -55,6 +55,11 @@ class LocalFile:
     def path(self) -> Path:
         return self._path
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode: the same for every descriptor of the file, while it exists."""
+        return self._identity
+
     def fileno(self) -> int:
         """For system calls only: closing this number would leave the file to close another's."""
         return self._descriptor

@@ -28,8 +28,8 @@ from typing import Final, Self
 from borzoi.server.assembly import open_data
 from borzoi.server.config import load
 from borzoi.server.data_directory import DataDirectory
+from borzoi.server.launching import Start
 from borzoi.server.process import RunningServer as RealServer
-from borzoi.server.process import Start
 from borzoi.testing.faults import Proxy
 
 #: Only to end what hangs: a start takes a third of a second.
@@ -156,13 +156,13 @@ class Server:
 
     def pause(self) -> None:
         """Let the process stand still: connections stay, and nothing is answered."""
-        self._running_process().send_signal(signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
         self._is_paused = True
 
     def resume(self) -> None:
         """Let a paused process go on."""
         if self._is_paused:
-            self._running_process().send_signal(signal.SIGCONT)
+            self._signal_all(signal.SIGCONT)
             self._is_paused = False
 
     def proxy(self) -> Proxy:
@@ -258,6 +258,14 @@ class Server:
         if self._process is None:
             raise RuntimeError("a server inside the loop has no process to stop or to pause")
         return self._process
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """To the process and, where it has shards, to each of theirs."""
+        pid = self._running_process().pid
+        os.kill(pid, number)
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        for child in children.read_text().split() if children.exists() else ():
+            os.kill(int(child), number)
 
     def _clean_up(self) -> None:
         if self._reserved is not None:

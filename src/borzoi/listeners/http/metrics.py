@@ -116,6 +116,9 @@ class Metrics:
         totals = await arrived(services.partitions.totals())
         topics = [topic for _, topic in _topics(state)]
         partitions = sum(len(topic.partitions) for topic in topics)
+        clients = len(services.sessions)
+        if services.neighbours is not None:
+            clients += len(await services.neighbours.sessions())
         return [
             counter("http_requests", "total count of http_requests.", self.sources.calls()),
             gauge("streams", "total count of streams.", len(state.streams)),
@@ -124,7 +127,7 @@ class Metrics:
             gauge("segments", "total count of segments.", totals.segments_count),
             gauge("messages", "total count of messages.", totals.messages_count),
             gauge("users", "total count of users.", len(state.users)),
-            gauge("clients", "total count of clients.", len(services.sessions)),
+            gauge("clients", "total count of clients.", clients),
         ]
 
     async def _partitions(self) -> tuple[list[_Shown], int]:

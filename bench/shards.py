@@ -1,0 +1,304 @@
+"""Several shards beside one: what it costs when a request lands on the wrong shard.
+
+Each shard is a process with a port of its own, so the load picks the shard. Server and load share
+the machine; only ratios of runs that alternate mean something. CPU is that of all shards together.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from tests.support.server import running_server
+from tests.support.shards import linked
+
+from bench.comparing import cpu_seconds
+from bench.load import (
+    Measured,
+    connected,
+    poll_frame,
+    poll_over_and_over,
+    send_frame,
+    send_over_and_over,
+)
+from bench.server import together
+from borzoi.model.namespace import Namespace, shard_of
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.users import LoginUser
+from borzoi.protocol.contract import Request
+from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+from borzoi.server.config import load
+from borzoi.server.launching import Start
+from borzoi.server.shard_serving import serve_shard
+from borzoi.shard.links import Links, Peer
+
+ROUNDS = 5
+PARTITIONS = 8
+
+
+# ---- the shards ---------------------------------------------------------------------------------
+
+
+class PipeControl:
+    """A supervisor that only starts and stops: lines of JSON over one socket."""
+
+    first_start = True
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def ready(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        self._sock.sendall(json.dumps(dict(addresses)).encode() + b"\n")
+
+    async def bound(self) -> Mapping[str, tuple[str, int]]:
+        return {}
+
+    async def all_ready(self) -> bool:
+        return True
+
+    async def stopped(self) -> None:
+        self._sock.setblocking(False)
+        await asyncio.get_running_loop().sock_recv(self._sock, 1)
+
+    async def drained(self) -> None:
+        await asyncio.sleep(0.2)
+
+    def attach(self, links: Links) -> None: ...
+
+
+def child(text: str) -> int:
+    told = json.loads(text)
+    peers = [Peer(shard, socket.socket(fileno=one), arena) for shard, one, arena in told["peers"]]
+    links = Links(told["shard"], told["count"], told["arena"], peers)
+    environment = told["environment"]
+    directory = Path(environment["BORZOI_SYSTEM_PATH"])
+    start = Start(
+        load(environment, directory),
+        fresh=False,
+        default_credentials=True,
+        follower=False,
+        environment=environment,
+    )
+    control = PipeControl(socket.socket(fileno=told["control"]))
+    return uvloop.run(serve_shard(start, directory, links, control))
+
+
+@dataclass
+class Running:
+    addresses: list[tuple[str, int]]
+    processes: list[subprocess.Popen[bytes]]
+
+    def cpu(self) -> float:
+        return sum(cpu_seconds(process.pid) for process in self.processes)
+
+
+@contextmanager
+def running(count: int, **settings: str) -> Iterator[Running]:
+    with tempfile.TemporaryDirectory(prefix="borzoi-bench-") as folder:
+        environment = {
+            "BORZOI_SYSTEM_PATH": folder,
+            "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
+            "BORZOI_HTTP_ENABLED": "false",
+            "BORZOI_QUIC_ENABLED": "false",
+            "BORZOI_WEBSOCKET_ENABLED": "false",
+            **{f"BORZOI_{name}": value for name, value in settings.items()},
+        }
+        controls, processes = [], []
+        for own in linked(count):
+            ours, theirs = socket.socketpair()
+            passed = [own.arena, theirs.fileno()]
+            peers = []
+            for peer in own.peers.values():
+                peers.append((peer.shard, peer.socket.fileno(), peer.arena))
+                passed += [peer.socket.fileno(), peer.arena]
+            told = {
+                "shard": own.shard,
+                "count": count,
+                "arena": own.arena,
+                "peers": peers,
+                "control": theirs.fileno(),
+                "environment": environment,
+            }
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "bench.shards", json.dumps(told)],
+                    pass_fds=passed,
+                    stdout=subprocess.DEVNULL,
+                )
+            )
+            controls.append(ours)
+            theirs.close()
+            own.close()
+        try:
+            addresses = [json.loads(one.makefile().readline())["tcp"] for one in controls]
+            yield Running([(host, port) for host, port in addresses], processes)
+        finally:
+            for control in controls:
+                control.close()
+            for process in processes:
+                process.wait(30)
+
+
+# ---- the load -----------------------------------------------------------------------------------
+
+
+def asked(sock: socket.socket, request: Request) -> None:
+    sock.sendall(encode_request(request))
+    head = sock.recv(RESPONSE_PREFIX.size, socket.MSG_WAITALL)
+    status, length = RESPONSE_PREFIX.unpack(head)
+    assert status == 0, status
+    if length:
+        sock.recv(length, socket.MSG_WAITALL)
+
+
+def client(server: Running, shard: int) -> socket.socket:
+    sock = connected(server.addresses[shard])
+    asked(sock, LoginUser("iggy", "iggy"))
+    return sock
+
+
+def prepared(server: Running) -> None:
+    sock = client(server, 0)
+    asked(sock, CreateStream("bench"))
+    asked(sock, CreateTopic(0, "bench", PARTITIONS))
+    sock.close()
+
+
+@dataclass
+class Sums:
+    rate: list[float]
+    cpu: list[float]
+
+    @property
+    def best(self) -> float:
+        return max(self.rate)
+
+    @property
+    def median_cpu(self) -> float:
+        return sorted(self.cpu)[len(self.cpu) // 2]
+
+
+def alternating(server: Running, loads: dict[str, object]) -> dict[str, Sums]:
+    found: dict[str, Sums] = {name: Sums([], []) for name in loads}
+    for turn in range(ROUNDS + 1):
+        for name, run in loads.items():
+            before = server.cpu()
+            measured: Measured = run()  # type: ignore[operator]
+            used = server.cpu() - before
+            if turn:  # the first one warms up
+                found[name].rate.append(measured.rate)
+                found[name].cpu.append(used / measured.requests)
+    return found
+
+
+def shown(name: str, local: Sums, other: Sums, goal: float, cpu_goal: float | None) -> bool:
+    ratio = other.best / local.best
+    cpu = other.median_cpu / local.median_cpu
+    ok = ratio >= goal and (cpu_goal is None or cpu <= cpu_goal)
+    goals = f"≥ {goal}" + ("" if cpu_goal is None else f", CPU ≤ {cpu_goal}")
+    print(
+        f"| {name} | {local.best:,.0f}/s, {local.median_cpu * 1e6:,.0f} µs"
+        f" | {other.best:,.0f}/s, {other.median_cpu * 1e6:,.0f} µs"
+        f" | {ratio:.2f} | {cpu:.2f} | {goals} |"
+        f" {'ok' if ok else 'MISSED'} |",
+        flush=True,
+    )
+    return ok
+
+
+def owned_by(shard: int, count: int) -> int:
+    return next(p for p in range(PARTITIONS) if shard_of(Namespace(0, 0, p), count) == shard)
+
+
+def wrong_shard() -> list[bool]:
+    results = []
+    with running(2, TCP_SOCKET_MIGRATION="false") as server:
+        prepared(server)
+        partition = owned_by(1, 2)
+        right, wrong = client(server, 1), client(server, 0)
+        for name, count, size, requests, goal, cpu_goal in (
+            ("send 1000 × 1000 B", 1000, 1000, 60, 0.80, 1.35),
+            ("send 1 × 1000 B", 1, 1000, 3000, 0.0, None),
+        ):
+            frame = send_frame(count, size, partition_id=partition)
+            found = alternating(
+                server,
+                {
+                    "right": lambda frame=frame, n=requests: send_over_and_over(right, frame, n),
+                    "wrong": lambda frame=frame, n=requests: send_over_and_over(wrong, frame, n),
+                },
+            )
+            results.append(
+                shown(f"{name}, wrong shard", found["right"], found["wrong"], goal, cpu_goal)
+            )
+        frames = [poll_frame(n * 1000, 1000, partition_id=partition) for n in range(100)]
+        found = alternating(
+            server,
+            {
+                "right": lambda: poll_over_and_over(right, frames, 100),
+                "wrong": lambda: poll_over_and_over(wrong, frames, 100),
+            },
+        )
+        results.append(
+            shown("poll 1000 × 1000 B, wrong shard", found["right"], found["wrong"], 0.85, None)
+        )
+    with running(2) as server:
+        prepared(server)
+        right, moved = client(server, 1), client(server, 0)
+        frame = send_frame(1000, 1000, partition_id=partition)
+        send_over_and_over(moved, frame, 2)
+        found = alternating(
+            server,
+            {
+                "right": lambda: send_over_and_over(right, frame, 60),
+                "moved": lambda: send_over_and_over(moved, frame, 60),
+            },
+        )
+        results.append(
+            shown("send 1000 × 1000 B, moved", found["right"], found["moved"], 0.95, None)
+        )
+    return results
+
+
+def no_hidden_cost() -> list[bool]:
+    """Two connections, each to a partition of its own shard, beside both on one process."""
+    frames = [send_frame(1000, 1000, partition_id=owned_by(shard, 2)) for shard in (0, 1)]
+    with ExitStack() as stack:
+        two = stack.enter_context(running(2, TCP_SOCKET_MIGRATION="false"))
+        one = stack.enter_context(running_server())
+        prepared(two)
+        alone = Running([one.tcp_address], [one.process])
+        prepared(alone)
+        apart = [client(two, 0), client(two, 1)]
+        beside = [client(alone, 0), client(alone, 0)]
+        found = {"one": Sums([], []), "two": Sums([], [])}
+        for turn in range(ROUNDS + 1):
+            for name, server, sockets in (("one", alone, beside), ("two", two, apart)):
+                before = server.cpu()
+                measured = together(sockets, frames, 30)
+                used = server.cpu() - before
+                if turn:
+                    found[name].rate.append(measured.rate)
+                    found[name].cpu.append(used / measured.requests)
+    return [shown("send 1000 × 1000 B, 2 shards", found["one"], found["two"], 0.0, 1.10)]
+
+
+def main() -> int:
+    print("| workload | right shard, CPU each | other | ratio | CPU ratio | goal | |")
+    print("|---|---|---|---|---|---|---|")
+    results = [*wrong_shard(), *no_hidden_cost()]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONPATH", ".")
+    sys.exit(child(sys.argv[1]) if len(sys.argv) > 1 else main())

@@ -1,0 +1,42 @@
+"""What the other shards of the server know of their clients and of themselves."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from borzoi.diagnostics.host import Usage
+from borzoi.handlers.sessions import SessionRecord
+
+
+class ShardUsage(msgspec.Struct, frozen=True):
+    """One process of the server."""
+
+    shard: int
+    process_id: int
+    started_at: float
+    clients_count: int
+    usage: Usage
+
+
+class Neighbours(Protocol):
+    """The other shards of a server that has several; see `shard_neighbours.py`."""
+
+    async def sessions(self) -> list[SessionRecord]:
+        """The clients of all other shards."""
+
+    async def usage(self) -> list[ShardUsage]:
+        """All processes, by number, this one included."""
+
+
+def summed(shards: Sequence[ShardUsage]) -> Usage:
+    """What all processes use together; what is true of the machine is taken from the first."""
+    first = shards[0].usage
+    return msgspec.structs.replace(
+        first,
+        cpu_percent=sum(one.usage.cpu_percent for one in shards),
+        memory_bytes=sum(one.usage.memory_bytes for one in shards),
+        read_bytes=sum(one.usage.read_bytes for one in shards),
+        written_bytes=sum(one.usage.written_bytes for one in shards),
+        threads=sum(one.usage.threads for one in shards),
+    )

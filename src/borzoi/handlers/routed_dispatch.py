@@ -1,0 +1,84 @@
+"""Dispatch on one shard of several: sends and polls that go to another shard.
+
+What crosses is answered by the future of the bus itself, without one of our own in between: each
+would cost a turn of the event loop. Clients that would be better off on another shard are reported.
+"""
+
+from asyncio import Future
+from collections.abc import Callable
+
+from borzoi.handlers.answers import Answer
+from borzoi.handlers.call import Services
+from borzoi.handlers.dispatch import POLL, SEND, Dispatcher, Performed
+from borzoi.handlers.messages import delivered
+from borzoi.handlers.prepared import PreparedPoll, PreparedSend
+from borzoi.handlers.sessions import Session
+from borzoi.handlers.table import Row
+from borzoi.model.consuming import ConsumerKind, PollingStrategy
+from borzoi.model.namespace import Namespace
+from borzoi.partitions.operations import Append, Poll
+from borzoi.records.batch import Batch
+from borzoi.shard.routing import RoutedPartitionPlane
+
+
+class RoutedDispatcher(Dispatcher):
+    """Calls `misplaced`, if given, after a client's send to a named partition was answered by
+    another shard, with its session, that shard and the partition."""
+
+    def __init__(
+        self,
+        services: Services,
+        plane: RoutedPartitionPlane,
+        misplaced: Callable[[Session, int, Namespace], object] | None = None,
+    ) -> None:
+        super().__init__(services)
+        self._plane = plane
+        self._misplaced = misplaced
+
+    def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
+        plane, now = self._plane, self.services.clock()
+        namespace = prepared.namespace or prepared.chosen(plane)
+        owner = plane.ownership.owner_of(namespace)
+        if owner == plane.ownership.shard:
+            waiter = plane.run(namespace, Append(batch), now=now)
+            return None if waiter is None else self._promised(SEND, session, waiter)
+        answer = self._counted(SEND, plane.forward(owner, namespace, Append(batch), now))
+        misplaced = self._misplaced
+        if misplaced is not None and prepared.namespace is not None and not session.migrated:
+            # In the turn after the answer was sent, so that nothing is under way any more.
+            answer.add_done_callback(
+                lambda done: done.get_loop().call_soon(misplaced, session, owner, namespace)
+            )
+        return answer
+
+    def poll(
+        self,
+        session: Session,
+        prepared: PreparedPoll,
+        strategy: PollingStrategy,
+        count: int,
+        auto_commit: bool,
+    ) -> Performed:
+        namespace, consumer_id = prepared.namespace, prepared.consumer_id
+        ownership = self._plane.ownership
+        owner = ownership.owner_of(namespace)
+        if owner == ownership.shard:
+            return super().poll(session, prepared, strategy, count, auto_commit)
+        services = self.services
+        if auto_commit:
+            quota = services.consumer_quota
+            quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
+        operation = Poll(strategy, count, ConsumerKind.CONSUMER, consumer_id, auto_commit)
+        answer = self._plane.forward(
+            owner,
+            namespace,
+            operation,
+            services.clock(),
+            lambda polled: delivered(namespace, polled),
+        )
+        return self._counted(POLL, answer)
+
+    def _counted(self, row: Row, answer: "Future[Answer]") -> "Future[Answer]":
+        self._pending[answer] = row
+        answer.add_done_callback(self._pending.pop)
+        return answer

@@ -1,0 +1,162 @@
+"""What a supervisor and its shards say to each other.
+
+::
+
+    supervisor                      shard
+       │  Begin, PeerJoined …         │   settings, memory file, a socket to every other shard
+       │ ───────────────────────────▶ │
+       │                       Ready  │   its listeners accept; shard 0 says where
+       │ ◀─────────────────────────── │
+       │  AddressesBound              │   to the others, which listen there as well
+       │ ───────────────────────────▶ │
+       │  AllReady                    │   to shard 0, which prints the banner
+       │ ───────────────────────────▶ │
+       ⋮  PeerLost, PeerJoined        ⋮   while another shard is replaced
+       │  Stop                        │   no new connections, finish what runs
+       │ ───────────────────────────▶ │
+       │                     Drained  │   nothing of it is pending anywhere
+       │ ◀─────────────────────────── │
+       │  Close                       │   nobody needs its partitions any more
+       │ ───────────────────────────▶ │
+
+Each message is one packet, MessagePack with the name of its class, and may carry descriptors. The
+other side is our own code of the same version, so a message that is not understood is a bug.
+"""
+
+import array
+import socket
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from borzoi.server.overrides import Override
+from borzoi.server.placement import Seat
+
+Addresses: TypeAlias = dict[str, tuple[str, int]]
+
+#: Larger than any settings people write; the kernel refuses to send more.
+MESSAGE_BYTES_MAX: Final = 256 * 1024
+DESCRIPTORS_MAX: Final = 2
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One packet."""
+
+
+class Begin(Message, frozen=True):
+    """The first message to a shard. Carries the descriptor of its memory file."""
+
+    shard: int
+    count: int
+    #: The process of the supervisor.
+    supervisor: int
+    #: How many PeerJoined follow at once.
+    peers: int
+    seat: Seat
+    #: As they would stand in a file, secrets included: a shard that starts later must not see a
+    #: file that was changed meanwhile.
+    settings: dict[str, Any]
+    source: str
+    overrides: tuple[Override, ...]
+    warnings: tuple[str, ...]
+    default_credentials: bool
+    follower: bool
+    #: False for a shard that takes the place of one that died.
+    first_start: bool
+
+
+class PeerJoined(Message, frozen=True):
+    """Another shard has been started. Carries a socket to it, and its memory file."""
+
+    shard: int
+
+
+class PeerLost(Message, frozen=True):
+    """Another shard has died."""
+
+    shard: int
+
+
+class AddressesBound(Message, frozen=True):
+    """Where shard 0 listens, by section of the settings."""
+
+    addresses: Addresses
+
+
+class AllReady(Message, frozen=True):
+    """Every shard is ready."""
+
+
+class Stop(Message, frozen=True):
+    """Refuse new connections and finish what runs."""
+
+
+class Close(Message, frozen=True):
+    """Every shard has drained: save, sync and end."""
+
+
+class Ready(Message, frozen=True):
+    """Every listener of the shard accepts, at these addresses."""
+
+    addresses: Addresses
+
+
+class StopAsked(Message, frozen=True):
+    """A signal to the shard asks the server to stop."""
+
+
+class Drained(Message, frozen=True):
+    """The shard has nothing pending, with itself or with others."""
+
+
+ToShard: TypeAlias = Begin | PeerJoined | PeerLost | AddressesBound | AllReady | Stop | Close
+ToSupervisor: TypeAlias = Ready | StopAsked | Drained
+
+_encode = msgspec.msgpack.Encoder().encode
+_to_shard: msgspec.msgpack.Decoder[ToShard] = msgspec.msgpack.Decoder(ToShard)
+_to_supervisor: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
+
+
+def encode(message: ToShard | ToSupervisor) -> bytes:
+    return _encode(message)
+
+
+def decode_to_shard(packet: bytes) -> ToShard:
+    return _to_shard.decode(packet)
+
+
+def decode_to_supervisor(packet: bytes) -> ToSupervisor:
+    return _to_supervisor.decode(packet)
+
+
+def control_pair() -> tuple[socket.socket, socket.socket]:
+    """The two ends of a connection that keeps message boundaries."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def send(sock: socket.socket, packet: bytes, descriptors: Sequence[int] = ()) -> None:
+    """Send a packet; the descriptors are copied, the caller keeps its own."""
+    if descriptors:
+        socket.send_fds(sock, [packet], list(descriptors))
+    else:
+        sock.send(packet)
+
+
+def receive(sock: socket.socket, *, wait: bool = True) -> tuple[bytes, list[int]]:
+    """The next packet and the descriptors that came with it; an empty packet is the end.
+
+    Without `wait` BlockingIOError says that there is none.
+    """
+    descriptors = array.array("i")
+    # Not `socket.recv_fds`: Python 3.11 does not pass its flags on, and descriptors would
+    # leak into every program that is started later.
+    packet, ancillary, _, _ = sock.recvmsg(
+        MESSAGE_BYTES_MAX,
+        socket.CMSG_SPACE(DESCRIPTORS_MAX * descriptors.itemsize),
+        socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT),
+    )
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content)
+    return packet, descriptors.tolist()

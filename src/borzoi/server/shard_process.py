@@ -1,0 +1,116 @@
+"""The process of one shard, started by the supervisor: ``python -m borzoi.server.shard_process``.
+
+Its arguments are two descriptors, the connection to the supervisor, which sends everything else,
+and the lock of the data directory, which stays locked until the last process has ended; and its
+name, for people who look at the list of processes.
+"""
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from borzoi.model.errors import BorzoiError
+from borzoi.server import exit_statuses
+from borzoi.server.config import Configuration
+from borzoi.server.control import ShardControl, SupervisorGone, begun
+from borzoi.server.control_messages import Begin
+from borzoi.server.declaring import parsed_section
+from borzoi.server.launching import Start
+from borzoi.server.logs import start_logging
+from borzoi.server.seating import take_seat
+from borzoi.server.settings import Settings
+from borzoi.server.signals import let_through, while_serving
+from borzoi.shard.links import Links
+
+log = logging.getLogger(__name__)
+
+#: The number of the request in <sys/prctl.h>.
+PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve as one shard until the supervisor says otherwise; the exit status."""
+    control, lock = map(int, arguments[:2])
+    for descriptor in (control, lock):
+        os.set_inheritable(descriptor, False)
+    die_with_supervisor()
+    sock = socket.socket(fileno=control)
+    try:
+        begin, links = begun(sock)
+    except SupervisorGone:
+        return exit_statuses.CANNOT_START
+    if os.getppid() != begin.supervisor:
+        # It was gone before we could ask to die with it.
+        return exit_statuses.CANNOT_START
+    refusals = take_seat(begin.seat)
+    start = start_of(begin)
+    system = start.configuration.settings.system
+    try:
+        start_logging(system.logging, Path(system.path), f"shard-{begin.shard}")
+        for refusal in refusals:
+            log.warning("%s", refusal)
+        return _served(start, links, sock, first_start=begin.first_start)
+    except (BorzoiError, OSError) as fault:
+        print(f"borzoi cannot start: {fault}", file=sys.stderr)
+        return exit_statuses.CANNOT_START
+
+
+def _served(start: Start, links: Links, sock: socket.socket, *, first_start: bool) -> int:
+    # Imported here: what it takes should lie in memory of our seat. All of it stays, so collections
+    # on the way would find nothing.
+    gc.disable()
+    from borzoi.server.process import give_back_large_memory
+    from borzoi.server.shard_serving import serve_shard
+
+    gc.enable()
+    give_back_large_memory()
+    directory = Path(start.configuration.settings.system.path)
+
+    async def serve() -> int:
+        control = ShardControl(sock, first_start=first_start)
+        while_serving(asyncio.get_running_loop(), control.ask_stop)
+        # The supervisor had signals wait for this.
+        let_through()
+        try:
+            return await serve_shard(start, directory, links, control)
+        finally:
+            control.close()
+
+    return uvloop.run(serve())
+
+
+def die_with_supervisor() -> None:
+    """Without the supervisor a server is dead, and the next one must not find half of it alive."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def start_of(begin: Begin) -> Start:
+    """What the server was started with, as the supervisor tells it."""
+    return Start(
+        Configuration(
+            parsed_section(Settings, begin.settings),
+            begin.source,
+            begin.overrides,
+            begin.warnings,
+        ),
+        # The supervisor has emptied the directory, once.
+        fresh=False,
+        default_credentials=begin.default_credentials,
+        follower=begin.follower,
+        environment=dict(os.environ),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

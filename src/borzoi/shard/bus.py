@@ -1,0 +1,424 @@
+"""Requests and replies between the shards of one server.
+
+What is bounded, and how: a shard has at most `WINDOW_REQUESTS` operations, and `WINDOW_BYTES` of
+them, under way to one peer. More wait here, and with them the connections they came from, which
+read nothing more until they are answered; a connection has one request at a time. Operations of a
+peer that does not take its replies begin only when it does. Both sides read always, so two full
+queues cannot wait for each other.
+
+A peer that dies fails what it was asked with `ShardUnavailable`. What may be asked twice waits for
+the process that takes its place, and so does what is asked meanwhile.
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from borzoi.model.errors import BorzoiError, ServerError, ShardUnavailable
+from borzoi.shard.envelopes import (
+    Bytes,
+    Envelope,
+    EnvelopeKind,
+    Subject,
+    decode_failure,
+    encode_failure,
+)
+from borzoi.shard.line import PeerLine, close_all
+from borzoi.shard.links import Links, Peer
+
+log = logging.getLogger(__name__)
+
+#: Operations under way to one peer, and the bodies of all of them together.
+WINDOW_REQUESTS: Final = 1024
+WINDOW_BYTES: Final = 16 << 20
+#: Bytes for a peer that it has not taken, beyond which none of its operations begins.
+UNTAKEN_BYTES_MAX: Final = 16 << 20
+#: How long a request waits for a peer that is not there.
+ABSENT_SECONDS_MAX: Final = 10.0
+
+#: A fault of the server itself; the log has the traceback.
+INTERNAL_ERROR: Final = 1
+
+#: As plain numbers: looking one up in the enumeration takes a part of a microsecond.
+REQUEST: Final = int(EnvelopeKind.REQUEST)
+REPLY: Final = int(EnvelopeKind.REPLY)
+FAILURE: Final = int(EnvelopeKind.FAILURE)
+NOTICE: Final = int(EnvelopeKind.NOTICE)
+CANCEL: Final = int(EnvelopeKind.CANCEL)
+OPERATION: Final = int(Subject.OPERATION)
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """What is asked or answered. The bus owns the descriptors, and closes them."""
+
+    body: Bytes = b""
+    descriptors: Sequence[int] = ()
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """What came from a peer. The receiver owns the descriptors."""
+
+    shard: int
+    body: Bytes
+    descriptors: Sequence[int] = ()
+
+
+EMPTY: Final = Letter()
+
+#: The answer to a request; what answers a notice goes nowhere.
+Answered: TypeAlias = "Letter | Future[Letter] | Coroutine[Any, Any, Letter]"
+Handler: TypeAlias = Callable[[Arrived], Answered]
+
+
+class _Request(msgspec.Struct, eq=False):
+    """A request of this shard that is not answered."""
+
+    shard: int
+    subject: int
+    message: Letter
+    answer: Future[Any]
+    #: Asked twice, it does no more than asked once.
+    repeatable: bool
+    #: Does not count for the window.
+    urgent: bool
+    #: Makes the answer of what arrived.
+    make: Callable[[Arrived], Any] | None
+    number: int = 0
+
+
+class Bus:
+    """What a shard asks its peers, and what they ask it."""
+
+    def __init__(self, links: Links) -> None:
+        self.links = links
+        self.shard = links.shard
+        self.count = links.count
+        self._loop = asyncio.get_running_loop()
+        self._handlers: dict[int, Handler] = {}
+        #: What peers asked before this shard could answer, by subject.
+        self._early: dict[int, list[tuple[_Exchange, Envelope]]] = {}
+        self._exchanges: dict[int, _Exchange] = {}
+        #: Requests to peers that are not there, by shard.
+        self._absent: dict[int, deque[_Request]] = {}
+        #: Called when a peer is lost, and when another process has taken its place.
+        self.when_lost: list[Callable[[int], None]] = []
+        self.when_there: list[Callable[[int], None]] = []
+        self._is_closed = False
+        #: Peers that end now do so because the server stops.
+        self.is_stopping = False
+        for peer in list(links.peers.values()):
+            self._exchanges[peer.shard] = _Exchange(self, peer)
+        links.on_peer = self._appeared
+        links.on_peer_lost = self._disappeared
+
+    @property
+    def others(self) -> list[int]:
+        """The numbers of all other shards, there or not."""
+        return [shard for shard in range(self.count) if shard != self.shard]
+
+    def is_there(self, shard: int) -> bool:
+        return shard in self._exchanges
+
+    def answer(self, subject: Subject, handler: Handler) -> None:
+        """Answer requests about a subject from now on, those that came before included."""
+        self._handlers[subject] = handler
+        for exchange, envelope in self._early.pop(subject, []):
+            exchange.begin(envelope)
+
+    def handler_of(self, subject: int) -> Handler | None:
+        return self._handlers.get(subject)
+
+    def keep_until_answered(self, exchange: "_Exchange", envelope: Envelope) -> None:
+        self._early.setdefault(envelope.subject, []).append((exchange, envelope))
+
+    def request(
+        self,
+        shard: int,
+        subject: Subject,
+        message: Letter = EMPTY,
+        *,
+        repeatable: bool = False,
+        urgent: bool = False,
+        cancellable: bool = False,
+        make: Callable[[Arrived], Any] | None = None,
+    ) -> "Future[Any]":
+        """Ask a peer: a future of what `make` makes of the answer, without it of what arrived.
+
+        It fails with what the peer's handler raised, or with `ShardUnavailable`. If the request is
+        `cancellable`, cancelling the future cancels the work of the peer.
+        """
+        answer: Future[Any] = self._loop.create_future()
+        request = _Request(shard, subject, message, answer, repeatable, urgent, make)
+        if cancellable:
+            answer.add_done_callback(lambda done: self._cancelled(request, done))
+        exchange = self._exchanges.get(shard)
+        if exchange is None:
+            self._wait_for_peer(request)
+        else:
+            exchange.ask(request)
+        return answer
+
+    def tell(self, shard: int, subject: Subject, message: Letter = EMPTY) -> bool:
+        """Tell a peer something that needs no answer; whether it is there.
+
+        It arrives before the answers to operations that are given later, and after those before.
+        """
+        exchange = self._exchanges.get(shard)
+        if exchange is None:
+            close_all(message.descriptors)
+            return False
+        exchange.tell(subject, message)
+        return True
+
+    def _cancelled(self, request: _Request, done: "Future[Any]") -> None:
+        exchange = self._exchanges.get(request.shard)
+        if done.cancelled() and exchange is not None:
+            exchange.cancel(request)
+
+    # Peers that come and go.
+
+    def _wait_for_peer(self, request: _Request) -> None:
+        if self._is_closed:
+            fail(request.answer, ShardUnavailable("the server stops"))
+            return
+        self._absent.setdefault(request.shard, deque()).append(request)
+        self._loop.call_later(ABSENT_SECONDS_MAX, self._give_up, request)
+
+    def _give_up(self, request: _Request) -> None:
+        waiting = self._absent.get(request.shard)
+        if waiting is not None and request in waiting:
+            waiting.remove(request)
+            fail(request.answer, ShardUnavailable(f"shard {request.shard} did not come back"))
+
+    def _appeared(self, peer: Peer) -> None:
+        if self._is_closed:
+            peer.close()
+            return
+        self._disappeared(peer.shard)
+        self.links.add(peer)
+        exchange = self._exchanges[peer.shard] = _Exchange(self, peer)
+        for call in self.when_there:
+            call(peer.shard)
+        for request in self._absent.pop(peer.shard, ()):
+            if not request.answer.done():
+                exchange.ask(request)
+
+    def _disappeared(self, shard: int) -> None:
+        exchange = self._exchanges.get(shard)
+        if exchange is not None:
+            exchange.line.lose(None)
+
+    def lost(self, exchange: "_Exchange", fault: OSError | None) -> None:
+        """The connection to a peer has ended, because it died."""
+        shard = exchange.shard
+        if self._exchanges.get(shard) is not exchange:
+            return
+        del self._exchanges[shard]
+        if not self._is_closed and not self.is_stopping:
+            log.warning("shard %d is gone%s", shard, f": {fault}" if fault else "")
+        for kept in self._early.values():
+            for source, envelope in kept:
+                if source is exchange:
+                    close_all(envelope.descriptors)
+            kept[:] = [one for one in kept if one[0] is not exchange]
+        for request in exchange.abandoned():
+            if request.answer.done():
+                continue
+            if (request.repeatable or not request.number) and not self._is_closed:
+                request.number = 0
+                self._wait_for_peer(request)
+            else:
+                fail(request.answer, ShardUnavailable(f"shard {shard} died"))
+        self.links.remove(shard)
+        for call in self.when_lost:
+            call(shard)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for exchange in list(self._exchanges.values()):
+            exchange.line.lose(None)
+        for waiting in self._absent.values():
+            for request in waiting:
+                fail(request.answer, ShardUnavailable("the server stops"))
+        self._absent.clear()
+
+
+class _Exchange:
+    """Requests and replies with one peer that is there."""
+
+    def __init__(self, bus: Bus, peer: Peer) -> None:
+        self._bus = bus
+        self.shard = peer.shard
+        self._numbers = 0
+        #: Our requests that are under way, by number.
+        self._pending: dict[int, _Request] = {}
+        self._window_requests = 0
+        self._window_bytes = 0
+        #: Operations that wait for room in the window.
+        self._parked: deque[_Request] = deque()
+        #: The peer's requests that are being answered, by number.
+        self._running: dict[int, Future[Letter]] = {}
+        #: The peer's operations that wait until it takes its replies.
+        self._deferred: deque[Envelope] = deque()
+        self.line = PeerLine(
+            peer,
+            on_envelope=self._received,
+            on_drained=self._drained,
+            on_lost=lambda fault: bus.lost(self, fault),
+        )
+
+    # Our requests.
+
+    def ask(self, request: _Request) -> None:
+        if not request.urgent and (self._parked or not self._has_room(request)):
+            self._parked.append(request)
+        else:
+            self._send_request(request)
+
+    def _has_room(self, request: _Request) -> bool:
+        size = len(request.message.body)
+        return not self._window_requests or (
+            self._window_requests < WINDOW_REQUESTS and self._window_bytes + size <= WINDOW_BYTES
+        )
+
+    def _send_request(self, request: _Request) -> None:
+        self._numbers += 1
+        number = request.number = self._numbers
+        self._pending[number] = request
+        if not request.urgent:
+            self._window_requests += 1
+            self._window_bytes += len(request.message.body)
+        self.send(REQUEST, request.subject, number, request.message, urgent=request.urgent)
+
+    def tell(self, subject: int, message: Letter) -> None:
+        # A number of its own, or its fragments could be taken for those of another notice.
+        self._numbers += 1
+        self.send(NOTICE, subject, self._numbers, message, urgent=False)
+
+    def _settled(self, number: int) -> _Request | None:
+        """The request, which is not under way any more."""
+        request = self._pending.pop(number, None)
+        if request is None or request.urgent:
+            return request
+        self._window_requests -= 1
+        self._window_bytes -= len(request.message.body)
+        while self._parked and self._has_room(self._parked[0]):
+            waiting = self._parked.popleft()
+            if not waiting.answer.done():
+                self._send_request(waiting)
+        return request
+
+    def cancel(self, request: _Request) -> None:
+        """The caller waits no longer. The peer replies in any case, which settles the request."""
+        if self._pending.get(request.number) is request:
+            self.send(CANCEL, request.subject, request.number, EMPTY, urgent=False)
+
+    def abandoned(self) -> list[_Request]:
+        """The peer is gone: what it was asked, and what it was going to be asked."""
+        for running in list(self._running.values()):
+            running.cancel()
+        left = [*self._pending.values(), *self._parked]
+        self._pending.clear()
+        self._parked.clear()
+        for envelope in self._deferred:
+            close_all(envelope.descriptors)
+        self._deferred.clear()
+        return left
+
+    def send(self, kind: int, subject: int, number: int, message: Letter, *, urgent: bool) -> None:
+        envelope = Envelope(kind, subject, number, message.body, message.descriptors)
+        self.line.send(envelope, urgent=urgent)
+
+    # What arrives.
+
+    def _received(self, envelope: Envelope) -> None:
+        kind = envelope.kind
+        if kind in (REPLY, FAILURE):
+            self._answered(envelope)
+        elif kind == CANCEL:
+            running = self._running.get(envelope.number)
+            if running is not None:
+                running.cancel()
+        elif self._bus.handler_of(envelope.subject) is None:
+            self._bus.keep_until_answered(self, envelope)
+        elif envelope.subject == OPERATION and (
+            self._deferred or self.line.untaken_bytes > UNTAKEN_BYTES_MAX
+        ):
+            self._deferred.append(envelope)
+        else:
+            self.begin(envelope)
+
+    def _drained(self) -> None:
+        while self._deferred and self.line.untaken_bytes <= UNTAKEN_BYTES_MAX:
+            self.begin(self._deferred.popleft())
+
+    def _answered(self, envelope: Envelope) -> None:
+        request = self._settled(envelope.number)
+        if request is None or request.answer.done():
+            close_all(envelope.descriptors)
+        elif envelope.kind == FAILURE:
+            fail(request.answer, decode_failure(envelope.body))
+        else:
+            found = Arrived(self.shard, envelope.body, envelope.descriptors)
+            try:
+                request.answer.set_result(found if request.make is None else request.make(found))
+            except BorzoiError as fault:
+                fail(request.answer, fault)
+
+    def begin(self, envelope: Envelope) -> None:
+        """Do what the peer asks."""
+        handler = self._bus.handler_of(envelope.subject)
+        assert handler is not None, "there is a handler, or the envelope waits for one"
+        try:
+            answer = handler(Arrived(self.shard, envelope.body, envelope.descriptors))
+            if isinstance(answer, Coroutine):
+                answer = asyncio.get_running_loop().create_task(answer)
+        except Exception as fault:
+            self._fail(envelope, fault)
+            return
+        if isinstance(answer, Future):
+            self._running[envelope.number] = answer
+            answer.add_done_callback(lambda done: self._finished(envelope, done))
+        else:
+            self._reply(envelope, answer)
+
+    def _finished(self, envelope: Envelope, done: "Future[Letter]") -> None:
+        self._running.pop(envelope.number, None)
+        if done.cancelled():
+            self._fail(envelope, ShardUnavailable("the request was cancelled"))
+            return
+        fault = done.exception()
+        if fault is None:
+            self._reply(envelope, done.result())
+        elif isinstance(fault, Exception):
+            self._fail(envelope, fault)
+
+    def _reply(self, envelope: Envelope, message: Letter) -> None:
+        if envelope.kind == REQUEST:
+            urgent = envelope.subject != OPERATION
+            self.send(REPLY, envelope.subject, envelope.number, message, urgent=urgent)
+
+    def _fail(self, envelope: Envelope, fault: Exception) -> None:
+        if not isinstance(fault, BorzoiError):
+            name = Subject(envelope.subject).name
+            log.error("%s from shard %d failed", name, self.shard, exc_info=fault)
+            fault = ServerError(INTERNAL_ERROR, f"{name} failed inside the server")
+        if envelope.kind == REQUEST:
+            self.send(
+                FAILURE,
+                envelope.subject,
+                envelope.number,
+                Letter(encode_failure(fault)),
+                urgent=envelope.subject != OPERATION,
+            )
+
+
+def fail(answer: "Future[Any]", fault: BorzoiError) -> None:
+    if not answer.done():
+        answer.set_exception(fault)
+        answer.exception()  # retrieved: the caller may be gone

@@ -1,0 +1,123 @@
+"""Files of segments that other shards send from: each crosses once, and is a number afterwards.
+
+The owner of a partition announces a file before the first answer that names it, and says when it is
+gone: deleted, replaced, or one of too many. Answers and announcements to one peer keep their order,
+so a number always means the same file on both sides. A file that is being sent from stays open on
+the other side until that is done.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from borzoi.model.errors import InvalidFormat, StorageFailure
+from borzoi.storage.local import LocalFile
+from borzoi.storage.media import ReadOnlyFile
+
+#: Files of one shard that another one has open.
+FILES_MAX: Final = 256
+
+#: Device and inode: the same file, whichever descriptor it was opened with.
+Identity = tuple[int, int]
+
+
+class Announcement(msgspec.Struct, frozen=True, array_like=True):
+    """A file that crosses; its descriptor goes along."""
+
+    number: int
+    path: str
+
+
+class SentFiles:
+    """The files that one peer has from this shard."""
+
+    def __init__(self, files_max: int = FILES_MAX) -> None:
+        self._files_max = files_max
+        self._numbers = 0
+        self._sent: OrderedDict[Identity, Announcement] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def number_of(self, file: ReadOnlyFile) -> tuple[int, tuple[Announcement, int] | None]:
+        """The number of a file; its announcement, and a descriptor that the caller owns, when the
+        peer does not have it yet."""
+        identity = _identity_of(file)
+        known = self._sent.get(identity)
+        if known is not None:
+            self._sent.move_to_end(identity)
+            return known.number, None
+        try:
+            descriptor = os.dup(file.fileno())
+        except OSError as error:
+            raise StorageFailure(f"cannot hand over {file.path}: {error.strerror}") from error
+        self._numbers += 1
+        announcement = Announcement(self._numbers, str(file.path))
+        self._sent[identity] = announcement
+        return announcement.number, (announcement, descriptor)
+
+    def surplus(self) -> list[int]:
+        """Forget the files used least that are too many; their numbers."""
+        gone = []
+        while len(self._sent) > self._files_max:
+            _, announcement = self._sent.popitem(last=False)
+            gone.append(announcement.number)
+        return gone
+
+    def gone(self) -> list[int]:
+        """Forget the files that are not where they were any more; their numbers."""
+        gone = []
+        for identity, announcement in list(self._sent.items()):
+            if _identity_at(announcement.path) != identity:
+                del self._sent[identity]
+                gone.append(announcement.number)
+        return gone
+
+
+class ReceivedFiles:
+    """The files that this shard has from one peer."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, LocalFile] = {}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def add(self, announcement: Announcement, descriptor: int) -> None:
+        self._files[announcement.number] = LocalFile(Path(announcement.path), descriptor)
+
+    def get(self, number: int) -> LocalFile:
+        file = self._files.get(number)
+        if file is None:
+            raise InvalidFormat(f"file {number} was not announced")
+        return file
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Forget files. One that is being sent from closes when that is done."""
+        for number in numbers:
+            self._files.pop(number, None)
+
+    def clear(self) -> None:
+        self._files.clear()
+
+    def __iter__(self) -> Iterator[LocalFile]:
+        return iter(self._files.values())
+
+
+def _identity_of(file: ReadOnlyFile) -> Identity:
+    if isinstance(file, LocalFile):
+        return file.identity  # known since it was opened
+    found = os.fstat(file.fileno())
+    return found.st_dev, found.st_ino
+
+
+def _identity_at(path: str) -> Identity | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a text, and hundreds of them
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

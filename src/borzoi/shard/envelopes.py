@@ -1,0 +1,180 @@
+"""What crosses between two shards: envelopes, as bytes. No socket is touched here.
+
+::
+
+    bytes    field
+    0..4     length       u32, of the body in this fragment
+    4..12    number       u64, which request this is, or answers; chosen by the one that asks
+    12       kind         u8, see `EnvelopeKind`
+    13       subject      u8, see `Subject`
+    14       descriptors  u8, how many of the descriptors that came with the bytes belong here
+    15       flags        u8, 1: another fragment follows
+    16..     body
+
+A large body is cut into fragments, so that an urgent envelope waits for one fragment and not for
+the whole body. The fragments of one envelope follow each other in order, with others in between;
+the first one has the descriptors.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from borzoi.model.errors import BorzoiError, InvalidFormat
+from borzoi.protocol.errors import code_of, error_of
+
+HEAD: Final = struct.Struct("<IQBBBB")
+assert HEAD.size == 16
+
+MORE: Final = 1
+#: The largest body of one fragment.
+FRAGMENT_BYTES: Final = 64 * 1024
+#: Of all fragments of one body together: a snapshot of much metadata, or the largest batch.
+BODY_BYTES_MAX: Final = 1 << 30
+#: The kernel passes at most 253 at a time.
+DESCRIPTORS_MAX: Final = 200
+
+_FAILURE: Final = struct.Struct("<I")
+
+Bytes: TypeAlias = bytes | memoryview
+
+
+class EnvelopeKind(IntEnum):
+    """What an envelope does."""
+
+    REQUEST = 1
+    REPLY = 2
+    #: The reply that says why there is none: a status and a sentence.
+    FAILURE = 3
+    #: Wants no reply.
+    NOTICE = 4
+    #: The requester waits no longer.
+    CANCEL = 5
+
+
+class Subject(IntEnum):
+    """What an envelope is about."""
+
+    OPERATION = 1
+    DESCRIBE = 2
+    TOTALS = 3
+    OPENED = 4
+    FILE = 5
+    FILES_GONE = 6
+    JOIN = 10
+    JOINED = 11
+    PROPOSAL = 12
+    ENTRY = 13
+    SESSIONS = 20
+    USAGE = 21
+    READY = 22
+    DRAINED = 23
+    MIGRATION = 30
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    kind: int
+    subject: int
+    number: int
+    body: Bytes
+    descriptors: Sequence[int] = ()
+
+
+def encode_small(envelope: Envelope) -> bytes:
+    """An envelope of one fragment, without descriptors."""
+    body = envelope.body
+    head = HEAD.pack(len(body), envelope.number, envelope.kind, envelope.subject, 0, 0)
+    return head + body
+
+
+def encode_fragments(envelope: Envelope) -> Iterator[tuple[bytes, Bytes]]:
+    """The head and the body of each fragment; at least one."""
+    body, count = envelope.body, len(envelope.descriptors)
+    size = len(body)
+    if size > BODY_BYTES_MAX:
+        raise InvalidFormat(f"a body of {size} bytes is too large to cross to another shard")
+    assert count <= DESCRIPTORS_MAX, "more descriptors than the kernel passes at a time"
+    kind, subject, number = envelope.kind, envelope.subject, envelope.number
+    if size <= FRAGMENT_BYTES:
+        yield HEAD.pack(size, number, kind, subject, count, 0), body
+        return
+    view = memoryview(body)
+    for start in range(0, size, FRAGMENT_BYTES):
+        part = view[start : start + FRAGMENT_BYTES]
+        more = MORE if start + FRAGMENT_BYTES < size else 0
+        yield HEAD.pack(len(part), number, kind, subject, count if start == 0 else 0, more), part
+
+
+class Decoder:
+    """Finds the envelopes in what arrives from one peer."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        #: Descriptors that arrived, not before the first byte of the envelope they belong to.
+        self._descriptors: deque[int] = deque()
+        #: Bodies of which fragments are missing, by kind and number.
+        self._partial: dict[tuple[int, int], tuple[list[Bytes], list[int]]] = {}
+
+    def feed(self, data: bytes, descriptors: Sequence[int] = ()) -> list[Envelope]:
+        """The envelopes that are complete now. `InvalidFormat` for what no shard sends."""
+        self._descriptors += descriptors
+        if self._rest:
+            data = self._rest + data
+        view, end, position = memoryview(data), len(data), 0
+        found: list[Envelope] = []
+        while end - position >= HEAD.size:
+            length, number, kind, subject, count, flags = HEAD.unpack_from(data, position)
+            if length > FRAGMENT_BYTES:
+                raise InvalidFormat(f"a fragment of {length} bytes")
+            start = position + HEAD.size
+            if end - start < length:
+                break
+            position = start + length
+            if count > len(self._descriptors):
+                raise InvalidFormat(f"an envelope lacks {count - len(self._descriptors)} files")
+            own = [self._descriptors.popleft() for _ in range(count)]
+            body = view[start:position]
+            if flags or (kind, number) in self._partial:
+                whole = self._joined(kind, number, body, own, bool(flags & MORE))
+                if whole is not None:
+                    found.append(Envelope(kind, subject, number, *whole))
+            else:
+                found.append(Envelope(kind, subject, number, body, own))
+        self._rest = data[position:]
+        return found
+
+    def _joined(
+        self, kind: int, number: int, body: Bytes, descriptors: list[int], more: bool
+    ) -> tuple[bytes, list[int]] | None:
+        """The whole body, once its last fragment is there."""
+        parts, held = self._partial.setdefault((kind, number), ([], []))
+        parts.append(body)
+        held += descriptors
+        if sum(map(len, parts)) > BODY_BYTES_MAX:
+            raise InvalidFormat("a body has too many fragments")
+        if more:
+            return None
+        del self._partial[kind, number]
+        return b"".join(parts), held
+
+    def unclaimed(self) -> list[int]:
+        """Descriptors that no complete envelope has: to be closed when the peer is lost."""
+        held = [one for _, descriptors in self._partial.values() for one in descriptors]
+        left = [*self._descriptors, *held]
+        self._descriptors.clear()
+        self._partial.clear()
+        return left
+
+
+def encode_failure(error: BorzoiError) -> bytes:
+    return _FAILURE.pack(code_of(error)) + error.message.encode()
+
+
+def decode_failure(body: Bytes) -> BorzoiError:
+    """The same error, or the nearest that has a status of its own."""
+    (code,) = _FAILURE.unpack_from(body)
+    return error_of(code, bytes(body[_FAILURE.size :]).decode(errors="replace"))

@@ -1,0 +1,382 @@
+"""The data plane of one shard of several: operations run on the owner of each partition.
+
+A partition of this shard is found by the same lookup as in a server of one process. Everything else
+crosses: a send as the place of its batch in shared memory, a poll comes back as ranges of files.
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from borzoi.memory.arenas import Arenas
+from borzoi.memory.pool import Arena
+from borzoi.metadata.effects import (
+    CheckRevocations,
+    CreatedPartitions,
+    DeletedGroup,
+    Effect,
+    ForgetPolled,
+    PurgedStream,
+    PurgedTopic,
+)
+from borzoi.metadata.groups import VolatileCommand
+from borzoi.metadata.state import Metadata
+from borzoi.model.errors import ShardUnavailable
+from borzoi.model.namespace import Namespace
+from borzoi.partitions.futures import arrived, following
+from borzoi.partitions.operation_codec import decode_answer, encode_answer, is_repeatable
+from borzoi.partitions.operations import Answer, AwaitMessages, PartitionOperation
+from borzoi.partitions.polling import Polled
+from borzoi.partitions.statistics import EMPTY, PartitionStatistics
+from borzoi.shard.bus import Arrived, Bus, Letter
+from borzoi.shard.crossing import (
+    APPEND,
+    POLL,
+    decode_polled,
+    decode_request,
+    encode_polled,
+    encode_request,
+)
+from borzoi.shard.crossing_files import Announcement, ReceivedFiles, SentFiles
+from borzoi.shard.envelopes import Subject
+from borzoi.shard.ownership import Ownership
+from borzoi.shard.partition_plane import DESCRIBE, PartitionPlane
+from borzoi.shard.partition_store import PartitionStore, Place
+from borzoi.shard.partition_table import PartitionTable, Totals
+from borzoi.shard.upkeep import Upkeep, topics_of
+from borzoi.storage.media import File, ReadOnlyFile
+
+log = logging.getLogger(__name__)
+
+#: The shard that writes the metadata, and moves what was deleted out of the way.
+WRITER: Final = 0
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_NAMESPACES: Final = msgspec.msgpack.Decoder(list[Namespace])
+_STATISTICS: Final = msgspec.msgpack.Decoder(list[PartitionStatistics])
+_TOTALS: Final = msgspec.msgpack.Decoder(Totals)
+_ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(Announcement)
+_NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
+
+
+class RoutedPartitionPlane(PartitionPlane):
+    """Runs operations here or on another shard, and answers those of the other shards."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        upkeep: Upkeep,
+        store: PartitionStore,
+        *,
+        bus: Bus,
+        ownership: Ownership,
+        arena: Arena | None,
+    ) -> None:
+        super().__init__(table, upkeep, store)
+        self.ownership = ownership
+        self._bus = bus
+        #: The arena of this shard, which the others see.
+        self._arena = arena
+        self._arenas = Arenas()
+        self._sent: dict[int, SentFiles] = {}
+        self._received: dict[int, ReceivedFiles] = {}
+        upkeep.topic_size = self._topic_size
+        bus.when_lost.append(self._forget_peer)
+        bus.answer(Subject.FILE, self._file_announced)
+        bus.answer(Subject.FILES_GONE, self._files_gone)
+
+    def begin(self) -> None:
+        """Answer the operations of other shards: the partitions of this one are open."""
+        self._bus.answer(Subject.OPERATION, self._operate)
+        self._bus.answer(Subject.DESCRIBE, self._describe_own)
+        self._bus.answer(Subject.TOTALS, lambda _: Letter(_ENCODER.encode(self._table.totals())))
+        self._bus.answer(Subject.OPENED, lambda _: Letter(_ENCODER.encode(self.opened())))
+
+    # Operations of this shard's clients.
+
+    def run(
+        self, namespace: Namespace, operation: PartitionOperation[Answer], *, now: int
+    ) -> "Answer | Future[Answer]":
+        partition = self._opened.get(namespace)
+        if partition is None:
+            owner = self.ownership.owner_of(namespace)
+            if owner != self.ownership.shard:
+                return self.forward(owner, namespace, operation, now)
+            partition = self._table.find(namespace)
+        return operation.perform(partition, now)
+
+    def forward(
+        self,
+        owner: int,
+        namespace: Namespace,
+        operation: PartitionOperation[Any],
+        now: int,
+        make: Callable[[Any], Any] | None = None,
+    ) -> "Future[Any]":
+        """Run an operation on another shard; a future of its answer, or of what `make` makes of
+        it."""
+        code, body = encode_request(namespace, operation, now, self._arena)
+        message = Letter(body)
+        if code == APPEND:
+            return self._bus.request(owner, Subject.OPERATION, message, make=_nothing)
+
+        def decoded(found: Arrived) -> Any:
+            answer = self._polled(found) if code == POLL else decode_answer(code, found.body)
+            return answer if make is None else make(answer)
+
+        patient = isinstance(operation, AwaitMessages)
+        asked = self._bus.request(
+            owner,
+            Subject.OPERATION,
+            message,
+            repeatable=is_repeatable(operation),
+            cancellable=patient,
+            make=decoded,
+        )
+        # When its shard is gone nothing arrives; the poll that follows says so.
+        return _resolved_when_gone(asked) if patient else asked
+
+    def _polled(self, found: Arrived) -> Any:
+        files = self._received.get(found.shard)
+        return decode_polled(found.body, _no_files if files is None else files.get)
+
+    # Operations of other shards.
+
+    def _operate(self, asked: Arrived) -> "Letter | Future[Letter]":
+        peer = asked.shard
+
+        def lent(position: int, length: int) -> memoryview:
+            return self._arenas.view(peer, self._bus.links.peers[peer].arena, position, length)
+
+        request = decode_request(asked.body, lent)
+        operation = request.operation
+        partition = self._opened.get(request.namespace)
+        if partition is None:
+            partition = self._table.find(request.namespace)
+        answer = operation.perform(partition, request.now)
+        if not isinstance(answer, Future):
+            return self._answer(peer, answer)
+        # Nobody waits for messages any more when the shard that asked does not.
+        patient = isinstance(operation, AwaitMessages)
+        return following(answer, lambda found: self._answer(peer, found), withdraw=patient)
+
+    def _answer(self, peer: int, answer: Any) -> Letter:
+        if isinstance(answer, Polled):
+            return Letter(encode_polled(answer, lambda file: self._number_of(peer, file)))
+        return Letter(encode_answer(answer))
+
+    def _number_of(self, peer: int, file: ReadOnlyFile) -> int:
+        """The number by which a peer knows a file. It is announced first if it does not."""
+        sent = self._sent.get(peer)
+        if sent is None:
+            sent = self._sent[peer] = SentFiles()
+        number, announced = sent.number_of(file)
+        if announced is not None:
+            announcement, descriptor = announced
+            body = _ENCODER.encode(announcement)
+            self._bus.tell(peer, Subject.FILE, Letter(body, [descriptor]))
+            self._tell_gone(peer, sent.surplus())
+        return number
+
+    # Files that cross.
+
+    def _file_announced(self, told: Arrived) -> Letter:
+        files = self._received.get(told.shard)
+        if files is None:
+            files = self._received[told.shard] = ReceivedFiles()
+        files.add(_ANNOUNCEMENT.decode(told.body), told.descriptors[0])
+        return Letter()
+
+    def _files_gone(self, told: Arrived) -> Letter:
+        files = self._received.get(told.shard)
+        if files is not None:
+            files.drop(_NUMBERS.decode(told.body))
+        return Letter()
+
+    def release_deleted(self) -> None:
+        """Let the other shards close files that were deleted or replaced here."""
+        for peer, sent in self._sent.items():
+            self._tell_gone(peer, sent.gone())
+
+    def _tell_gone(self, peer: int, numbers: Sequence[int]) -> None:
+        if numbers:
+            self._bus.tell(peer, Subject.FILES_GONE, Letter(_ENCODER.encode(numbers)))
+
+    def _forget_peer(self, shard: int) -> None:
+        self._arenas.forget(shard)
+        self._sent.pop(shard, None)
+        self._received.pop(shard, None)
+
+    @property
+    def files_held(self) -> int:
+        """Files of other shards that are open here."""
+        return sum(len(files) for files in self._received.values())
+
+    # Over all shards.
+
+    def describe(
+        self, namespaces: Iterable[Namespace]
+    ) -> "list[PartitionStatistics] | Future[list[PartitionStatistics]]":
+        wanted = list(namespaces)
+        places: dict[int, list[int]] = {}
+        for number, namespace in enumerate(wanted):
+            places.setdefault(self.ownership.owner_of(namespace), []).append(number)
+        own = places.pop(self.ownership.shard, [])
+        found: dict[int, PartitionStatistics] = {
+            number: self._described(wanted[number]) for number in own
+        }
+        if not places:
+            return [found[number] for number in range(len(wanted))]
+        return asyncio.ensure_future(self._describe_all(wanted, found, places))
+
+    async def _describe_all(
+        self,
+        wanted: Sequence[Namespace],
+        found: dict[int, PartitionStatistics],
+        places: dict[int, list[int]],
+    ) -> list[PartitionStatistics]:
+        asked = {
+            shard: self._bus.request(
+                shard,
+                Subject.DESCRIBE,
+                Letter(_ENCODER.encode([wanted[number] for number in numbers])),
+                repeatable=True,
+                urgent=True,
+            )
+            for shard, numbers in places.items()
+        }
+        for shard, numbers in places.items():
+            described = _STATISTICS.decode((await asked[shard]).body)
+            found.update(zip(numbers, described, strict=True))
+        return [found[number] for number in range(len(wanted))]
+
+    def _described(self, namespace: Namespace) -> PartitionStatistics:
+        partition = self._opened.get(namespace)
+        return EMPTY if partition is None else DESCRIBE.perform(partition, 0)
+
+    def _describe_own(self, asked: Arrived) -> Letter:
+        wanted = _NAMESPACES.decode(asked.body)
+        return Letter(_ENCODER.encode([self._described(namespace) for namespace in wanted]))
+
+    def totals(self) -> "Totals | Future[Totals]":
+        return asyncio.ensure_future(self._total())
+
+    async def _total(self) -> Totals:
+        own = self._table.totals()
+        found = [own, *await self._ask_all(Subject.TOTALS, _TOTALS)]
+        return Totals(
+            sum(one.size_bytes for one in found),
+            sum(one.messages_count for one in found),
+            sum(one.segments_count for one in found),
+        )
+
+    async def opened_everywhere(self) -> list[Namespace]:
+        """The partitions that are open, on all shards; `ShardUnavailable` unless all answer."""
+        others = await self._ask_all(Subject.OPENED, _NAMESPACES)
+        return [*self.opened(), *(one for found in others for one in found)]
+
+    async def _ask_all(self, subject: Subject, decoder: msgspec.msgpack.Decoder[Any]) -> list[Any]:
+        bus = self._bus
+        asked = [bus.request(shard, subject, repeatable=True, urgent=True) for shard in bus.others]
+        return [decoder.decode((await one).body) for one in asked]
+
+    async def _topic_size(self, namespaces: Sequence[Namespace]) -> int:
+        described = await arrived(self.describe(namespaces))
+        return sum(one.size for one in described)
+
+    # Effects of metadata changes.
+
+    async def carry_out(self, effect: Effect) -> Sequence[VolatileCommand]:
+        """Only what concerns the partitions of this shard."""
+        narrowed = narrow(effect, self.ownership)
+        if narrowed is None:
+            return ()
+        commands = await super().carry_out(narrowed)
+        self.release_deleted()
+        return commands
+
+    async def _drop(self, namespaces: Sequence[Namespace], place: Place) -> None:
+        """The writer of the metadata removes what is stored, after the others let go of it."""
+        if self.ownership.shard == WRITER:
+            await super()._drop(namespaces, place)
+            return
+        for namespace in namespaces:
+            self._table.discard(namespace)
+
+    async def follow(self, before: Metadata, after: Metadata) -> None:
+        """Hold what the metadata has now, where entries in between were missed."""
+        births = {(stream.id, topic.id): topic.birth for stream, topic in topics_of(before)}
+        topics = {(stream.id, topic.id): topic for stream, topic in topics_of(after)}
+        for namespace in self.opened():
+            place = (namespace.stream_id, namespace.topic_id)
+            topic = topics.get(place)
+            if (
+                topic is None
+                or namespace.partition_id not in topic.partitions
+                or births.get(place) != topic.birth
+            ):
+                self._table.discard(namespace)
+        self._table.open_all(after, self.ownership.is_own)
+
+    async def close(self) -> None:
+        await super().close()
+        self._arenas.close()
+        for files in self._received.values():
+            files.clear()
+
+
+def narrow(effect: Effect, ownership: Ownership) -> Effect | None:
+    """What of an effect concerns the partitions of one shard. Deletions concern every shard."""
+
+    def own(topic_id: int, partition_ids: Sequence[int]) -> tuple[int, ...]:
+        return tuple(
+            number
+            for number in partition_ids
+            if ownership.is_own(Namespace(effect.stream_id, topic_id, number))  # type: ignore[union-attr]
+        )
+
+    match effect:
+        case (
+            CreatedPartitions()
+            | PurgedTopic()
+            | DeletedGroup()
+            | ForgetPolled()
+            | CheckRevocations()
+        ):
+            partition_ids = own(effect.topic_id, effect.partition_ids)
+            is_writer = ownership.shard == WRITER
+            if not partition_ids and not (is_writer and isinstance(effect, CreatedPartitions)):
+                return None
+            return msgspec.structs.replace(effect, partition_ids=partition_ids)
+        case PurgedStream():
+            topics = tuple((topic_id, own(topic_id, ids)) for topic_id, ids in effect.topics)
+            return msgspec.structs.replace(effect, topics=topics)
+        case _:
+            return effect
+
+
+def _resolved_when_gone(source: "Future[None]") -> "Future[None]":
+    """The same future, but without a failure when the shard that was asked is gone."""
+    promised: Future[None] = source.get_loop().create_future()
+
+    def resolve(done: "Future[None]") -> None:
+        if not promised.done():
+            promised.set_result(None)
+        if not done.cancelled():
+            done.exception()  # retrieved: a poll follows, and meets the same
+
+    source.add_done_callback(resolve)
+    promised.add_done_callback(lambda done: source.cancel() if done.cancelled() else None)
+    return promised
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _no_files(number: int) -> File:
+    raise ShardUnavailable(f"file {number} belongs to a shard that is gone")
