@@ -14,7 +14,9 @@ from borzoi.client import AsyncClient, AsyncProducer, Client, Message
 from borzoi.client.messages import Payload
 from borzoi.testing import Server
 
-pytestmark = pytest.mark.crash
+# By name only: forty kills take one to two minutes, and longer than its patience on a machine that
+# is overloaded many times over.
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 CYCLES = int(os.environ.get("BORZOI_CRASH_CYCLES", "20"))
 PARTITIONS = 4
@@ -24,7 +26,7 @@ TOPIC = "orders/events"
 ACKNOWLEDGED_MIN, READ_MIN = 200, 200
 
 #: Only to end what hangs; what goes wrong ends the test at once.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 @dataclass
