@@ -3,6 +3,7 @@
 `BORZOI_CRASH_CYCLES` says how often, over both levels.
 """
 
+import asyncio
 import os
 import selectors
 import subprocess
@@ -18,6 +19,8 @@ from tests.support.logs import payloads_in
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.topics import Compression
+from borzoi.partitions.futures import arrived
+from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.records.batch import verify, walk
 from borzoi.storage.settings import Acknowledge
@@ -120,6 +123,11 @@ def read_until(descriptor: int, until: float) -> bytes:
     return said
 
 
+async def everything_in(partition: Partition) -> Polled:
+    first = PollingStrategy.first()
+    return await arrived(partition.poll(first, 1 << 30, kind=ConsumerKind.CONSUMER, consumer_id=1))
+
+
 def check(
     directory: Path,
     level: Acknowledge,
@@ -130,10 +138,7 @@ def check(
 ) -> None:
     partition = log_writer.open_partition(directory, level, encrypted)
     assert partition.fenced is None, partition.fenced
-    polled = partition.poll(
-        PollingStrategy.first(), 1 << 30, kind=ConsumerKind.CONSUMER, consumer_id=1
-    )
-    assert isinstance(polled, Polled)
+    polled = asyncio.run(everything_in(partition))
     content = polled.reading.materialise()
     stored = walk(memoryview(content))
     assert stored.offsets().tolist() == list(range(len(stored)))

@@ -7,7 +7,6 @@ import pytest
 from tests.support.embedded import (
     EmbeddedClient,
     EmbeddedServer,
-    asked,
     described,
     embedded_server,
     sent,
@@ -21,6 +20,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.topics import Compression
 from borzoi.partitions import operations
+from borzoi.partitions.futures import arrived
 from borzoi.partitions.operations import Poll
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
@@ -139,9 +139,8 @@ async def test_a_purged_topic_is_read_from_its_new_compressed_segments(tmp_path:
                 await root.call(send(letter * 1000))
             await plane.upkeep.compress(state, lambda topic: topic.compression)
             assert list((tmp_path / "streams/0/topics/0/partitions/0").glob("*.zst"))
-            polled = asked(
-                plane, ZERO, Poll(PollingStrategy.first(), 100, ConsumerKind.CONSUMER, 1)
-            )
+            poll = Poll(PollingStrategy.first(), 100, ConsumerKind.CONSUMER, 1)
+            polled = await arrived(plane.run(ZERO, poll, now=1))
             payloads = payloads_in(polled.reading.materialise())
             assert payloads == [letter * 1000] * 12
             await root.call(PurgeTopic("s", "t"))

@@ -12,7 +12,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 
@@ -34,7 +34,7 @@ class Terminal:
     process: subprocess.Popen[bytes]
     master: int
     columns: int
-    written: str = field(default="")
+    data: bytes = b""
 
     def wait_for(self, *texts: str) -> str:
         """Read until all texts were shown, in any order."""
@@ -66,8 +66,13 @@ class Terminal:
         except OSError:
             # Linux says EIO when the last program has closed the terminal.
             return False
-        self.written += data.decode("utf-8", "replace")
+        self.data += data
         return bool(data)
+
+    @property
+    def written(self) -> str:
+        # All at once: a character may have come in two reads.
+        return self.data.decode("utf-8", "replace")
 
     @property
     def shown(self) -> str:

@@ -115,6 +115,8 @@ class QuicConnection(QuicConnectionProtocol):
         super().__init__(quic)
         self._listener = listener
         self._streams: dict[int, _Stream] = {}
+        #: Streams that were refused before their frame had come.
+        self._refused: set[int] = set()
         self._unfinished_bytes = 0
         #: Frames that are there and have to wait for a turn.
         self._ready: deque[tuple[int, _Stream, int, memoryview]] = deque()
@@ -204,6 +206,10 @@ class QuicConnection(QuicConnectionProtocol):
     # Requests.
 
     def _received(self, number: int, data: bytes, ended: bool) -> None:
+        if number in self._refused:
+            if ended:
+                self._refused.discard(number)
+            return
         stream = self._streams.get(number)
         if stream is None:
             if self._ending:
@@ -219,6 +225,9 @@ class QuicConnection(QuicConnectionProtocol):
         frame = self._frame(stream)
         if isinstance(frame, bytes):
             self._finish_reading(stream)
+            if not ended:
+                # The rest may be under way; it is no new request.
+                self._refused.add(number)
             self._answer(number, frame)
         elif frame is not None:
             self._finish_reading(stream)
@@ -322,6 +331,7 @@ class QuicConnection(QuicConnectionProtocol):
 
     def _forget(self, number: int) -> None:
         """The client takes back a request."""
+        self._refused.discard(number)
         self._sending.forget(number)
         stream = self._streams.pop(number, None)
         if stream is None:

@@ -24,6 +24,7 @@ from borzoi.protocol.rest.messages import (
     polled_of,
 )
 from borzoi.records.header import MessageHeader, pack_header, unpack_header
+from borzoi.records.message import Message, encode_messages
 
 NOTHING = memoryview(b"")
 NOW = 1_700_000_000_000_000
@@ -157,6 +158,13 @@ def test_an_id_of_the_wrong_shape_is_refused_and_found(given_id: int | str) -> N
 def test_an_unknown_field_beside_the_messages_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="extra"):
         sent(one(payload="eA==") | {"extra": 1})
+
+
+def test_an_empty_payload_cannot_be_said() -> None:
+    indexes, encoded = encode_messages([Message(b"a"), Message(b"")])
+    views = memoryview(indexes), memoryview(encoded)
+    with pytest.raises(ValueError, match="at least one byte"):
+        SendInput.of(SendMessages(0, 0, Partitioning.balanced(), 2, *views))
 
 
 def test_a_send_without_messages_is_refused() -> None:

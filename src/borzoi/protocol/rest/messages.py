@@ -130,13 +130,16 @@ class SendInput(Input[SendMessages], forbid_unknown_fields=True):
     @classmethod
     def of(cls, request: SendMessages) -> Self:
         """The messages without their origin timestamps, for which there is no field."""
+        messages = decode_messages(request.messages)
+        if not all(message.payload for message in messages):
+            raise ValueError("a payload has at least one byte")
         return cls(
             PartitioningInput(
                 PARTITIONINGS.word(request.partitioning.kind), request.partitioning.value
             ),
             [
                 MessageInput(message.payload, message.id, headers_document(message.encoded_headers))
-                for message in decode_messages(request.messages)
+                for message in messages
             ],
         )
 
