@@ -13,7 +13,7 @@ from tests.support.quic_client import quic_client, quic_listener
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.errors import Unauthenticated
+from borzoi.model.errors import StreamNotFound, Unauthenticated
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
@@ -21,7 +21,8 @@ from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.users import CreateUser
-from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
+from borzoi.protocol.errors import code_of
+from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
 
 PING = encode_request(Ping())
@@ -192,6 +193,8 @@ async def test_who_stops_reading_half_way_harms_nobody(server: EmbeddedServer) -
 
 async def test_half_a_frame_is_forgotten_with_its_connection(server: EmbeddedServer) -> None:
     ended: list[Session] = []
+    # Its topic is there: a large send to nowhere is refused before all of it has come.
+    await with_topic(server)
     frame = encode_request(send_of(1000, 100))
     async with quic_listener(server, ended=ended) as listener:
         async with quic_client(listener.address, login=True) as client:
@@ -205,6 +208,24 @@ async def test_half_a_frame_is_forgotten_with_its_connection(server: EmbeddedSer
         assert not connection._streams
         for writer in writers:
             writer.close()
+
+
+async def test_the_rest_of_a_refused_send_is_no_new_request(server: EmbeddedServer) -> None:
+    frame = encode_request(send_of(1000, 100))
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        reader, writer = await client.protocol.create_stream()
+        (connection,) = listener.connections
+        writer.write(frame[:70_000])
+        await until(lambda: len(connection._refused) == 1)
+        writer.write(frame[70_000:])
+        writer.write_eof()
+        answer = await reader.read()
+        assert RESPONSE_PREFIX.unpack(answer) == (code_of(StreamNotFound("")), 0)
+        await until(lambda: not connection._refused)
+        assert await client.exchange(PING) == bytes(8)
 
 
 async def test_a_client_that_offers_a_protocol_is_served_without_one(
