@@ -20,6 +20,7 @@ BENCHMARKS = (
     "testing",
     "abuse",
     "cli",
+    "partitions",
 )
 
 

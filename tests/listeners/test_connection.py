@@ -23,7 +23,7 @@ from borzoi.listeners.connection import (
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.errors import StreamNotFound
+from borzoi.model.errors import StorageFailure, StreamNotFound
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
@@ -400,11 +400,16 @@ async def test_a_poll_that_is_not_sent_yet_keeps_what_it_found(tmp_path: Path) -
         for letter in b"defg":
             talk.feed(batch_frame(bytes([letter]) * 60_000)[:100])
             talk.feed(batch_frame(bytes([letter]) * 60_000)[100:])
-        await server.root().call(PurgeTopic("s", "t"))
-        talk.feed(batch_frame(b"h" * 110_000))
         found = whole(held)[RESPONSE_PREFIX.size + POLLED_PREFIX.size :]
         assert verify(walk(memoryview(found))) is None
         assert [bytes(message.payload) for message in decode_messages(found)] == sent
+        tail = b"".join(one for one in held.tail if isinstance(one, memoryview))
+        await server.root().call(PurgeTopic("s", "t"))
+        talk.feed(batch_frame(b"h" * 110_000))
+        assert b"".join(one for one in held.tail if isinstance(one, memoryview)) == tail
+        # The space of purged files is free at once, whoever still reads them.
+        with pytest.raises(StorageFailure, match="is closed"):
+            whole(held)
     pool.close()
 
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from borzoi.metadata.guards import Allowed, CallerIs, GroupIs, Guard, UserIs, check
+from borzoi.metadata.guards import (
+    Allowed,
+    CallerIs,
+    GroupIs,
+    Guard,
+    IsNotRoot,
+    MayGrant,
+    UserIs,
+    check,
+)
 from borzoi.metadata.permissions import Rule
 from borzoi.metadata.sealed import SealedCreateUser
 from borzoi.metadata.state import GroupAddress
@@ -15,10 +24,10 @@ from borzoi.model.errors import (
     Unauthenticated,
     Unauthorized,
 )
-from borzoi.model.users import UserStatus
+from borzoi.model.users import ALL_PERMISSIONS, GlobalPermissions, Permissions, UserStatus
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream, UpdateStream
-from borzoi.protocol.commands.users import DeleteUser, UpdateUser
+from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 
 
 def refuses(control, guard: Guard, error: type[BorzoiError], caller_id: int = 0) -> None:
@@ -65,6 +74,24 @@ def test_the_user_whose_password_was_checked_is_still_that_user(control):
     refuses(control, bob, InvalidCredentials)
     control.do(SealedCreateUser("eve", "hash"))
     refuses(control, bob, InvalidCredentials)
+
+
+def test_nobody_grants_what_was_withdrawn_before_its_turn_came(control):
+    some = Permissions(GlobalPermissions(manage_users=True))
+    control.do(SealedCreateUser("bob", "hash", permissions=some))
+    for guard in (MayGrant(some), MayGrant(some, "bob"), MayGrant(None)):
+        check(control.state, guard, caller_id=1)
+    refuses(control, MayGrant(ALL_PERMISSIONS, "bob"), Unauthorized, caller_id=1)
+    control.do(UpdatePermissions("bob", None))
+    refuses(control, MayGrant(some), Unauthorized, caller_id=1)
+    refuses(control, MayGrant(some), Unauthorized, caller_id=9)
+    check(control.state, MayGrant(ALL_PERMISSIONS), caller_id=0)
+
+
+def test_a_name_that_became_roots_before_its_turn_came_is_not_deactivated(control):
+    control.do(SealedCreateUser("bob", "hash"))
+    check(control.state, IsNotRoot("bob"), caller_id=0)
+    refuses(control, IsNotRoot(0), Unauthorized)
 
 
 def test_a_group_that_was_deleted_is_not_the_next_one_with_its_id(control):

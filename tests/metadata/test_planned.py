@@ -23,9 +23,9 @@ def test_what_comes_has_the_number_that_applying_gives_it() -> None:
     for name in ("first", "second"):
         target = planned(state, topic(name, 2))
         created = apply(state, Entry(1, 0, topic(name, 2))).created_id
-        assert target == PlannedTopic(1, created or 0)
+        assert target == PlannedTopic(1, created or 0, 2)
     apply(state, Entry(1, 0, DeleteTopic("s", "first")))
-    assert planned(state, topic("third", 1)) == PlannedTopic(1, 0)
+    assert planned(state, topic("third", 1)) == PlannedTopic(1, 0, 1)
     assert planned(state, CreatePartitions("s", "second", 3)) == PlannedPartitions(1, 1, (2, 3, 4))
 
 

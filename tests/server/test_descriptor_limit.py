@@ -8,6 +8,7 @@ from borzoi.server.descriptor_limit import (
     raise_to_hard_limit,
     refuse_too_few,
     room_for_connections,
+    room_for_files,
 )
 
 
@@ -56,6 +57,22 @@ def test_clients_never_get_all_descriptors(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     assert room_for_connections(wanted) == room
+
+
+@pytest.mark.parametrize("limit", [64, 128, 1024, 4096, 20_000, 1_000_000])
+def test_files_and_connections_and_the_rest_fit_together(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    room = room_for_files()
+    assert min(room) >= 1
+    rest = limit - room_for_connections(limit) - sum(room)
+    assert rest >= min(64, limit // 4)
+
+
+def test_without_a_limit_there_is_still_a_bound_on_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert sum(room_for_files()) < 16_384
 
 
 def test_too_few_descriptors_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,8 +155,9 @@ async def test_old_segments_go_and_young_ones_stay(
     server: EmbeddedServer, root: EmbeddedClient
 ) -> None:
     await root.call(UpdateTopic("s", "t", "t", message_expiry=60 * SECOND))
-    for number in range(6):
+    for number in range(9):
         await root.call(send(b"%d" % number * 200))
+        await housekeeping.save(server.services, sync=False)
     namespace = Namespace(0, 0, 0)
     many = described(server.services.partitions, namespace).segments_count
     await housekeeping.clean(server.services)
@@ -192,6 +193,7 @@ async def test_sealed_segments_of_a_compressed_topic_are_compressed(
     await root.call(UpdateTopic("s", "t", "t", Compression.ZSTD))
     for number in range(8):
         await root.call(send(b"%d" % number * 200))
+        await housekeeping.save(server.services, sync=False)
     await housekeeping.compress(server.services, server.configuration.settings.system)
     folder = server.directory / "streams/0/topics/0/partitions/0"
     assert list(folder.glob("*.log.zst"))

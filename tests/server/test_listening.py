@@ -20,6 +20,8 @@ from borzoi.server.listening import (
     PROBED_AFTER_SECONDS,
     Endpoint,
     ListeningContext,
+    bind,
+    close_all,
     listen,
     socket_options,
     tls_context,
@@ -56,7 +58,23 @@ async def listening(server: EmbeddedServer, settings: Settings) -> list[Endpoint
             on_disconnect=lambda session: None,
             loop_lag=Durations(),
         ),
+        bind(settings),
     )
+
+
+def test_bound_sockets_have_their_address_and_refuse_until_a_server_listens(tmp_path: Path) -> None:
+    sockets = bind(settings_of(tmp_path, HTTP_ENABLED="true", HTTP_ADDRESS="127.0.0.1:0"))
+    try:
+        assert list(sockets) == ["tcp", "http"]
+        for sock in sockets.values():
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(sock.getsockname())
+        sockets["http"].listen()
+        taken = f"127.0.0.1:{sockets['http'].getsockname()[1]}"
+        with pytest.raises(InvalidConfiguration, match=r"http\.address: cannot listen"):
+            bind(settings_of(tmp_path, HTTP_ENABLED="true", HTTP_ADDRESS=taken))
+    finally:
+        close_all(sockets.values())
 
 
 async def test_a_plain_listener_answers(server: EmbeddedServer, tmp_path: Path) -> None:

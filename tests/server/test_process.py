@@ -304,7 +304,8 @@ def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge:
 async def test_who_was_dropped_before_takes_no_namesake_along_when_it_disconnects(
     tmp_path: Path,
 ) -> None:
-    start = start_of(tmp_path)
+    enabled = {f"{name}_ENABLED": "false" for name in ("TCP", "HTTP", "QUIC", "WEBSOCKET")}
+    start = start_of(tmp_path, **enabled)
     opened = open_data(
         start.configuration.settings, tmp_path, environment={}, default_credentials=True
     )

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.lenient import LenientMedium
 from tests.support.logs import batch_of, payloads_in
 
 from borzoi.memory.pool import MIB, MemoryPool
@@ -22,7 +23,6 @@ from borzoi.shard.crossing import (
     encode_polled,
     encode_request,
 )
-from borzoi.storage.local import LocalMedium
 from borzoi.storage.reading import FileRange, Reading
 
 PLACE = Namespace(4095, 17, 999_999)
@@ -91,12 +91,12 @@ def test_polled_messages_cross_as_ranges_and_a_tail(tmp_path: Path):
     stored, unsaved = batch_of([b"a", b"b"]), batch_of([b"c"])
     path = tmp_path / "0.log"
     path.write_bytes(b"before" + bytes(stored.messages))
-    file = LocalMedium().open(path, writable=False)
+    file = LenientMedium().open(path, writable=False)
     reading = Reading(
         40, 3, [FileRange(file, 6, stored.size)], [unsaved.messages, memoryview(b"")], 1
     )
     body = encode_polled(Polled(reading, 99), lambda one: 5 if one is file else 0)
-    other = LocalMedium().open(path, writable=False)
+    other = LenientMedium().open(path, writable=False)
     found = decode_polled(body, lambda number: {5: other}[number])
     assert found.current_offset == 99
     assert (found.reading.first_offset, found.reading.count, found.reading.left_out) == (40, 3, 1)

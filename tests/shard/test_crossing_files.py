@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.lenient import LenientMedium
 
 from borzoi.model.errors import InvalidFormat, StorageFailure
 from borzoi.shard.crossing_files import Announcement, ReceivedFiles, SentFiles
-from borzoi.storage.local import LocalMedium
 
 
 @pytest.fixture
-def medium() -> LocalMedium:
-    return LocalMedium()
+def medium() -> LenientMedium:
+    return LenientMedium()
 
 
 def announced(sent: SentFiles, file) -> tuple[int, Announcement]:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.faults import Fault, FaultyMedium
+from tests.support.lenient import LenientMedium
 
 from borzoi.metadata.effects import CreatedPartitions, Effect
 from borzoi.metadata.groups import ClientGone, JoinGroup
@@ -17,7 +18,6 @@ from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
 from borzoi.shard.metadata_plane import MetadataPlane, recovered_state
-from borzoi.storage.local import LocalMedium
 from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
 
 DEFAULTS = TopicDefaults(segment_size=1 << 20)
@@ -25,7 +25,7 @@ SMALL = StateSettings(snapshot_entries=3)
 
 
 def opened(directory: Path, settings: StateSettings = SMALL) -> tuple[Metadata, StateLog]:
-    log, recovered = open_state_log(LocalMedium(), directory, settings)
+    log, recovered = open_state_log(LenientMedium(), directory, settings)
     return recovered_state(recovered), log
 
 
@@ -143,7 +143,7 @@ async def test_without_room_for_a_snapshot_changes_are_made_all_the_same(tmp_pat
     def choose(operation: str, path: Path) -> Fault | None:
         return Fault.NO_SPACE if full and "snapshot" in path.name else None
 
-    medium = FaultyMedium(LocalMedium(), choose)
+    medium = FaultyMedium(LenientMedium(), choose)
     log, recovered = open_state_log(medium, tmp_path, SMALL)
     plane = plane_over(with_root(recovered_state(recovered)), log)
     seen: list[Effect] = []

@@ -170,7 +170,7 @@ async def test_one_partition_that_fails_does_not_protect_or_starve_the_others(
         monkeypatch.setattr(Trash, "put", put_aside)
         later = server.services.clock() + 2_000_000
         await plane.upkeep.clean(state, now=later)
-        counts = {sick: 3, Namespace(0, 0, 1): 1, Namespace(0, 1, 0): 1}
+        counts = {sick: 2, Namespace(0, 0, 1): 1, Namespace(0, 1, 0): 1}
         assert {one: described(plane, one).segments_count for one in counts} == counts
         with pytest.raises(StorageFailure):
             await plane.carry_out(PurgedTopic(0, 0, (0, 1)))

@@ -20,7 +20,7 @@ from tests.support.stores import store_in
 from borzoi.metadata.effects import CheckRevocations
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.model.consuming import ConsumerKind
-from borzoi.model.errors import PartitionNotFound, StorageFailure
+from borzoi.model.errors import PartitionNotFound, StorageFailure, TooManyPartitions
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.operations import LoadOffset, StoreOffset
 from borzoi.partitions.partition import Partition
@@ -106,7 +106,7 @@ async def test_a_stop_syncs_what_lies_above_the_partitions_once(count: int) -> N
     syncer.close()
 
     folders = [partition_directory(Path("/data"), namespace) for namespace in namespaces]
-    above = folders[0].parents[: DIRECTORIES_ON_THE_WAY - 1]
+    above = folders[0].parents[:DIRECTORIES_ON_THE_WAY]
     synced = Counter(path for name, path in medium.operations if name == "fsync_directory")
     # Its own directory before the recovery point is moved, which relies on it, and after.
     assert synced == Counter(above) + Counter(2 * folders)
@@ -150,3 +150,21 @@ def test_what_metadata_does_not_know_is_not_found() -> None:
     assert table.get(ZERO) is None
     with pytest.raises(PartitionNotFound):
         table.find(ZERO)
+
+
+async def test_more_partitions_than_can_be_served_are_refused_and_those_that_are_there_served(
+    tmp_path: Path,
+) -> None:
+    def open_partition(namespace: Namespace, folder: Path, generation: int) -> Partition:
+        log = open_log(folder, medium)
+        return Partition(namespace, log, open_offsets(folder, OffsetWriter(medium)), new_ids=bytes)
+
+    medium = SimulatedDisk()
+    table = PartitionTable(store_in(Path("/data"), medium, open_partition), partitions_max=3)
+    table.refuse_beyond_limit(3)
+    await table.open_new([Namespace(0, 0, number) for number in range(2)])
+    table.refuse_beyond_limit(1)
+    with pytest.raises(TooManyPartitions, match="has 2 partitions and memory for 3; 2 more cannot"):
+        table.refuse_beyond_limit(2)
+    await table.open_new([Namespace(0, 1, number) for number in range(5)])
+    assert len(table.opened) == 7

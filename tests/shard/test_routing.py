@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.lenient import LenientMedium
 from tests.support.logs import batch_of, payloads_in
 from tests.support.shards import linked
 
@@ -247,7 +248,7 @@ def _polled_answer():
     from borzoi.shard.crossing import encode_polled
     from borzoi.storage.reading import FileRange, Reading
 
-    file = LocalMedium().open(Path("/dev/null"), writable=False)
+    file = LenientMedium().open(Path("/dev/null"), writable=False)
     return Arrived(1, encode_polled(Polled(Reading(0, 1, [FileRange(file, 0, 1)]), 0), lambda _: 1))
 
 

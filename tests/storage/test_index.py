@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.support.disk import SimulatedDisk
 from tests.support.logs import numbered
 
+from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.records.batch import index_entries
 from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
 from borzoi.storage.index import SegmentIndex, entries_of, valid_prefix
-from borzoi.storage.media import File
 
 PATH = Path("/d/0.index")
 
@@ -20,7 +20,7 @@ def new_index() -> SegmentIndex:
     disk = SimulatedDisk()
     disk.make_directory(PATH.parent)
     file = disk.open(PATH, create=True)
-    return SegmentIndex(PATH, lambda: file)
+    return SegmentIndex(file)
 
 
 def entries(first: int, timestamps: list[int]) -> bytes:
@@ -68,7 +68,7 @@ def test_entries_that_are_made_later_are_there_for_whoever_looks(
     assert look(late) == look(early)
     for index in (early, late):
         index.save()
-    saved = [index.file().read(1000, 0) for index in (early, late)]
+    saved = [index.file.read(1000, 0) for index in (early, late)]
     assert saved[0] == saved[1]
 
 
@@ -100,17 +100,11 @@ def test_entries_are_found_in_memory_and_in_the_file(keep: int, save_every: int)
 
 
 def test_the_end_of_one_range_is_the_start_of_the_next_without_another_read() -> None:
-    index, reads = new_index(), 0
+    disk = SimulatedDisk()
+    disk.make_directory(PATH.parent)
+    index = SegmentIndex(disk.open(PATH, create=True))
     index.extend(entries(0, [1] * 30))
     index.save()
-    file = index.file()
-
-    def counted() -> File:
-        nonlocal reads
-        reads += 1
-        return file
-
-    index.use(counted)
     assert [index.end_position(number) for number in (9, 9, 19, 19, 29)] == [
         1000,
         1000,
@@ -118,7 +112,7 @@ def test_the_end_of_one_range_is_the_start_of_the_next_without_another_read() ->
         2000,
         3000,
     ]
-    assert reads == 3
+    assert disk.bytes_read == {".index": 3 * INDEX_ENTRY_BYTES}
 
 
 def test_the_end_that_was_read_last_is_not_remembered_over_a_truncation() -> None:
@@ -137,9 +131,9 @@ def test_saving_up_to_an_entry_leaves_the_others_in_memory() -> None:
     index.extend(entries(0, [1] * 10))
     index.save(up_to=4)
     assert (index.saved, index.unsaved) == (4, 6)
-    assert index.file().size() == 64
+    assert index.file.size() == 64
     index.save()
-    assert index.file().size() == 160
+    assert index.file.size() == 160
 
 
 @given(
@@ -190,7 +184,7 @@ def test_truncated_entries_are_gone_from_memory_and_file(saved: int) -> None:
     assert index.count == 5
     index.extend(entries(5, [100]))
     index.save()
-    assert index.file().size() == 96
+    assert index.file.size() == 96
     assert index.first_at_or_after(4, count=6) == 4
     assert index.first_at_or_after(100, count=6) == 5
     assert index.first_at_or_after(101, count=6) == 6

@@ -44,7 +44,7 @@ class Disk:
 
 
 def saved(segment: Segment) -> int:
-    assert segment.index.file().size() == segment.index.saved * INDEX_ENTRY_BYTES
+    assert segment.index.file.size() == segment.index.saved * INDEX_ENTRY_BYTES
     return segment.index.saved
 
 

@@ -2,17 +2,28 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.lenient import LenientMedium
 
 from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
 from borzoi.storage import local
 from borzoi.storage.local import LocalMedium
 
 
-def test_a_descriptor_is_closed_with_the_last_reference(tmp_path: Path) -> None:
+def test_a_shared_file_is_closed_with_the_last_reference(tmp_path: Path) -> None:
     file = LocalMedium().open(tmp_path / "f", create=True)
+    file.share()
     descriptor = file.fileno()
     os.fstat(descriptor)
     del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_an_owner_that_forgot_to_close_is_warned_and_leaks_nothing(tmp_path: Path) -> None:
+    file = LocalMedium().open(tmp_path / "f", create=True)
+    descriptor = file.fileno()
+    with pytest.warns(ResourceWarning, match=r"/f was never closed by its owner"):
+        del file
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
 
@@ -73,7 +84,7 @@ def test_every_failure_of_the_system_becomes_one_of_ours(tmp_path: Path) -> None
 def test_a_long_read_is_put_together_from_short_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = LocalMedium().open(tmp_path / "f", create=True)
+    file = LenientMedium().open(tmp_path / "f", create=True)
     file.write([b"0123456789"], 0)
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda fd, length, at: pread(fd, min(length, 3), at))
@@ -89,7 +100,7 @@ def test_without_a_boot_id_every_start_counts_as_a_new_boot(
 
 
 def test_space_is_set_aside_and_given_back_without_changing_the_size(tmp_path: Path) -> None:
-    file = LocalMedium().open(tmp_path / "f", create=True)
+    file = LenientMedium().open(tmp_path / "f", create=True)
     file.write([b"x" * 4096], 0)
     file.reserve(4096, 1 << 20)
     taken = os.fstat(file.fileno())
@@ -109,6 +120,6 @@ def test_space_that_cannot_be_set_aside_is_only_a_wish(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_space_is_told_apart_from_a_broken_one() -> None:
-    file = LocalMedium().open(Path("/dev/full"))
+    file = LenientMedium().open(Path("/dev/full"))
     with pytest.raises(DiskFull, match="/dev/full: No space left on device"):
         file.write([b"x"], 0)

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.support.disk import SimulatedDisk
+from tests.support.disk import Process, SimulatedDisk
 from tests.support.logs import ManualSyncer, numbered
 
 from borzoi.storage.log import SegmentedLog, open_log
@@ -82,7 +82,7 @@ class LogMatchesAList(RuleBasedStateMachine):
         self.syncer = ManualSyncer()
         self.log: SegmentedLog = open_log(
             DIRECTORY,
-            self.disk,
+            Process(self.disk),
             segment=self.segment,
             partition=self.partition,
             syncer=self.syncer,

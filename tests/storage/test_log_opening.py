@@ -52,8 +52,8 @@ class CountingMedium(LocalMedium):
         self.bytes_read: Counter[str] = Counter()
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> LocalFile:
-        file = super().open(path, create=create, writable=writable)
-        return CountedFile(path, os.dup(file.fileno()), self.bytes_read)
+        with super().open(path, create=create, writable=writable) as file:
+            return CountedFile(path, os.dup(file.fileno()), self.bytes_read)
 
 
 @pytest.fixture

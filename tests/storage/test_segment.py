@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import pytest
 from tests.support.disk import SimulatedDisk
 
+from borzoi.model.errors import StorageFailure
 from borzoi.records.validation import INDEX_ENTRY
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import SegmentIndex
@@ -14,9 +16,10 @@ DIRECTORY = Path("/d")
 def open_segment() -> tuple[Segment, SimulatedDisk]:
     disk = SimulatedDisk()
     disk.make_directory(DIRECTORY)
-    index_file = disk.open(DIRECTORY / "i", create=True)
-    segment = Segment(100, DIRECTORY / "l", SegmentIndex(DIRECTORY / "i", lambda: index_file))
-    segment.file = disk.open(DIRECTORY / "l", create=True)
+    descriptors = Descriptors(disk)
+    index = SegmentIndex(descriptors.created(DIRECTORY / "i"))
+    segment = Segment(100, DIRECTORY / "l", index)
+    segment.file = descriptors.created(DIRECTORY / "l")
     segment.file.write([bytes(300)], 0)
     entries = INDEX_ENTRY.pack(0, 100, 7) + INDEX_ENTRY.pack(1, 180, 7)
     segment.extend(entries, 180, 7, 7)
@@ -43,7 +46,8 @@ def test_messages_whose_entries_come_later_count_at_once() -> None:
 
 
 def test_the_first_of_them_may_begin_the_segment() -> None:
-    segment = Segment(0, DIRECTORY / "l", SegmentIndex(DIRECTORY / "i", lambda: None))  # type: ignore[arg-type,return-value]
+    index = SegmentIndex(Descriptors(SimulatedDisk()).file(DIRECTORY / "i"))
+    segment = Segment(0, DIRECTORY / "l", index)
     segment.extend_later(1, lambda: INDEX_ENTRY.pack(0, 100, 11), 100, 11)
     assert (segment.start_timestamp, segment.end_timestamp) == (11, 11)
 
@@ -55,15 +59,35 @@ def test_messages_are_given_as_a_range_of_the_open_file() -> None:
     assert segment.log_path_is_plain
 
 
-def test_a_sealed_segment_is_read_through_the_shared_descriptors() -> None:
-    segment, disk = open_segment()
-    segment.file = None
-    segment.body = PlainBody(DIRECTORY / "l", 300, Descriptors(disk))
+def test_a_sealed_segment_is_read_through_the_same_file() -> None:
+    segment, _ = open_segment()
+    segment.seal()
     assert segment.sealed
+    assert isinstance(segment.body, PlainBody)
     assert segment.log_path_is_plain
     part = segment.part(0, 100)
     assert isinstance(part, FileRange)
     assert (part.position, part.length) == (0, 100)
+    assert part.file.read(3, 0) == bytes(3)
+
+
+def test_a_closed_segment_gives_its_descriptors_back_whoever_holds_its_bytes() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(DIRECTORY)
+    descriptors = Descriptors(disk)
+    segment = Segment(0, DIRECTORY / "l", SegmentIndex(descriptors.created(DIRECTORY / "i")))
+    segment.file = descriptors.created(DIRECTORY / "l")
+    segment.file.write([bytes(300)], 0)
+    segment.index.extend(INDEX_ENTRY.pack(0, 300, 7))
+    segment.index.save()
+    held = segment.part(0, 300)
+    assert isinstance(held, FileRange)
+    assert len(descriptors) == 2
+    segment.seal()
+    segment.close()
+    assert len(descriptors) == 0
+    with pytest.raises(StorageFailure, match="is closed"):
+        held.file.read(1, 0)
 
 
 class Inflated:
@@ -85,6 +109,8 @@ class Inflated:
     def check(self, position: int, length: int) -> None:
         self.checked.append((position, length))
 
+    def close(self) -> None: ...
+
 
 def test_a_long_part_that_must_be_made_is_made_while_it_is_sent() -> None:
     segment, _ = open_segment()
@@ -102,15 +128,3 @@ def test_a_long_part_that_must_be_made_is_made_while_it_is_sent() -> None:
         assert b"".join(long.slices()) == body.plain[10 : 10 + 5 * SLICE_BYTES]
     # Cut where frames begin: none is made twice.
     assert [position % SLICE_BYTES for position, _ in body.parts[1:6]] == [0] * 5
-
-
-def test_a_plain_part_needs_no_descriptor_until_it_is_sent() -> None:
-    segment, disk = open_segment()
-    segment.file = None
-    descriptors = Descriptors(disk)
-    segment.body = PlainBody(DIRECTORY / "l", 300, descriptors)
-    part = segment.part(0, 100, held=False)
-    assert isinstance(part, FileRange)
-    assert len(descriptors) == 0
-    assert b"".join(part.slices()) == bytes(100)
-    segment.body.check(0, 100)

@@ -96,8 +96,8 @@ def test_nothing_can_be_had_from_a_log_that_holds_nothing() -> None:
     disk = SimulatedDisk()
     empty = Segments(DIRECTORY, disk, Descriptors(disk))
     assert (len(empty), empty.first_offset, empty.facts()) == (0, 0, [])
-    with pytest.raises(StorageFailure, match="holds no segment"):
-        empty.tail.index.file()
+    with pytest.raises(StorageFailure, match="is closed"):
+        empty.tail.index.file.size()
 
 
 class Twin:
@@ -112,6 +112,8 @@ class Twin:
         return memoryview(self.plain)[position : position + length]
 
     def check(self, position: int, length: int) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def test_a_twin_takes_the_place_of_the_plain_log_and_can_be_inflated_again() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.disk import SimulatedDisk
+from tests.support.lenient import LenientMedium
 
 from borzoi.model.errors import (
     CannotDecrypt,
@@ -17,7 +18,7 @@ from borzoi.model.errors import (
     StorageFailure,
 )
 from borzoi.security.encryption import Cipher
-from borzoi.storage.local import LocalFile, LocalMedium
+from borzoi.storage.local import LocalFile
 from borzoi.storage.state_entry import StateEntry
 from borzoi.storage.state_log import StateSettings, open_state_log
 from borzoi.storage.state_snapshot import SNAPSHOT_NAME, read_snapshot
@@ -57,7 +58,7 @@ class FaultyFile(LocalFile):
         super().fdatasync()
 
 
-class FaultyMedium(LocalMedium):
+class FaultyMedium(LenientMedium):
     """Real files; crashes before a chosen step, or fails where it is told to."""
 
     __slots__ = ("steps_left", "sync_fails", "truncate_fails", "write_at_most")
@@ -77,6 +78,7 @@ class FaultyMedium(LocalMedium):
         self.step()
         with super().open(path, create=create, writable=writable) as opened:
             file = FaultyFile(path, os.dup(opened.fileno()))
+        file.share()
         file.medium = self
         return file
 
@@ -104,7 +106,7 @@ def commands(recovered) -> list[bytes]:
 
 
 def test_a_new_directory_has_an_empty_log(tmp_path):
-    log, recovered = open_state_log(LocalMedium(), tmp_path / "data")
+    log, recovered = open_state_log(LenientMedium(), tmp_path / "data")
     assert (recovered.snapshot, recovered.entries) == (None, [])
     assert (log.next_index, log.size) == (0, 0)
     assert (tmp_path / "data/state.messages").read_bytes() == b""
@@ -115,12 +117,12 @@ def test_what_was_appended_is_there_after_opening_again(tmp_path_factory, wanted
     directory = tmp_path_factory.mktemp("data")
     cipher = Cipher(KEY) if encrypt else None
     settings = StateSettings(enforce_fsync=sync)
-    log, _ = open_state_log(LocalMedium(), directory, settings, cipher=cipher)
+    log, _ = open_state_log(LenientMedium(), directory, settings, cipher=cipher)
     written = [
         log.append(timestamp=7, user_id=1, code=302, command=command, term=2) for command in wanted
     ]
     assert [entry.index for entry in written] == list(range(len(wanted)))
-    again, recovered = open_state_log(LocalMedium(), directory, settings, cipher=cipher)
+    again, recovered = open_state_log(LenientMedium(), directory, settings, cipher=cipher)
     assert recovered.entries == written
     assert again.next_index == len(wanted)
     assert again.size == log.size == (directory / "state.messages").stat().st_size
@@ -128,30 +130,30 @@ def test_what_was_appended_is_there_after_opening_again(tmp_path_factory, wanted
 
 def test_appending_goes_on_where_the_last_run_stopped(tmp_path):
     for run in range(3):
-        log, recovered = open_state_log(LocalMedium(), tmp_path)
+        log, recovered = open_state_log(LenientMedium(), tmp_path)
         assert len(recovered.entries) == run
         assert append(log, run) == StateEntry(run, 0, 1000 + run, run % 3, 202, b"%d" % run)
         log.close()
 
 
 def test_a_torn_last_entry_is_cut_with_a_warning_and_the_log_goes_on(tmp_path, caplog):
-    log, _ = open_state_log(LocalMedium(), tmp_path)
+    log, _ = open_state_log(LenientMedium(), tmp_path)
     append(log, 0)
     whole = log.size
     append(log, 1)
     path = tmp_path / "state.messages"
     path.write_bytes(path.read_bytes()[:-3])
-    log, recovered = open_state_log(LocalMedium(), tmp_path)
+    log, recovered = open_state_log(LenientMedium(), tmp_path)
     assert commands(recovered) == [b"0"]
     assert f"cut at byte {whole}" in caplog.text
     assert path.stat().st_size == whole
     append(log, 2)
-    _, recovered = open_state_log(LocalMedium(), tmp_path)
+    _, recovered = open_state_log(LenientMedium(), tmp_path)
     assert commands(recovered) == [b"0", b"2"]
 
 
 def test_damage_in_the_middle_refuses_to_open_and_changes_nothing(tmp_path):
-    log, _ = open_state_log(LocalMedium(), tmp_path)
+    log, _ = open_state_log(LenientMedium(), tmp_path)
     append(log, 0)
     second = log.size
     append(log, 1)
@@ -161,7 +163,7 @@ def test_damage_in_the_middle_refuses_to_open_and_changes_nothing(tmp_path):
     damaged[second + 40] ^= 0x10
     path.write_bytes(damaged)
     with pytest.raises(StateCorrupted, match=rf"entry 1 .* at byte {second}"):
-        open_state_log(LocalMedium(), tmp_path)
+        open_state_log(LenientMedium(), tmp_path)
     assert path.read_bytes() == damaged
 
 
@@ -176,7 +178,7 @@ def test_an_append_that_did_not_fit_leaves_the_log_as_it_was(tmp_path, written_f
     medium.write_at_most = None
     assert (tmp_path / "state.messages").stat().st_size == log.size
     assert append(log, 2).index == 1
-    _, recovered = open_state_log(LocalMedium(), tmp_path)
+    _, recovered = open_state_log(LenientMedium(), tmp_path)
     assert commands(recovered) == [b"0", b"2"]
 
 
@@ -193,7 +195,7 @@ def test_after_a_failed_sync_nothing_is_appended_until_the_next_start(tmp_path):
     with pytest.raises(StorageFailure):
         log.take_snapshot(b"", timestamp=0)
     log.close()
-    _, recovered = open_state_log(LocalMedium(), tmp_path)
+    _, recovered = open_state_log(LenientMedium(), tmp_path)
     assert commands(recovered) == [b"0"]
 
 
@@ -220,7 +222,7 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_more(tmp_path):
 
 
 def test_a_closed_log_takes_nothing_more(tmp_path):
-    log, _ = open_state_log(LocalMedium(), tmp_path)
+    log, _ = open_state_log(LenientMedium(), tmp_path)
     log.close()
     log.close()
     with pytest.raises(StorageFailure, match="closed"):
@@ -228,13 +230,13 @@ def test_a_closed_log_takes_nothing_more(tmp_path):
 
 
 def test_a_snapshot_replaces_the_entries_it_includes(tmp_path):
-    log, _ = open_state_log(LocalMedium(), tmp_path)
+    log, _ = open_state_log(LenientMedium(), tmp_path)
     for number in range(5):
         append(log, number, term=4)
     log.take_snapshot(b"everything so far", timestamp=77)
     assert (tmp_path / "state.messages").stat().st_size == log.size == 0
     append(log, 5, term=4)
-    again, recovered = open_state_log(LocalMedium(), tmp_path)
+    again, recovered = open_state_log(LenientMedium(), tmp_path)
     snapshot = recovered.snapshot
     assert snapshot is not None
     assert (snapshot.index, snapshot.term, snapshot.timestamp) == (4, 4, 77)
@@ -245,7 +247,7 @@ def test_a_snapshot_replaces_the_entries_it_includes(tmp_path):
 
 
 def test_a_snapshot_is_wanted_after_enough_entries_or_bytes(tmp_path):
-    log, _ = open_state_log(LocalMedium(), tmp_path, StateSettings(snapshot_entries=3))
+    log, _ = open_state_log(LenientMedium(), tmp_path, StateSettings(snapshot_entries=3))
     wanted = []
     for number in range(3):
         wanted.append(log.wants_snapshot)
@@ -253,7 +255,7 @@ def test_a_snapshot_is_wanted_after_enough_entries_or_bytes(tmp_path):
     assert [*wanted, log.wants_snapshot] == [False, False, False, True]
     log.take_snapshot(b"", timestamp=0)
     assert log.wants_snapshot is False
-    log, _ = open_state_log(LocalMedium(), tmp_path, StateSettings(snapshot_bytes=100))
+    log, _ = open_state_log(LenientMedium(), tmp_path, StateSettings(snapshot_bytes=100))
     append(log, 0)
     append(log, 1)
     assert log.wants_snapshot
@@ -292,11 +294,11 @@ def test_a_crash_at_any_step_loses_no_command_and_repeats_none(tmp_path, encrypt
             finished = True
         except Crash:
             pass
-        log, survived = recover(LocalMedium(), directory)
+        log, survived = recover(LenientMedium(), directory)
         asked = [b"%d" % number for number in range(4)]
         assert survived in (answered, asked[: len(answered) + 1])
         append(log, 9)
-        _, survived_again = recover(LocalMedium(), directory)
+        _, survived_again = recover(LenientMedium(), directory)
         assert survived_again == [*survived, b"9"]
         assert list(directory.glob("*.tmp")) == []
         if finished:
@@ -348,7 +350,7 @@ def test_power_cuts_and_kills_lose_nothing_that_was_promised(seed, sync):
 
 
 def test_entries_missing_between_snapshot_and_log_are_noticed(tmp_path):
-    log, _ = open_state_log(LocalMedium(), tmp_path)
+    log, _ = open_state_log(LenientMedium(), tmp_path)
     append(log, 0)
     log.take_snapshot(b"", timestamp=0)
     old_snapshot = (tmp_path / SNAPSHOT_NAME).read_bytes()
@@ -357,19 +359,19 @@ def test_entries_missing_between_snapshot_and_log_are_noticed(tmp_path):
     append(log, 2)
     (tmp_path / SNAPSHOT_NAME).write_bytes(old_snapshot)
     with pytest.raises(StateCorrupted, match="begins with entry 2 and the snapshot ends with 0"):
-        open_state_log(LocalMedium(), tmp_path)
+        open_state_log(LenientMedium(), tmp_path)
     (tmp_path / SNAPSHOT_NAME).unlink()
     with pytest.raises(StateCorrupted, match="begins with entry 2 and there is no snapshot"):
-        open_state_log(LocalMedium(), tmp_path)
+        open_state_log(LenientMedium(), tmp_path)
 
 
 def test_a_snapshot_without_its_key_is_refused(tmp_path):
-    log, _ = open_state_log(LocalMedium(), tmp_path, cipher=Cipher(KEY))
+    log, _ = open_state_log(LenientMedium(), tmp_path, cipher=Cipher(KEY))
     append(log, 0)
     log.take_snapshot(b"secret", timestamp=0)
     assert b"secret" not in (tmp_path / SNAPSHOT_NAME).read_bytes()
     with pytest.raises(CannotDecrypt, match="no encryption key"):
-        open_state_log(LocalMedium(), tmp_path)
-    taken = read_snapshot(LocalMedium(), tmp_path, Cipher(KEY))
+        open_state_log(LenientMedium(), tmp_path)
+    taken = read_snapshot(LenientMedium(), tmp_path, Cipher(KEY))
     assert taken is not None
     assert taken.body == b"secret"

@@ -17,13 +17,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import SimulatedDisk
+from tests.support.lenient import LenientMedium
 from tests.support.logs import numbered, payloads_in
 
 from borzoi.model.errors import CannotSync, StorageFailure
 from borzoi.storage import uring
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter
 from borzoi.storage.kernel_ring import ENTRIES, KernelRing
-from borzoi.storage.local import LocalFile, LocalMedium
+from borzoi.storage.local import LocalFile
 from borzoi.storage.log import open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
 from borzoi.storage.syncing import Job, Syncer, ThreadSyncer
@@ -118,7 +119,7 @@ class Told:
 
 
 def file_at(path: Path) -> LocalFile:
-    file = LocalMedium().open(path, create=True)
+    file = LenientMedium().open(path, create=True)
     file.write([b"written"], 0)
     return file
 
@@ -127,7 +128,9 @@ def unsyncable(path: Path) -> LocalFile:
     """A pipe has nothing that could be synced."""
     reader, writer = os.pipe()
     os.close(writer)
-    return LocalFile(path, reader)
+    file = LocalFile(path, reader)
+    file.share()
+    return file
 
 
 def job_of(*files: LocalFile) -> Job:
@@ -306,7 +309,7 @@ async def test_a_group_commit_is_answered_and_a_failed_one_fences(
 async def test_a_log_acknowledges_through_it(syncer: Syncer, tmp_path: Path) -> None:
     log = open_log(
         tmp_path,
-        LocalMedium(),
+        LenientMedium(),
         partition=PartitionSettings(acknowledge=Acknowledge.SYNCED),
         syncer=syncer,
     )
@@ -319,7 +322,7 @@ async def test_a_log_acknowledges_through_it(syncer: Syncer, tmp_path: Path) -> 
             assert log.visible_offset == number + 1
     assert log.append(numbered([b"last"], base_offset=30, timestamp=1)) is not None
     log.close()
-    again = open_log(tmp_path, LocalMedium())
+    again = open_log(tmp_path, LenientMedium())
     assert payloads_in(again.read(0, 100).materialise())[-2:] == [b"29", b"last"]
 
 
@@ -328,7 +331,7 @@ async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(tmp_path: Path) -
     syncer = UringSyncer(ring)
     log = open_log(
         tmp_path,
-        LocalMedium(),
+        LenientMedium(),
         partition=PartitionSettings(acknowledge=Acknowledge.SYNCED),
         syncer=syncer,
     )

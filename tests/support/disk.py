@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, Self
 
 from borzoi.model.errors import StorageFailure
 from borzoi.storage.media import Readable
@@ -183,6 +183,47 @@ class SimulatedDisk:
         self._directories[directory].sync()
 
 
+class Process:
+    """The disk as one process sees it: once that is gone, what is left of it can do nothing."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self._life = disk.life
+
+    @property
+    def boot_id(self) -> str:
+        return self._disk.boot_id
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> "SimulatedFile":
+        return self._alive().open(path, create=create, writable=writable)
+
+    def list(self, directory: Path) -> list[str]:
+        return self._alive().list(directory)
+
+    def exists(self, path: Path) -> bool:
+        return self._alive().exists(path)
+
+    def make_directory(self, directory: Path) -> Sequence[Path]:
+        return self._alive().make_directory(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._alive().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self._alive().unlink(path)
+
+    def remove_tree(self, directory: Path) -> None:
+        self._alive().remove_tree(directory)
+
+    def fsync_directory(self, directory: Path) -> None:
+        self._alive().fsync_directory(directory)
+
+    def _alive(self) -> SimulatedDisk:
+        if self._life != self._disk.life:
+            raise StorageFailure("the process is gone")
+        return self._disk
+
+
 class SimulatedFile:
     """An open file of a simulated disk; useless once its process is gone."""
 
@@ -231,6 +272,15 @@ class SimulatedFile:
 
     def close(self) -> None:
         self._life = -1
+
+    def share(self) -> None:
+        """Nothing is taken by an open file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _alive(self) -> _Inode:
         if self._life < 0:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.server import with_small_segments
+
 from borzoi.archive.archiver import Archiver
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
@@ -146,11 +148,16 @@ async def embedded_server(
     directory: Path, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[EmbeddedServer]:
     """A server over the directory, with default credentials; `settings` as for a real one."""
-    environment = {f"BORZOI_{name}": value for name, value in (settings or {}).items()}
+    chosen = with_small_segments(settings or {})
+    environment = {f"BORZOI_{name}": value for name, value in chosen.items()}
     environment["BORZOI_SYSTEM_PATH"] = str(directory)
     configuration = load(environment, directory)
     opened = open_data(configuration.settings, directory, environment={}, default_credentials=True)
-    store_new_root(opened)
+    try:
+        store_new_root(opened)
+    except BaseException:
+        opened.state_log.close()
+        raise
     meters = Meters()
     archiver = archiver_of(configuration.settings, directory, meters, clock=clock)
     services = services_of(

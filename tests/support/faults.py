@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
 from borzoi.storage.media import File, Medium, Readable
@@ -131,3 +132,12 @@ class FaultyFile:
 
     def close(self) -> None:
         self.file.close()
+
+    def share(self) -> None:
+        self.file.share()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

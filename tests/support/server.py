@@ -42,6 +42,8 @@ class RunningServer:
     directory: Path
     environment: dict[str, str]
     arguments: Sequence[str]
+    #: How many files and connections it may have open; as many as we may, without one.
+    descriptors: int | None = None
     process: subprocess.Popen[bytes] = field(init=False)
     tcp_address: tuple[str, int] = field(init=False)
     #: Where each transport that is enabled listens, by the name of its section.
@@ -61,7 +63,7 @@ class RunningServer:
         ready.unlink(missing_ok=True)
         with (self.directory.parent / f"{self.directory.name}.output").open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "borzoi", "serve", *self.arguments],
+                [*self._limiting(), sys.executable, "-m", "borzoi", "serve", *self.arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -86,6 +88,11 @@ class RunningServer:
         self.tcp_address = self.addresses["tcp"]
         if self._reserved is None:
             self._reserved = reserved(self.tcp_address)
+
+    def _limiting(self) -> list[str]:
+        if self.descriptors is None:
+            return []
+        return ["sh", "-c", f'ulimit -n {self.descriptors} && exec "$@"', "sh"]
 
     def stop(self) -> int:
         """Ask it to stop and wait; its exit code."""
@@ -137,15 +144,24 @@ def directory_in_memory() -> Iterator[Path]:
         yield Path(folder) / "data"
 
 
+def with_small_segments(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a test that chooses the size of segments: a message counts as saved at once, so a
+    segment is sealed with the first append behind its size and not a thousand messages later."""
+    if "SYSTEM_SEGMENT_SIZE" in settings:
+        return {"SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE": "1", **settings}
+    return dict(settings)
+
+
 @contextmanager
 def running_server(
     settings: Mapping[str, str] | None = None,
     *,
     directory: Path | None = None,
     arguments: Sequence[str] = ("--with-default-root-credentials",),
+    descriptors: int | None = None,
 ) -> Iterator[RunningServer]:
     """A server with default credentials on a port of its own; `settings` are variables without
-    their prefix, such as ``{"SYSTEM_SEGMENT_SIZE": "1 MiB"}``."""
+    their prefix, such as ``{"SYSTEM_SEGMENT_SIZE": "1 MiB"}``, `descriptors` is its `ulimit -n`."""
     with tempfile.TemporaryDirectory(prefix="borzoi-") as folder:
         data = directory or Path(folder) / "data"
         data.mkdir(parents=True, exist_ok=True)
@@ -163,9 +179,9 @@ def running_server(
         }
         if shards := os.environ.get("BORZOI_TEST_SHARDS"):
             environment["BORZOI_SYSTEM_SHARDING_CPU_ALLOCATION"] = shards
-        for name, value in (settings or {}).items():
+        for name, value in with_small_segments(settings or {}).items():
             environment[f"BORZOI_{name}"] = value
-        server = RunningServer(data, environment, arguments)
+        server = RunningServer(data, environment, arguments, descriptors)
         server.start()
         try:
             yield server

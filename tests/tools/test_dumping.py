@@ -3,6 +3,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.support.lenient import LenientMedium
 
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import encode_command
@@ -14,13 +15,12 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.records.batch import stamp, walk
 from borzoi.records.header import HEADER
 from borzoi.security.encryption import Cipher
-from borzoi.storage.local import LocalMedium
 from borzoi.storage.state_log import open_state_log
 from borzoi.tools.dumping import HIDDEN, dump
 
 GOLDEN = Path(__file__).parents[1] / "golden/data"
 KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
-MEDIUM = LocalMedium()
+MEDIUM = LenientMedium()
 
 
 def place(case: str, partition: int = 0) -> Path:

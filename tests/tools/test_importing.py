@@ -3,6 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.lenient import LenientMedium
 
 from borzoi.metadata import queries, snapshot
 from borzoi.model.consuming import ConsumerKind, PollingKind
@@ -28,7 +29,6 @@ from borzoi.security.encryption import Cipher
 from borzoi.security.passwords import verify_password
 from borzoi.storage.info import Info, read_info
 from borzoi.storage.layout import partition_directory
-from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.state_log import open_state_log
@@ -38,7 +38,7 @@ GOLDEN = Path(__file__).parents[1] / "golden/data"
 CASES = ["basic", "rotation", "encrypted", "metadata"]
 KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 NOW = 1_800_000_000_000_000
-MEDIUM = LocalMedium()
+MEDIUM = LenientMedium()
 
 
 def cipher_of(case: str) -> Cipher | None:

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from tests.support.lenient import LenientMedium
 
 from borzoi.metadata import snapshot
 from borzoi.metadata.commands import LoggedCommand, encode_command
@@ -13,12 +14,11 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.security.encryption import Cipher
 from borzoi.storage.info import open_info
-from borzoi.storage.local import LocalMedium
 from borzoi.storage.state_log import open_state_log
 from borzoi.tools.findings import Finding, Progress, Severity
 from borzoi.tools.metadata_inspection import inspect_metadata
 
-MEDIUM = LocalMedium()
+MEDIUM = LenientMedium()
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 COMMANDS: list[LoggedCommand] = [
     root_creation("iggy", "$argon2id$hash"),

@@ -121,9 +121,9 @@ class Call(msgspec.Struct, frozen=True):
             own += (self.allowed,)
         return await self.metadata.submit(Proposal(command, caller.id, own + guards))
 
-    async def create(self, command: Command) -> Created:
+    async def create(self, command: Command, *guards: Guard) -> Created:
         """Propose a creation; what it created."""
-        outcome = await self.submit(command)
+        outcome = await self.submit(command, *guards)
         if outcome.created is None:
             raise StateCorrupted(f"{type(command).__name__} created nothing")
         return outcome.created

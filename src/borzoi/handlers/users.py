@@ -6,7 +6,7 @@ from typing import Any
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
 from borzoi.metadata.effects import Created
-from borzoi.metadata.guards import UserIs
+from borzoi.metadata.guards import IsNotRoot, MayGrant, UserIs
 from borzoi.metadata.permissions import covers
 from borzoi.metadata.sealed import SealedChangePassword, SealedCreateUser
 from borzoi.metadata.state import User
@@ -58,7 +58,7 @@ async def create_user(request: CreateUser, call: Call) -> Created:
     hashed = await call.services.authentication.hash(request.password)
     check_grant(call, request.permissions)
     sealed = SealedCreateUser(request.username, hashed, request.status, request.permissions)
-    return await call.create(sealed)
+    return await call.create(sealed, MayGrant(request.permissions))
 
 
 def check_grant(call: Call, wanted: Permissions | None, already: Permissions | None = None) -> None:
@@ -71,9 +71,13 @@ def check_grant(call: Call, wanted: Permissions | None, already: Permissions | N
 
 async def update_user(request: UpdateUser, call: Call) -> None:
     user = queries.user(call.state, request.user_id)
-    if user.id == ROOT_USER_ID and request.status is UserStatus.INACTIVE:
+    if request.status is not UserStatus.INACTIVE:
+        await call.submit(request)
+        return
+    if user.id == ROOT_USER_ID:
         raise Unauthorized("root stays active: nobody could make it active again")
-    await call.submit(request)
+    # The name may be that of root by the time its turn comes.
+    await call.submit(request, IsNotRoot(request.user_id))
 
 
 async def delete_user(request: DeleteUser, call: Call) -> None:
@@ -83,7 +87,8 @@ async def delete_user(request: DeleteUser, call: Call) -> None:
 async def update_permissions(request: UpdatePermissions, call: Call) -> None:
     user = queries.user(call.state, request.user_id)
     check_grant(call, request.permissions, user.permissions)
-    await call.submit(request, UserIs(user.id, user.birth))
+    granted = MayGrant(request.permissions, user.id)
+    await call.submit(request, UserIs(user.id, user.birth), granted)
 
 
 async def change_password(request: ChangePassword, call: Call) -> None:

@@ -30,10 +30,27 @@ class SocketOptions(msgspec.Struct, frozen=True):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0" + value)
 
 
+#: How many connections the kernel makes before we accept them.
+BACKLOG = 1024
+
+
 def listening_socket(
     address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
 ) -> socket.socket:
     """A socket that listens at the address, which the shards of one server can share."""
+    sock = bound_socket(address, dual_stack=dual_stack, shared=shared)
+    try:
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def bound_socket(
+    address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
+) -> socket.socket:
+    """The same before it listens: who connects is refused."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -44,7 +61,6 @@ def listening_socket(
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
         sock.bind((host, port))
-        sock.listen(1024)
         sock.setblocking(False)
     except BaseException:
         sock.close()

@@ -11,11 +11,11 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from borzoi.metadata import queries
-from borzoi.metadata.permissions import Rule, allows
+from borzoi.metadata.permissions import Rule, allows, covers
 from borzoi.metadata.state import GroupAddress, Metadata, Stream, Topic
 from borzoi.model.errors import GroupNotFound, InvalidCredentials, Unauthenticated, Unauthorized
-from borzoi.model.identifiers import Identifier
-from borzoi.model.users import UserStatus
+from borzoi.model.identifiers import ROOT_USER_ID, Identifier
+from borzoi.model.users import Permissions, UserStatus
 
 
 class CallerIs(msgspec.Struct, frozen=True, tag=True):
@@ -52,7 +52,21 @@ class GroupIs(msgspec.Struct, frozen=True, tag=True):
         return GroupAddress(self.stream_id, self.topic_id, self.group_id)
 
 
-Guard: TypeAlias = CallerIs | Allowed | UserIs | GroupIs
+class MayGrant(msgspec.Struct, frozen=True, tag=True):
+    """The user who proposed the change has all permissions that it gives away."""
+
+    permissions: Permissions | None
+    #: Who gets them; what this user has already is not given away.
+    user_id: Identifier | None = None
+
+
+class IsNotRoot(msgspec.Struct, frozen=True, tag=True):
+    """The identifier leads to another user than root."""
+
+    user_id: Identifier
+
+
+Guard: TypeAlias = CallerIs | Allowed | UserIs | GroupIs | MayGrant | IsNotRoot
 
 
 def check(state: Metadata, guard: Guard, *, caller_id: int) -> None:
@@ -72,6 +86,14 @@ def check(state: Metadata, guard: Guard, *, caller_id: int) -> None:
             group = queries.group(state, stream_id, topic_id, group_id)
             if group.birth != birth:
                 raise GroupNotFound(f"group {group_id} of topic {topic_id} was deleted")
+        case MayGrant(permissions, user_id):
+            already = None if user_id is None else queries.user(state, user_id).permissions
+            caller = state.users.get(caller_id)
+            if caller is None or not covers(caller.permissions, permissions, already):
+                raise Unauthorized("a user can grant only permissions that it has itself")
+        case IsNotRoot(user_id):
+            if queries.user(state, user_id).id == ROOT_USER_ID:
+                raise Unauthorized("root stays active: nobody could make it active again")
         case _:
             assert_never(guard)
 

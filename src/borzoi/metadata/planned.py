@@ -24,6 +24,7 @@ class PlannedStream(msgspec.Struct, frozen=True):
 class PlannedTopic(msgspec.Struct, frozen=True):
     stream_id: int
     topic_id: int
+    partitions_count: int
 
 
 class PlannedPartitions(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ def planned(state: Metadata, command: Command) -> Planned | None:
             return PlannedStream(state.streams.next_id)
         case CreateTopic():
             stream = queries.stream(state, command.stream_id)
-            return PlannedTopic(stream.id, stream.topics.next_id)
+            return PlannedTopic(stream.id, stream.topics.next_id, command.partitions_count)
         case CreatePartitions():
             stream = queries.stream(state, command.stream_id)
             topic = queries.topic_of(stream, command.topic_id)

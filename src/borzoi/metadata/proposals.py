@@ -25,7 +25,8 @@ class Proposal(msgspec.Struct, frozen=True):
     guards: tuple[Guard, ...] = ()
 
 
-_ENCODER: Final = msgspec.msgpack.Encoder()
+#: Permissions hold read-only mappings.
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=dict)
 _DECODER: Final = msgspec.msgpack.Decoder(tuple[int, int, bytes, int, tuple[Guard, ...]])
 
 

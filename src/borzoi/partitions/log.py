@@ -82,6 +82,11 @@ class Log(Protocol):
         """None when everything appended is acknowledged, else a future that resolves when it is."""
         ...
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no sync is running and nobody waits for one."""
+        ...
+
     def flush(self, *, sync: bool = False) -> "Future[None] | None":
         """Write what is only in memory; with `sync` also force it to the disk."""
         ...

@@ -304,5 +304,5 @@ class Partition:
             return
         if self.log.visible_offset:
             self.offsets.clamp(self.log.visible_offset - 1)
-        else:
+        elif self.offsets.found_files:
             self.offsets.clear()

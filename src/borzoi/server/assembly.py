@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -29,9 +30,10 @@ from borzoi.security.encryption import Cipher
 from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle
 from borzoi.server.opening import folders_of, store_of
+from borzoi.server.partition_limit import partitions_max
 from borzoi.server.recreating import recreate
 from borzoi.server.revoked_tokens import RevokedTokens, read_revoked_tokens
-from borzoi.server.root_user import root_credentials
+from borzoi.server.root_user import RootCredentials, root_credentials
 from borzoi.server.settings import Settings
 from borzoi.shard.cluster_nodes import ClusterNodes, Node, single_node
 from borzoi.shard.metadata_plane import CarryOut, MetadataPlane, recovered_state
@@ -51,7 +53,7 @@ from borzoi.storage.info import open_info
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import Medium
 from borzoi.storage.settings import Acknowledge
-from borzoi.storage.state_log import StateLog, StateSettings, open_state_log
+from borzoi.storage.state_log import RecoveredState, StateLog, StateSettings, open_state_log
 from borzoi.telemetry.durations import Ongoing
 
 log = logging.getLogger(__name__)
@@ -120,6 +122,31 @@ def open_data(
     state_log, recovered = open_state_log(
         medium, directory, StateSettings(enforce_fsync=system.state.enforce_fsync), cipher=cipher
     )
+    try:
+        credentials = partial(
+            root_credentials, environment, default_credentials=default_credentials
+        )
+        buffers = pool_of(settings) if pool is None else pool
+        return _opened(
+            settings, directory, medium, cipher, state_log, recovered, credentials, buffers
+        )
+    except BaseException:
+        state_log.close()
+        raise
+
+
+def _opened(
+    settings: Settings,
+    directory: Path,
+    medium: Medium,
+    cipher: Cipher | None,
+    state_log: StateLog,
+    recovered: RecoveredState,
+    credentials_of_root: Callable[[], RootCredentials],
+    pool: MemoryPool,
+) -> Opened:
+    """What follows from the metadata log."""
+    system = settings.system
     presence = read_presence(medium, directory)
     effects: list[Effect] = []
     unsettled: list[Effect] = []
@@ -138,7 +165,7 @@ def open_data(
     if ROOT_USER_ID in state.users:
         root = Root(state.users[ROOT_USER_ID].username, STORED_ROOT)
     else:
-        credentials = root_credentials(environment, default_credentials=default_credentials)
+        credentials = credentials_of_root()
         command = root_creation(credentials.username, hash_password(credentials.password))
         new_root = Entry(clock(), ROOT_USER_ID, command)
         apply(state, new_root)
@@ -155,7 +182,7 @@ def open_data(
         effects=effects,
         state_log=state_log,
         cipher=cipher,
-        pool=pool_of(settings) if pool is None else pool,
+        pool=pool,
         root=root,
         acknowledge=acknowledge_of(settings),
         revoked_tokens=revoked_tokens,
@@ -277,7 +304,7 @@ def partitions_of_disk(
         shard=shard,
         count=count,
     )
-    table = PartitionTable(store)
+    table = PartitionTable(store, partitions_max())
     return table, Upkeep(table, store), store
 
 

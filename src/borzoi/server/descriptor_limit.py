@@ -1,11 +1,13 @@
 """Descriptors: as many as the system gives us, and never all of them to clients.
 
-Every connection costs one, and so does every file. Without a share for the files, a client
-that opens enough connections, logged in or not, makes all appends fail.
+Every connection costs one, and so does every file that is open. Without a share for the files, a
+client that opens enough connections, logged in or not, makes all appends fail. The other way round,
+files are opened on demand within their share, however many partitions there are.
 """
 
 import logging
 import resource
+from typing import Final, NamedTuple
 
 from borzoi.model.errors import InvalidConfiguration
 
@@ -13,8 +15,18 @@ log = logging.getLogger(__name__)
 
 #: With fewer a server could not open its own files and serve a handful of clients.
 DESCRIPTORS_MIN = 64
-#: For the files of partitions, as far as half of all descriptors allows.
-FOR_FILES = 1024
+#: For files at least, as far as half of all descriptors allows; a quarter where there are many.
+FOR_FILES: Final = 1024
+FOR_FILES_MAX: Final = 16_384
+#: Of these, for what is no file of a partition: listeners, logs, threads that sync and compress.
+FOR_OURSELVES: Final = 64
+
+
+class FileRoom(NamedTuple):
+    """How many files of each kind may be open at once."""
+
+    segments: int
+    offsets: int
 
 
 def refuse_too_few() -> None:
@@ -43,7 +55,7 @@ def room_for_connections(wanted: int) -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted
-    room = max(limit - FOR_FILES, limit // 2)
+    room = limit - _for_files(limit)
     if room < wanted:
         log.warning(
             "%d connections are accepted, not %d: the process may open %d descriptors (ulimit -n)",
@@ -52,3 +64,16 @@ def room_for_connections(wanted: int) -> int:
             limit,
         )
     return min(wanted, room)
+
+
+def room_for_files() -> FileRoom:
+    """How many of the descriptors that connections leave are for the files of partitions."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = FOR_FILES_MAX if limit == resource.RLIM_INFINITY else _for_files(limit)
+    files -= min(FOR_OURSELVES, files // 2)
+    offsets = max(files // 8, 1)
+    return FileRoom(files - offsets, offsets)
+
+
+def _for_files(limit: int) -> int:
+    return min(max(limit // 4, min(FOR_FILES, limit // 2)), FOR_FILES_MAX)

@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.interface import Listener
 from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
-from borzoi.listeners.sockets import SocketOptions, listening_socket
+from borzoi.listeners.sockets import BACKLOG, SocketOptions, bound_socket
 from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.listeners.websocket.plain import WebSocketListener
@@ -70,8 +70,37 @@ class ListeningContext(msgspec.Struct, frozen=True):
     shards: int = 1
 
 
-async def listen(settings: Settings, around: ListeningContext) -> list[Endpoint]:
-    """Every enabled listener, accepting."""
+def bind(settings: Settings) -> dict[str, socket.socket]:
+    """A socket for every enabled listener, by its section: bound, but nobody can connect yet.
+
+    Before anything else that may take long or run out of something, so that a server which cannot
+    be reached does not start.
+    """
+    sockets: dict[str, socket.socket] = {}
+    try:
+        if settings.tcp.enabled:
+            sockets["tcp"] = bound("tcp", settings.tcp.address, dual_stack=settings.tcp.ipv6)
+        if settings.http.enabled:
+            sockets["http"] = bound("http", settings.http.address, shared=False)
+        if settings.websocket.enabled:
+            sockets["websocket"] = bound("websocket", settings.websocket.address)
+        if settings.quic.enabled and has_quic():
+            sockets["quic"] = bound_for_quic(settings.quic)
+    except BaseException:
+        close_all(sockets.values())
+        raise
+    return sockets
+
+
+def close_all(sockets: Iterable[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
+async def listen(
+    settings: Settings, around: ListeningContext, sockets: Mapping[str, socket.socket]
+) -> list[Endpoint]:
+    """Every listener that has a socket, accepting."""
     # One limit over all transports: each connection costs a descriptor, whatever it speaks.
     tcp = settings.tcp
     room = room_for_connections(-(-tcp.max_connections // around.shards))
@@ -80,23 +109,29 @@ async def listen(settings: Settings, around: ListeningContext) -> list[Endpoint]
     admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)
     endpoints: list[Endpoint] = []
     try:
-        if tcp.enabled:
-            endpoints.append(await _tcp(tcp, around, admission))
-        if settings.http.enabled:
-            endpoints.append(_http(settings.http, around, admission, endpoints))
-        if settings.websocket.enabled:
-            endpoints.append(await _websocket(settings.websocket, around, admission))
-        if settings.quic.enabled and has_quic():
-            endpoints.append(_quic(settings.quic, around, admission))
+        for section, sock in sockets.items():
+            _begin_listening(section, sock)
+        if "tcp" in sockets:
+            endpoints.append(await _tcp(sockets["tcp"], tcp, around, admission))
+        if "http" in sockets:
+            http = settings.http
+            endpoints.append(_http(sockets["http"], http, around, admission, endpoints))
+        if "websocket" in sockets:
+            websocket = settings.websocket
+            endpoints.append(await _websocket(sockets["websocket"], websocket, around, admission))
+        if "quic" in sockets:
+            endpoints.append(_quic(sockets["quic"], settings.quic, around, admission))
     except BaseException:
         for endpoint in endpoints:
             endpoint.listener.close()
+        close_all(sockets.values())
         raise
     return endpoints
 
 
-async def _tcp(tcp: TcpSection, around: ListeningContext, admission: Admission) -> Endpoint:
-    sock = bound("tcp", tcp.address, dual_stack=tcp.ipv6)
+async def _tcp(
+    sock: socket.socket, tcp: TcpSection, around: ListeningContext, admission: Admission
+) -> Endpoint:
     if not tcp.socket.override_defaults:
         probe_silent_peers(sock)
     if tcp.tls.enabled:
@@ -123,7 +158,11 @@ async def _tcp(tcp: TcpSection, around: ListeningContext, admission: Admission) 
 
 
 def _http(
-    http: HttpSection, around: ListeningContext, admission: Admission, endpoints: Sequence[Endpoint]
+    sock: socket.socket,
+    http: HttpSection,
+    around: ListeningContext,
+    admission: Admission,
+    endpoints: Sequence[Endpoint],
 ) -> Endpoint:
     # Imported here: a server without HTTP starts sooner.
     from borzoi.listeners.http.listener import HttpListener
@@ -145,21 +184,19 @@ def _http(
     unfinished = around.binary.unfinished
     app = http_app(http, dispatcher, around.revoked_tokens, metrics=metrics, unfinished=unfinished)
     context = tls_context(http.tls, "http.tls") if http.tls.enabled else None
-    sock = bound("http", http.address, shared=False)
     probe_silent_peers(sock)
     listener = HttpListener(sock, app, admission=admission, context=context, stopping=app.stopping)
     return Endpoint("http" if context is None else "http (TLS)", "http", listener)
 
 
 async def _websocket(
-    websocket: WebSocketSection, around: ListeningContext, admission: Admission
+    sock: socket.socket, websocket: WebSocketSection, around: ListeningContext, admission: Admission
 ) -> Endpoint:
     limits = Limits(
         websocket.max_message_size or MESSAGE_BYTES_MAX,
         websocket.max_frame_size or FRAME_BYTES_MAX,
         websocket.accept_unmasked_frames,
     )
-    sock = bound("websocket", websocket.address)
     probe_silent_peers(sock)
     if websocket.tls.enabled:
         secure = SecureWebSocketListener(
@@ -184,7 +221,9 @@ async def _websocket(
     return Endpoint("websocket", "websocket", plain)
 
 
-def _quic(quic: QuicSection, around: ListeningContext, admission: Admission) -> Endpoint:
+def _quic(
+    bound_sock: socket.socket, quic: QuicSection, around: ListeningContext, admission: Admission
+) -> Endpoint:
     async def make(sock: socket.socket) -> Listener:
         # Imported here: the library is an extra and weighs megabytes.
         from borzoi.listeners.quic import QuicListener, QuicOptions
@@ -205,10 +244,14 @@ def _quic(quic: QuicSection, around: ListeningContext, admission: Admission) -> 
         await listener.start(sock)
         return listener
 
+    return Endpoint("quic", "quic", OnDemandListener(bound_sock, make))
+
+
+def bound_for_quic(quic: QuicSection) -> socket.socket:
     host, port = quic.address
     override = quic.socket.override_defaults
     try:
-        sock = datagram_socket(
+        return datagram_socket(
             quic.address,
             recv_buffer_bytes=quic.socket.recv_buffer_size if override else None,
             send_buffer_bytes=quic.socket.send_buffer_size if override else None,
@@ -217,7 +260,6 @@ def _quic(quic: QuicSection, around: ListeningContext, admission: Admission) -> 
         raise InvalidConfiguration(
             f"quic.address: cannot listen at {host}:{port}: {fault.strerror}"
         ) from fault
-    return Endpoint("quic", "quic", OnDemandListener(sock, make))
 
 
 def certificate_of(section: QuicCertificateSection) -> tuple[bytes, bytes]:
@@ -233,12 +275,25 @@ def certificate_of(section: QuicCertificateSection) -> tuple[bytes, bytes]:
         raise InvalidConfiguration(f"quic.certificate: {fault}") from fault
 
 
+def _begin_listening(section: str, sock: socket.socket) -> None:
+    """Let clients connect. Two servers may have bound one address while neither listened."""
+    if sock.type != socket.SOCK_STREAM:
+        return
+    try:
+        sock.listen(BACKLOG)
+    except OSError as fault:
+        host, port = sock.getsockname()[:2]
+        raise InvalidConfiguration(
+            f"{section}.address: cannot listen at {host}:{port}: {fault.strerror}"
+        ) from fault
+
+
 def bound(
     section: str, address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
 ) -> socket.socket:
-    """A socket that listens where the section says."""
+    """A socket at the address that the section says."""
     try:
-        return listening_socket(address, dual_stack=dual_stack, shared=shared)
+        return bound_socket(address, dual_stack=dual_stack, shared=shared)
     except OSError as fault:
         host, port = address
         raise InvalidConfiguration(

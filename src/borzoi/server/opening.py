@@ -12,12 +12,14 @@ from borzoi.partitions.partition import Deletable, Partition
 from borzoi.partitions.warming import warm
 from borzoi.records.fresh_ids import FreshIds, mixed_words
 from borzoi.security.encryption import Cipher
+from borzoi.server.descriptor_limit import room_for_files
 from borzoi.server.settings import Settings
 from borzoi.shard.local_store import LocalPartitionStore
 from borzoi.shard.partition_store import Place
 from borzoi.shard.trash import Trash
 from borzoi.storage.compressed import TwinOpener
 from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.idle import IdleWork
 from borzoi.storage.layout import TRASH, place_directory
 from borzoi.storage.log import open_log
 from borzoi.storage.media import Medium
@@ -59,16 +61,21 @@ def store_of(
     With `archived` only segments that it counts are ever deleted.
     """
     system = settings.system
-    segment = SegmentSettings(system.segment.size, CACHES[system.segment.cache_indexes])
+    cache = CACHES[system.segment.cache_indexes]
+    segment = SegmentSettings(system.segment.size, cache, overshoots=True)
     partition = PartitionSettings(
         acknowledge,
         system.partition.messages_required_to_save,
         system.partition.size_of_messages_required_to_save,
         system.partition.validate_checksum,
     )
-    syncer, descriptors = TimedSyncer(best_syncer(), syncs), Descriptors(medium)
+    room = room_for_files()
+    syncer, descriptors = TimedSyncer(best_syncer(), syncs), Descriptors(medium, room.segments)
     twins = TwinOpener(descriptors)
-    writer = OffsetWriter(medium, acknowledge, loop=asyncio.get_running_loop())
+    writer = OffsetWriter(
+        medium, acknowledge, loop=asyncio.get_running_loop(), files_max=room.offsets
+    )
+    idle = IdleWork(asyncio.get_running_loop())
     new_ids = random_ids()
     deduplication = system.message_deduplication
     keep_unread = settings.data_maintenance.messages.consumer_barrier
@@ -83,6 +90,7 @@ def store_of(
             descriptors=descriptors,
             open_twin=twins,
             generation=generation,
+            idle=idle,
         )
         deduplicator = None
         if deduplication.enabled:

@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import gc
 import logging
+import socket
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -48,7 +49,7 @@ from borzoi.server.declaring import shown_section
 from borzoi.server.housekeeping import Chore, run_all, shard_chores, writer_chores
 from borzoi.server.kinds import shown_address
 from borzoi.server.launching import Start
-from borzoi.server.listening import Endpoint, ListeningContext, listen
+from borzoi.server.listening import Endpoint, ListeningContext, bind, close_all, listen
 from borzoi.server.logs import remove_forgotten
 from borzoi.server.opening import folders_of
 from borzoi.server.seating import take_seat
@@ -146,7 +147,17 @@ class RunningServer:
         if isinstance(opened, Opened):
             self._state_copies = StateCopies(directory, opened.state_log)
             presence = opened.presence
-        self._services = self._assembled()
+        self._config_file = directory / self._settings.system.runtime.path / CURRENT_CONFIG
+        self._sockets: dict[str, socket.socket] = {}
+        try:
+            # Before the partitions: whatever their number, there is a way in.
+            self._sockets = self._bound_early()
+            self._services = self._assembled()
+        except BaseException:
+            close_all(self._sockets.values())
+            if isinstance(opened, Opened):
+                opened.state_log.close()
+            raise
         self._presence = PresenceKeeper(opened.medium, directory, presence)
         self._dispatcher = self._dispatching()
         self._listeners: list[Listener] = []
@@ -154,7 +165,10 @@ class RunningServer:
         self._stop = asyncio.Event()
         self._loop_lag = Durations()
         self._leaving: set[asyncio.Task[object]] = set()
-        self._config_file = directory / self._settings.system.runtime.path / CURRENT_CONFIG
+
+    def _bound_early(self) -> dict[str, socket.socket]:
+        self._config_file.unlink(missing_ok=True)
+        return bind(self._settings)
 
     def _assembled(self) -> Services:
         assert isinstance(self._opened, Opened), "one process does everything"
@@ -189,7 +203,6 @@ class RunningServer:
 
     async def listen(self) -> None:
         """Bind every listener that is enabled; when this returns all of them accept."""
-        self._config_file.unlink(missing_ok=True)
         self._note_presence(*self._present())
         await self._listen(self._settings)
 
@@ -209,6 +222,7 @@ class RunningServer:
                 shards=self._shards,
                 more_metrics=self._archive_metrics,
             ),
+            self._sockets or bind(settings),
         )
         self._listeners = [endpoint.listener for endpoint in self._endpoints]
         self._services.cluster.bound(
@@ -394,6 +408,7 @@ class RunningServer:
         """Save, sync and close everything that was opened."""
         for listener in self._listeners:
             listener.close()
+        close_all(self._sockets.values())
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=1)
         self._services.authentication.close()

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from borzoi.model.errors import LimitReached, StateCorrupted, StorageFailure
-from borzoi.storage.media import Medium, replace_file
+from borzoi.storage.media import Medium, content_of, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +33,8 @@ def read_revoked_tokens(medium: Medium, directory: Path, *, now: int) -> Mapping
     path = directory / REVOKED_TOKENS
     if not medium.exists(path):
         return {}
-    file = medium.open(path, writable=False)
     try:
-        stored = msgspec.json.decode(file.read(file.size(), 0), type=dict[str, int])
+        stored = msgspec.json.decode(content_of(medium, path), type=dict[str, int])
     except msgspec.DecodeError as fault:
         raise StateCorrupted(f"{path} cannot be read: {fault}") from fault
     valid = {token_id: expiry for token_id, expiry in stored.items() if expiry > now}

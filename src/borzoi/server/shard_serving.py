@@ -9,6 +9,7 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -231,6 +232,10 @@ class ShardServer(RunningServer):
         else:
             metadata.bind_effects(carry_out, self._follow)
         return services
+
+    def _bound_early(self) -> dict[str, socket.socket]:
+        """Shards bind in turn, those behind the first at the ports that it got."""
+        return {}
 
     def _dispatching(self) -> Dispatcher:
         self._migration = Migration(self._bus, self._services, lambda: self._listeners)

@@ -88,7 +88,10 @@ class ReceivedFiles:
         return len(self._files)
 
     def add(self, announcement: Announcement, descriptor: int) -> None:
-        self._files[announcement.number] = LocalFile(Path(announcement.path), descriptor)
+        file = LocalFile(Path(announcement.path), descriptor)
+        # Whoever still sends from it when it is dropped here closes it.
+        file.share()
+        self._files[announcement.number] = file
 
     def get(self, number: int) -> LocalFile:
         file = self._files.get(number)

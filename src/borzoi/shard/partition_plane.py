@@ -156,14 +156,17 @@ class PartitionPlane:
         """Remove what an interrupted deletion left where something is about to be created.
 
         This happens before the change is logged: after a crash, files of the deleted partition
-        could not be told from files of the new one.
+        could not be told from files of the new one. `TooManyPartitions` when they would be more
+        than can be served.
         """
         match planned:
             case PlannedStream(stream_id):
                 await self._store.clear((stream_id,))
-            case PlannedTopic(stream_id, topic_id):
+            case PlannedTopic(stream_id, topic_id, count):
+                self._table.refuse_beyond_limit(count)
                 await self._store.clear((stream_id, topic_id))
             case PlannedPartitions(stream_id, topic_id, partition_ids):
+                self._table.refuse_beyond_limit(len(partition_ids))
                 await self._store.clear(*_namespaces(stream_id, [(topic_id, partition_ids)]))
 
     def finish_deletions(self, effects: Sequence[Effect], state: Metadata) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from borzoi.metadata.state import Metadata, Topic
-from borzoi.model.errors import BorzoiError, PartitionNotFound
+from borzoi.model.errors import BorzoiError, PartitionNotFound, TooManyPartitions
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.statistics import PartitionStatistics
@@ -22,8 +22,9 @@ from borzoi.shard.partition_store import PartitionStore
 
 log = logging.getLogger(__name__)
 
-#: Partitions that are closed at once; the disk merges what they ask for.
-CLOSING_THREADS: Final = 16
+#: Partitions that are closed at once; the disk merges what they ask for. With 64 a stop takes half
+#: the time that it takes with 16.
+CLOSING_THREADS: Final = 64
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -46,10 +47,12 @@ class Totals(msgspec.Struct, frozen=True):
 class PartitionTable:
     """Partitions by their place."""
 
-    __slots__ = ("_generations", "_store", "opened")
+    __slots__ = ("_generations", "_partitions_max", "_store", "opened")
 
-    def __init__(self, store: PartitionStore) -> None:
+    def __init__(self, store: PartitionStore, partitions_max: int | None = None) -> None:
         self._store = store
+        #: More than this many are not taken on; those that are stored already are all served.
+        self._partitions_max = partitions_max
         #: To be read by the plane, which looks up a partition for each request.
         self.opened: dict[Namespace, Partition] = {}
         #: Partitions that exist but could not be opened yet, and the generation to open them in.
@@ -84,6 +87,15 @@ class PartitionTable:
                 yield namespace, partition
 
     # Opening and closing.
+
+    def refuse_beyond_limit(self, added: int) -> None:
+        """Raise `TooManyPartitions` when there is no room for so many more."""
+        there = len(self.opened) + len(self._generations)
+        if self._partitions_max is not None and there + added > self._partitions_max:
+            raise TooManyPartitions(
+                f"the server has {there} partitions and memory for {self._partitions_max};"
+                f" {added} more cannot be served"
+            )
 
     def open_all(
         self, state: Metadata, is_own: Callable[[Namespace], bool] = lambda _: True
@@ -134,15 +146,16 @@ class PartitionTable:
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
         self._store.prepare_to_close(self.opened.values())
-        # Concurrently: each sync waits for the disk, and the disk handles many at once. Thousands
-        # of partitions one after another would take longer than a stop may.
-        await asyncio.gather(*(self._saved(namespace) for namespace in list(self.opened)))
+        # What clients wait for is answered first. The rest is synced when it is closed.
+        await asyncio.gather(*(self._settled(namespace) for namespace in list(self.opened)))
         for namespace, partition in self.opened.items():
             with logged_failure("closed", namespace):
                 partition.offsets.close()
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="closing") as threads:
-            # The logs are not used any more, so another thread may close them.
+            # The logs are not used any more, so another thread may close them. Concurrently: each
+            # sync waits for the disk, and the disk handles many at once. Thousands of partitions
+            # one after another would take longer than a stop may.
             await asyncio.gather(
                 *(
                     loop.run_in_executor(threads, _close_log, namespace, partition)
@@ -151,9 +164,14 @@ class PartitionTable:
             )
         self.opened.clear()
 
-    async def _saved(self, namespace: Namespace) -> None:
+    async def _settled(self, namespace: Namespace) -> None:
+        """Wait for syncs that run, or that somebody waits for."""
         with logged_failure("saved", namespace):
-            waiter = self.opened[namespace].flush(sync=True)
+            partition = self.opened[namespace]
+            partition.flush()
+            if partition.log.is_settled:
+                return
+            waiter = partition.log.flush(sync=True)
             if waiter is not None:
                 await waiter
 

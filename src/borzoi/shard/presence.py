@@ -26,7 +26,7 @@ from borzoi.metadata.effects import (
 from borzoi.metadata.state import Metadata
 from borzoi.model.errors import InvalidConfiguration, StateCorrupted
 from borzoi.model.namespace import Namespace
-from borzoi.storage.media import Medium, replace_file
+from borzoi.storage.media import Medium, content_of, replace_file
 
 PRESENCE_NAME: Final = "presence.json"
 #: How many missing directories an error names one by one.
@@ -45,14 +45,10 @@ def read_presence(medium: Medium, directory: Path) -> Presence | None:
     path = directory / PRESENCE_NAME
     if not medium.exists(path):
         return None
-    file = medium.open(path, writable=False)
     try:
-        stored = msgspec.json.decode(file.read(file.size(), 0), type=Presence)
+        return msgspec.json.decode(content_of(medium, path), type=Presence)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StateCorrupted(f"{path} cannot be read: {error}") from None
-    finally:
-        file.close()
-    return stored
 
 
 def write_presence(medium: Medium, directory: Path, presence: Presence) -> None:

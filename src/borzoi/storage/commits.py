@@ -66,12 +66,19 @@ class GroupCommit:
         self._syncer = syncer
         self._plan = plan
         self._failed = failed
-        self._waiting: deque[tuple[int, Waiter]] = deque()
+        #: Made when someone waits: thousands of logs have nobody.
+        self._waiting: deque[tuple[int, Waiter]] | None = None
         self._running: _Sync | None = None
         self._again = False
 
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
     def wait(self, offset: int, waiter: Waiter) -> None:
         """Resolve `waiter` when everything below `offset` is on the disk; needs a `request`."""
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append((offset, waiter))
 
     def request(self) -> None:
@@ -100,9 +107,10 @@ class GroupCommit:
         """Resolve all futures, and ignore how the running sync ends."""
         self._running = None
         self._again = False
-        waiting, self._waiting = self._waiting, deque()
-        for _, waiter in waiting:
-            answer(waiter, failure)
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            for _, waiter in waiting:
+                answer(waiter, failure)
 
     def _begin(self) -> None:
         self._again = False

@@ -80,14 +80,12 @@ class FrameCache:
 class CompressedBody:
     """The messages of a sealed segment, inflated when they are asked for."""
 
-    __slots__ = ("_cache", "_frames", "_open", "path")
+    __slots__ = ("_cache", "_file", "_frames", "path")
 
-    def __init__(
-        self, path: Path, frames: Frames, open_file: Callable[[], File], cache: FrameCache
-    ) -> None:
-        self.path = path
+    def __init__(self, file: File, frames: Frames, cache: FrameCache) -> None:
+        self.path = file.path
+        self._file = file
         self._frames = frames
-        self._open = open_file
         self._cache = cache
 
     @property
@@ -110,6 +108,9 @@ class CompressedBody:
         for number in self._frames.covering(position, position + length):
             if self._cache.get(self.path, number) is None:
                 self._stored(number, self._frames.check)
+
+    def close(self) -> None:
+        self._file.close()
 
     def salvage(self, length: int, position: int) -> bytes:
         """As `part`, with zeros where a frame is damaged; for repairs."""
@@ -135,7 +136,7 @@ class CompressedBody:
         """What comes of a frame as it lies in the file; a fault names the place."""
         position, length = self._frames.span(number)
         try:
-            return use(number, read_exactly(self._open(), length, position))
+            return use(number, read_exactly(self._file, length, position))
         except StorageFailure as failure:
             raise type(failure)(f"{self.path}, byte {position}: {failure}") from failure
 
@@ -157,12 +158,11 @@ class TwinOpener:
         """What `open_log(open_twin=…)` wants."""
         # An earlier file of this name may have been replaced since its frames were kept.
         self._cache.forget(path)
-        file = medium.open(path, writable=False)
-        frames = _frames_of(file)
         descriptors = self._descriptors
         if descriptors is None:
-            return CompressedBody(path, frames, lambda: file, self._cache)
-        return CompressedBody(path, frames, lambda: descriptors.file(path), self._cache)
+            descriptors = Descriptors(medium, 1)
+        file = descriptors.file(path)
+        return CompressedBody(file, _frames_of(file), self._cache)
 
 
 def open_twin(medium: Medium, path: Path) -> CompressedBody:
@@ -221,8 +221,20 @@ def write_draft(
 
     The draft is on the disk and was read back when this returns.
     """
-    log = medium.open(directory / log_name(facts.start_offset), writable=False)
-    index = medium.open(directory / index_name(facts.start_offset))
+    log_path = directory / log_name(facts.start_offset)
+    index_path = directory / index_name(facts.start_offset)
+    with medium.open(log_path, writable=False) as log, medium.open(index_path) as index:
+        return _draft_of(medium, directory, facts, algorithm, log, index)
+
+
+def _draft_of(
+    medium: Medium,
+    directory: Path,
+    facts: SegmentFacts,
+    algorithm: Compression,
+    log: File,
+    index: File,
+) -> Path | None:
     count = facts.end_offset - facts.start_offset + 1
     if index.size() != count * INDEX_ENTRY_BYTES or log.size() != facts.size:
         # Without a whole index the next start would have to inflate all of the twin to make one.
@@ -234,14 +246,14 @@ def write_draft(
     log.fdatasync()
     index.fdatasync()
     path = directory / (twin_name(facts.start_offset, SUFFIXES[algorithm]) + DRAFT_SUFFIX)
-    draft = medium.open(path, create=True)
     try:
-        draft.truncate(0)
-        end = 0
-        for piece in compress_frames(algorithm, _plain(log, facts.size)):
-            end = write_all(draft, [piece], end)
-        draft.fdatasync()
-        _compare(log, draft, facts.size)
+        with medium.open(path, create=True) as draft:
+            draft.truncate(0)
+            end = 0
+            for piece in compress_frames(algorithm, _plain(log, facts.size)):
+                end = write_all(draft, [piece], end)
+            draft.fdatasync()
+            _compare(log, draft, facts.size)
     except StorageFailure:
         medium.unlink(path)
         raise

@@ -1,78 +1,177 @@
-"""Descriptors of sealed segments: opened when read, the least recently used one is evicted.
+"""The files of partitions: opened when they are used, closed when others need their descriptors.
 
-A shard has one of these for all its partitions, so thousands of sealed segments cost no more
-descriptors than `limit`. Evicting drops a reference: a poll that still sends from the file
-keeps it open.
+A shard has one `Descriptors` for all its partitions, so a hundred thousand files cost no more
+descriptors than `limit`. An `OnDemandFile` stands for one of them, for as long as its segment does.
+
+Which one is closed: the files wait in a row, and one that was used since it last came to the front
+goes to the end instead. That costs a use no more than an assignment.
+
+A file may be closed while bytes that were written to it are not on the disk yet; whoever syncs it
+opens it again. `fdatasync` writes all pages of the file, whichever descriptor made them dirty. If
+the kernel could not write some of them meanwhile, Linux (since 4.13) tells the first descriptor
+that syncs afterwards, also one that was opened later, as long as it keeps the inode in memory. Only
+levels that promise no more than the page cache leave such bytes behind: under `synced` a sync holds
+the file it was written through until the sync has ended.
 """
 
+import contextlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from threading import get_ident
+from types import TracebackType
+from typing import Final, Self
 
-from borzoi.storage.media import File, Medium, ReadOnlyFile
+from borzoi.model.errors import StorageFailure
+from borzoi.storage.media import CLOSED, File, Medium, Readable
 
 DESCRIPTORS_DEFAULT: Final = 256
 
 
-class OnDemandFile:
-    """A sealed file for whoever reads many of them one after another and may not keep all open.
+class Descriptors:
+    """The files that are open, at most `limit` of them.
 
-    Reading it fails when the file has been deleted meanwhile.
+    Only the thread that made this opens files for longer than one call, and closes them: so a
+    number that `fileno` gave to that thread stays valid until it opens another file.
     """
 
-    __slots__ = ("_descriptors", "_path")
-
-    def __init__(self, descriptors: "Descriptors", path: Path) -> None:
-        self._descriptors = descriptors
-        self._path = path
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-    def fileno(self) -> int:
-        """Good until the next file is asked for: the cache holds the descriptor."""
-        return self._file().fileno()
-
-    def size(self) -> int:
-        return self._file().size()
-
-    def read(self, length: int, position: int) -> bytes:
-        return self._file().read(length, position)
-
-    def _file(self) -> File:
-        return self._descriptors.file(self._path)
-
-
-class Descriptors:
-    """Read-only files by path, at most `limit` of them."""
-
-    __slots__ = ("_files", "_limit", "_medium")
+    __slots__ = ("_limit", "_medium", "_open", "_thread")
 
     def __init__(self, medium: Medium, limit: int = DESCRIPTORS_DEFAULT) -> None:
         assert limit > 0
         self._medium = medium
         self._limit = limit
-        self._files: OrderedDict[Path, File] = OrderedDict()
+        self._open: OrderedDict[OnDemandFile, None] = OrderedDict()
+        self._thread = get_ident()
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._open)
 
-    def file(self, path: Path) -> File:
-        found = self._files.get(path)
-        if found is not None:
-            self._files.move_to_end(path)
-            return found
-        opened = self._medium.open(path, writable=False)
-        self._files[path] = opened
-        if len(self._files) > self._limit:
-            self._files.popitem(last=False)
+    def file(self, path: Path, *, writable: bool = False) -> "OnDemandFile":
+        """A file that is there; it is opened when it is used."""
+        return OnDemandFile(self, path, writable)
+
+    def created(self, path: Path) -> "OnDemandFile":
+        """An empty file, made now."""
+        with self._medium.open(path, create=True) as file:
+            if file.size():
+                file.truncate(0)  # left behind by an attempt that failed half-way
+        return OnDemandFile(self, path, writable=True)
+
+    def open(self, wanted: "OnDemandFile") -> File:
+        opened = self._medium.open(wanted.path, writable=wanted.writable)
+        # Its operations, syncs on other threads among them, hold it until they end.
+        opened.share()
+        if get_ident() == self._thread:
+            while len(self._open) >= self._limit:
+                self._close_one()
+            self._open[wanted] = None
+            wanted.opened = opened
         return opened
 
-    def on_demand(self, path: Path) -> ReadOnlyFile:
-        """The file without a descriptor of its own: each use asks here for one."""
-        return OnDemandFile(self, path)
+    def discard(self, file: "OnDemandFile") -> None:
+        self._open.pop(file, None)
 
-    def forget(self, path: Path) -> None:
-        """The file is gone or replaced: the next reader must open it again."""
-        self._files.pop(path, None)
+    def is_gone(self, path: Path) -> bool:
+        return not self._medium.exists(path)
+
+    def _close_one(self) -> None:
+        while True:
+            file, _ = self._open.popitem(last=False)
+            if not file.used:
+                file.opened = None
+                return
+            file.used = False
+            self._open[file] = None
+
+
+class OnDemandFile:
+    """A `File` that has a descriptor while it is in use."""
+
+    __slots__ = ("_descriptors", "_is_closed", "opened", "path", "used", "writable")
+
+    def __init__(self, descriptors: Descriptors, path: Path, writable: bool) -> None:
+        self.path = path
+        self.writable = writable
+        self._descriptors = descriptors
+        #: The open file; nobody but the operations here may keep it.
+        self.opened: File | None = None
+        #: Whether it was used since it last was the next one to be closed.
+        self.used = False
+        self._is_closed = False
+
+    def held(self) -> File:
+        """The open file. It stays open while it is held, also when this one has to make room."""
+        self.used = True
+        opened = self.opened
+        if opened is None:
+            if self._is_closed:
+                raise StorageFailure(f"{self.path} is closed")
+            opened = self._descriptors.open(self)
+        return opened
+
+    def fileno(self) -> int:
+        """The number, or after `close` one that every system call refuses."""
+        if self._is_closed and self.opened is None:
+            return CLOSED
+        return self.held().fileno()
+
+    def size(self) -> int:
+        return self.held().size()
+
+    def read(self, length: int, position: int) -> bytes:
+        return self.held().read(length, position)
+
+    def write(self, buffers: Sequence[Readable], position: int) -> int:
+        return self.held().write(buffers, position)
+
+    def reserve(self, position: int, length: int) -> None:
+        self.held().reserve(position, length)
+
+    def trim(self) -> None:
+        self.held().trim()
+
+    def truncate(self, size: int) -> None:
+        self.held().truncate(size)
+
+    def fdatasync(self) -> None:
+        """What was deleted meanwhile needs no sync."""
+        try:
+            file = self.held()
+        except StorageFailure:
+            if self._is_closed or self._descriptors.is_gone(self.path):
+                return
+            raise
+        file.fdatasync()
+
+    def close(self) -> None:
+        """Give the descriptor back and open it no more, whoever else still holds this: the space
+        of a deleted file is free then. An operation that is running ends first."""
+        self._is_closed = True
+        self.opened = None
+        self._descriptors.discard(self)
+
+    def detach(self) -> None:
+        """The name goes away. Who holds this reads on, and the last one closes it."""
+        if not self._is_closed:
+            with contextlib.suppress(StorageFailure):
+                self.held()
+            self._is_closed = True
+            self._descriptors.discard(self)
+
+    def share(self) -> None:
+        """It always is."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"OnDemandFile({str(self.path)!r})"

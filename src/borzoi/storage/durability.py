@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from borzoi.model.errors import DiskFull
@@ -16,8 +17,17 @@ from borzoi.storage.syncing import Once
 
 logger = logging.getLogger(__name__)
 
-#: A partition lies this deep below the data directory, both counted.
-DIRECTORIES_ON_THE_WAY: Final = 7
+#: A partition lies this deep below the data directory, which is counted.
+DIRECTORIES_ON_THE_WAY: Final = 6
+
+
+@lru_cache(maxsize=64)
+def _on_the_way(parent: Path) -> tuple[Path, ...]:
+    """From the data directory to where partitions lie; the same for all of a topic."""
+    return (parent, *parent.parents)[:DIRECTORIES_ON_THE_WAY]
+
+
+NOTHING_SHARED: Final[Mapping[Path, Once]] = MappingProxyType({})
 
 
 class SyncJob(NamedTuple):
@@ -25,7 +35,9 @@ class SyncJob(NamedTuple):
 
     medium: Medium
     files: tuple[File, ...]
-    directories: dict[Path, int]
+    directories: tuple[Path, ...]
+    #: How many names the log had added to its directory.
+    marks: int
     #: Those of the directories that are synced once for several logs.
     shared: Mapping[Path, Once]
     keeper: PointKeeper
@@ -70,13 +82,14 @@ class Durability:
     """
 
     __slots__ = (
-        "_directories",
         "_keeper",
         "_loaded",
         "_marks",
+        "_marks_synced",
         "_point",
         "_shared",
         "_unsynced",
+        "_way_is_synced",
         "directory",
         "generation",
         "medium",
@@ -100,13 +113,14 @@ class Durability:
         self._loaded: tuple[int, int] | None = None
         self._unsynced: list[File] = []
         self._point: RecoveryPoint | None = None
+        #: How often a name was added to the directory, and how many of them a sync has covered.
         self._marks = 0
+        self._marks_synced = -1
         # The first sync includes the directories above this log: an earlier run may have been
         # killed before it synced them.
-        on_the_way = [self.directory, *self.directory.parents][:DIRECTORIES_ON_THE_WAY]
-        self._directories = dict.fromkeys(on_the_way, 0)
+        self._way_is_synced = False
         # A shared sync that began before the next load would not cover these names.
-        self._shared: dict[Path, Once] = {}
+        self._shared: Mapping[Path, Once] = NOTHING_SHARED
 
     @property
     def keeper(self) -> PointKeeper:
@@ -118,7 +132,6 @@ class Durability:
     def name_added(self) -> None:
         """The directory of the log has a name that may not be on the disk."""
         self._marks += 1
-        self._directories[self.directory] = self._marks
 
     def share(self, syncs: dict[Path, Once]) -> None:
         """Sync the directories above this log together with the other logs that get `syncs`.
@@ -126,10 +139,12 @@ class Durability:
         Call this for all logs before one of them syncs: a sync that begins afterwards covers the
         names of all. When it fails, it fails for all of them.
         """
-        for directory in self._directories:
-            if directory != self.directory:
-                sync = partial(self.medium.fsync_directory, directory)
-                self._shared[directory] = syncs.setdefault(directory, Once(sync))
+        if self._way_is_synced:
+            return
+        for directory in _on_the_way(self.directory.parent):
+            if directory not in syncs:
+                syncs[directory] = Once(partial(self.medium.fsync_directory, directory))
+        self._shared = syncs
 
     def sealed(self, *files: File) -> None:
         """These are written completely and wait for a sync."""
@@ -148,7 +163,8 @@ class Durability:
         return SyncJob(
             self.medium,
             files,
-            dict(self._directories),
+            self._unsynced_directories(),
+            self._marks,
             self._shared,
             self._keeper,
             self._keeper.version,
@@ -156,13 +172,17 @@ class Durability:
             offset,
         )
 
+    def _unsynced_directories(self) -> tuple[Path, ...]:
+        """Those with names that may not be on the disk."""
+        own = () if self._marks == self._marks_synced else (self.directory,)
+        return own if self._way_is_synced else (*own, *_on_the_way(self.directory.parent))
+
     def done(self, job: SyncJob) -> None:
         """The job succeeded; what was added while it ran stays unsynced."""
         if self._unsynced:
             self._unsynced = [file for file in self._unsynced if file not in job.files]
-        for directory, mark in job.directories.items():
-            if self._directories.get(directory) == mark:
-                del self._directories[directory]
+        self._marks_synced = max(self._marks_synced, job.marks)
+        self._way_is_synced = True
         self.synced_offset = max(self.synced_offset, job.offset)
 
     def is_untouched(self, tail: Segment) -> bool:

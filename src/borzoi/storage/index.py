@@ -39,25 +39,27 @@ class SegmentIndex:
     __slots__ = (
         "_deferred",
         "_last_end",
-        "_open",
         "_window",
         "_window_start",
         "count",
-        "path",
+        "file",
         "saved",
     )
 
-    def __init__(self, path: Path, open_file: Callable[[], File], *, saved: int = 0) -> None:
-        self.path = path
+    def __init__(self, file: File, *, saved: int = 0) -> None:
+        self.file = file
         self.count = saved
         self.saved = saved
-        self._open = open_file
         self._window = bytearray()
         self._window_start = saved
         self._deferred: list[Callable[[], bytes]] = []
         #: The message whose end was read from the file last, and that end. A consumer that reads
         #: the log from end to end needs it again at once, as the start of the next messages.
         self._last_end = (-1, 0)
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
 
     @property
     def unsaved(self) -> int:
@@ -97,7 +99,7 @@ class SegmentIndex:
             position = self.saved * INDEX_ENTRY_BYTES
             assert 0 <= first < last <= len(self._window), "entries are saved once and in order"
             with memoryview(self._window) as window, window[first:last] as unsaved:
-                write_all(self._open(), [unsaved], position)
+                write_all(self.file, [unsaved], position)
             self.saved = end
         # Trimming moves what is kept, so it waits until there is as much to drop as to keep.
         surplus = self.saved - self._window_start - keep
@@ -126,7 +128,7 @@ class SegmentIndex:
         if start < count and (start == 0 or self._stored(start - 1)[2] < timestamp):
             return self._first_in_window(timestamp, count)
         low, high = 0, min(start, count)
-        file = self._open()  # once: to have it looked up costs as much as to read an entry
+        file = self.file
         while high - low > BLOCK_ENTRIES:
             middle = (low + high) // 2
             if _stored_in(file, middle)[2] < timestamp:
@@ -167,8 +169,7 @@ class SegmentIndex:
         """Forget the entries from number `count` on, in memory and in the file."""
         if self._deferred:
             self.gather()
-        file = self._open()
-        file.truncate(min(count, self.saved) * INDEX_ENTRY_BYTES)
+        self.file.truncate(min(count, self.saved) * INDEX_ENTRY_BYTES)
         self.saved = min(self.saved, count)
         self.count = count
         kept = max(count - self._window_start, 0)
@@ -176,15 +177,8 @@ class SegmentIndex:
         self._window_start = min(self._window_start, count)
         self._last_end = (-1, 0)
 
-    def file(self) -> File:
-        return self._open()
-
     def sync(self) -> None:
-        self._open().fdatasync()
-
-    def use(self, open_file: Callable[[], File]) -> None:
-        """From now on the file is had from `open_file`."""
-        self._open = open_file
+        self.file.fdatasync()
 
     def _entry(self, number: int) -> tuple[int, int, int]:
         at = number - self._window_start
@@ -195,7 +189,7 @@ class SegmentIndex:
         return self._stored(number)
 
     def _stored(self, number: int) -> tuple[int, int, int]:
-        return _stored_in(self._open(), number)
+        return _stored_in(self.file, number)
 
 
 def _stored_in(file: File, number: int) -> tuple[int, int, int]:

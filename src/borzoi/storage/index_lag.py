@@ -61,6 +61,12 @@ class IndexLag:
         tail.index.save(keep=keep)
         self._indexed_size = tail.size
 
+    def save(self, tail: Segment, synced: int) -> None:
+        """The same, where a failure is no harm, and the latest entries stay in memory."""
+        end = synced if self._follows_syncs else tail.index.count
+        if end > tail.index.saved:
+            self._save(tail, end)
+
     def before_seal(self, full: Segment) -> None:
         if not self._follows_syncs:
             full.index.save(keep=self.window)
@@ -84,7 +90,7 @@ class IndexLag:
         while self._sealed and self._sealed[0].next_offset <= offset:
             if not self._complete(self._sealed[0]):
                 return
-            segments.rest_index(self._sealed.pop(0))
+            self._sealed.pop(0)
 
     def _save(self, tail: Segment, up_to: int) -> None:
         """What fails here is tried again, the log alone could rebuild it."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from borzoi.model.errors import DiskFull, InvalidConfiguration, StateCorrupted
-from borzoi.storage.media import Medium, replace_file
+from borzoi.storage.media import Medium, content_of, replace_file
 from borzoi.storage.state_log import STATE_LOG_NAME
 
 logger = logging.getLogger(__name__)
@@ -67,9 +67,8 @@ def read_info(medium: Medium, directory: Path) -> Info | None:
     path = directory / INFO_NAME
     if not medium.exists(path):
         return None
-    file = medium.open(path, writable=False)
     try:
-        return msgspec.json.decode(file.read(file.size(), 0), type=Info)
+        return msgspec.json.decode(content_of(medium, path), type=Info)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StateCorrupted(f"{path} cannot be read: {error}") from None
 

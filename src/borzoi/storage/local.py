@@ -8,10 +8,11 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, cast
+from types import TracebackType
+from typing import Final, Self, cast
 
 from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
-from borzoi.storage.media import Readable
+from borzoi.storage.media import CLOSED, Readable
 
 #: `fallocate` takes the space and leaves the size of the file as it is.
 FALLOC_FL_KEEP_SIZE: Final = 1
@@ -33,23 +34,22 @@ _fallocate: Final = _system_fallocate()
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 #: The disk is full, or the quota of our user is used up.
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-#: In place of a descriptor after `close`: no process can have it, so every system call refuses it.
-CLOSED: Final = (1 << 31) - 1
 
 
 class LocalFile:
     """An open descriptor, which nothing else may close.
 
-    Its owner ends it with `close`. A sealed segment has no single owner, because polls still send
-    from it after the cache has dropped it: there the last reference closes it.
+    Its one owner ends it with `close`. A file that is shared (`share`) ends with its last
+    reference; any other that ends like this was forgotten by its owner, who is warned.
     """
 
-    __slots__ = ("_descriptor", "_identity", "_path")
+    __slots__ = ("_descriptor", "_identity", "_is_shared", "_path")
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
         self._identity = _identity_of(descriptor)
+        self._is_shared = False
 
     @property
     def path(self) -> Path:
@@ -113,10 +113,18 @@ class LocalFile:
         if descriptor != CLOSED:
             os.close(descriptor)
 
-    def __enter__(self) -> "LocalFile":
+    def share(self) -> None:
+        self._is_shared = True
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -126,13 +134,15 @@ class LocalFile:
                 return
             if _identity_of(self._descriptor) == self._identity:
                 self.close()
+                if not self._is_shared:
+                    self._warn("was never closed by its owner")
                 return
         # The number may belong to another file or socket; closing it would break that one.
+        self._warn("was closed by something else than its file")
+
+    def _warn(self, what: str) -> None:
         warnings.warn(
-            f"the descriptor of {self._path} was closed by something else than its file",
-            ResourceWarning,
-            stacklevel=2,
-            source=self,
+            f"the descriptor of {self._path} {what}", ResourceWarning, stacklevel=3, source=self
         )
 
     def __repr__(self) -> str:
@@ -159,21 +169,31 @@ class LocalMedium:
         flags = os.O_CLOEXEC | (os.O_RDWR if writable else os.O_RDONLY)
         if create:
             flags |= os.O_CREAT
-        with _translated("open", path):
+        try:
             return LocalFile(path, os.open(path, flags, 0o600))
+        except OSError as error:
+            raise _failure("open", path, error) from error
 
     def list(self, directory: Path) -> list[str]:
-        with _translated("list", directory):
-            try:
-                return os.listdir(directory)  # noqa: PTH208 - names, not paths
-            except FileNotFoundError:
-                return []
+        try:
+            return os.listdir(directory)  # noqa: PTH208 - names, not paths
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failure("list", directory, error) from error
 
     def exists(self, path: Path) -> bool:
-        with _translated("look at", path):
-            return path.exists()
+        try:
+            os.stat(path)  # noqa: PTH116 - a start looks at ten thousand partitions
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _failure("look at", path, error) from error
+        return True
 
     def make_directory(self, directory: Path) -> Sequence[Path]:
+        if os.path.isdir(directory):  # noqa: PTH112 - as above, and nearly always
+            return []
         with _translated("create", directory):
             missing = [path for path in (directory, *directory.parents) if not path.exists()]
             directory.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ What is written belongs to `storage/log_files.py`; here is what happens before a
 """
 
 import asyncio
+import logging
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -18,6 +19,8 @@ from borzoi.records.header import OFFSET_AT
 from borzoi.storage.commits import Waiter, answer, running_loop
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import SyncJob
+from borzoi.storage.fullness import Fullness
+from borzoi.storage.idle import IdleWork
 from borzoi.storage.journal import Journal, Pending
 from borzoi.storage.log_files import LogFiles
 from borzoi.storage.media import Medium
@@ -33,6 +36,8 @@ from borzoi.storage.settings import (
     SegmentSettings,
 )
 from borzoi.storage.syncing import InlineSyncer, Once, Syncer
+
+logger = logging.getLogger(__name__)
 
 #: By names of their own, because looking up a member of an enumeration takes a tenth of a µs.
 BUFFERED: Final = Acknowledge.BUFFERED
@@ -59,10 +64,12 @@ def open_log(
     descriptors: Descriptors | None = None,
     open_twin: OpenTwin | None = None,
     generation: int = 0,
+    idle: IdleWork | None = None,
 ) -> "SegmentedLog":
     """Open the log of a directory, made when it is missing, after whatever happened to it.
 
-    What was stored in an earlier generation than `generation` is removed: it was purged.
+    What was stored in an earlier generation than `generation` is removed: it was purged. With
+    `idle` index entries reach their file when nobody appends, not only with later ones.
 
     Never raises for what it finds there: a log that cannot be repaired comes back fenced, and
     each call that needs its messages raises `StorageFailure` with the reason. `DiskFull` when it
@@ -77,6 +84,7 @@ def open_log(
         Descriptors(medium, 16) if descriptors is None else descriptors,
         open_twin,
         generation,
+        idle,
     )
     return SegmentedLog(files, partition)
 
@@ -91,8 +99,10 @@ class SegmentedLog:
     __slots__ = (
         "_alone",
         "_files",
+        "_fullness",
         "_journal",
         "_level",
+        "_seal_is_due",
         "_settings",
         "_turn_is_open",
         "_waiter",
@@ -116,6 +126,9 @@ class SegmentedLog:
         self._turn_is_open = False
         #: Sends since one last shared a write with others of its turn.
         self._alone = 0
+        self._fullness = Fullness(files.segment_bytes, partition) if files.overshoots else None
+        #: Whether the open segment was full and no new one could be begun.
+        self._seal_is_due = False
         #: Readers see the messages below this offset.
         self.visible_offset = 0
         self.next_offset = self.last_timestamp = 0
@@ -160,6 +173,11 @@ class SegmentedLog:
     def acknowledge(self) -> Acknowledge:
         return self._level
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no sync is running and nobody waits for one."""
+        return self.visible_offset == self.next_offset and not self._files.commits.is_running
+
     def segments(self) -> list[SegmentFacts]:
         """Oldest first; the open one is last."""
         return self._files.segments.facts()
@@ -183,6 +201,14 @@ class SegmentedLog:
         # The offset in the bytes is stored for good, so it must be the one they get here.
         assert _first_offset(batch.messages, OFFSET_AT)[0] == self.next_offset, "a gap in the log"
         self._make_room(count, batch.size, continues=continues)
+        waiter = self._take(batch, timestamp)
+        if self._fullness is not None:
+            self._seal_when_full(self._fullness, continues=continues)
+        return waiter
+
+    def _take(self, batch: Batch, timestamp: int | None) -> Waiter | None:
+        """The messages follow the last one, written or on their way to be."""
+        count = batch.count
         level = self._level
         is_large = batch.size >= LARGE_BYTES
         if is_large and level is WRITTEN and timestamp is not None and not self._journal.count:
@@ -234,6 +260,7 @@ class SegmentedLog:
         """
         self.ensure_writable()
         self._save_journal()
+        self._all_counts_as_saved()
         return self._files.flush(sync=sync)
 
     # Reading. ------------------------------------------------------------------------------------
@@ -337,17 +364,41 @@ class SegmentedLog:
 
     def _make_room(self, count: int, size: int, *, continues: bool) -> None:
         """Begin a new segment when the open one is full or could not address these messages."""
-        files = self._files
-        tail = files.segments.tail
+        tail = self._files.segments.tail
         planned = tail.size + self._journal.size
         if planned and (
-            (planned >= files.segment_bytes and not continues)
+            (self._seal_is_due and not continues)
+            or (self._fullness is None and planned >= self._files.segment_bytes and not continues)
             or planned + size > SEGMENT_BYTES_MAX
             or self.next_offset + count - tail.start_offset > U32_MAX
         ):
-            self._save_journal()
-            files.refuse_if_fenced()
-            files.roll()
+            self._seal()
+
+    def _seal_when_full(self, fullness: Fullness, *, continues: bool) -> None:
+        """Begin a new segment if the open one was full before the last messages were added."""
+        size = self._files.segments.tail.size + self._journal.size
+        if fullness.reached_by(size, self.next_offset):
+            if continues:
+                # More parts of the same send may follow; they stay together.
+                self._seal_is_due = True
+                return
+            try:
+                self._seal()
+            except StorageFailure as failure:
+                # The messages are in. The next append tries again, and tells its sender.
+                self._seal_is_due = True
+                logger.warning("no new segment in %s yet: %s", self.directory, failure)
+
+    def _seal(self) -> None:
+        self._save_journal()
+        self._files.refuse_if_fenced()
+        self._files.roll()
+        self._seal_is_due = False
+        self._all_counts_as_saved()
+
+    def _all_counts_as_saved(self) -> None:
+        if self._fullness is not None:
+            self._fullness.saved(self._files.segments.tail.size, self.next_offset)
 
     def _append_large(self, batch: Batch, timestamp: int) -> None:
         """Write a batch by itself. The rest is done when the turn ends, after the answer: the
@@ -445,6 +496,7 @@ class SegmentedLog:
         if self._level is SYNCED:
             self.visible_offset = max(self.visible_offset, job.offset)
             files.lag.synced(files.segments, files.durability.synced_offset)
+            files.save_index_when_idle()
 
     def _writes_fenced(self, failure: StorageFailure) -> None:
         """Nothing is written any more: `buffered` keeps its journal, the others lose it."""
@@ -460,4 +512,6 @@ class SegmentedLog:
         self._journal.clear()
         segments = self._files.segments
         self.visible_offset = self.next_offset = segments.tail.next_offset
+        self._all_counts_as_saved()
+        self._seal_is_due = False
         self.last_timestamp = segments.end_timestamp

@@ -14,18 +14,19 @@ from borzoi.model.errors import CannotSync, DiskFull, PartitionDeleted, StorageF
 from borzoi.model.limits import SEGMENT_BYTES_MAX
 from borzoi.records.batch import Batch, index_entries
 from borzoi.records.validation import INDEX_ENTRY
-from borzoi.storage import truncation
+from borzoi.storage import layout, truncation
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter, running_loop
 from borzoi.storage.cutting import Cutting
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.durability import Durability, SyncJob
+from borzoi.storage.idle import IdleWork
 from borzoi.storage.index import entries_of
 from borzoi.storage.index_lag import IndexLag
 from borzoi.storage.journal import Pending
 from borzoi.storage.media import File, Medium, write_all
 from borzoi.storage.recovery import Inspection, OpenTwin, recover
 from borzoi.storage.recovery_point import RecoveryPoint
-from borzoi.storage.segment import Segment
+from borzoi.storage.segment import PlainBody, Segment
 from borzoi.storage.segments import Segments
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import Syncer
@@ -45,6 +46,8 @@ class LogFiles:
         "_descriptors",
         "_fenced",
         "_generation_min",
+        "_idle",
+        "_index_waits",
         "_is_synced",
         "_open_twin",
         "_replaced",
@@ -59,6 +62,7 @@ class LogFiles:
         "is_closed",
         "lag",
         "medium",
+        "overshoots",
         "segment_bytes",
         "segments",
     )
@@ -73,14 +77,19 @@ class LogFiles:
         descriptors: Descriptors,
         open_twin: OpenTwin | None,
         generation: int,
+        idle: IdleWork | None,
     ) -> None:
         self.directory = directory
         self.medium = medium
         self.segment_bytes = segment.size
+        self.overshoots = segment.overshoots
         self._validate_checksum = partition.validate_checksum
         self._is_synced = partition.acknowledge is Acknowledge.SYNCED
         self._descriptors = descriptors
         self._open_twin = open_twin
+        self._idle = idle
+        #: Whether index entries wait for a moment in which nobody appends.
+        self._index_waits = False
         #: Files of an earlier generation than this were purged, and the purge was interrupted.
         self._generation_min = generation
         self.segments = Segments(directory, medium, descriptors)
@@ -134,7 +143,8 @@ class LogFiles:
 
     def save(self) -> None:
         """Everything written is on the disk, and the next start reads none of it."""
-        if self.durability.is_untouched(self.segments.tail):
+        tail = self.segments.tail
+        if not tail.next_offset or self.durability.is_untouched(tail):
             return
         self.sync()
         # With the name of the recovery point on the disk the next start reads no messages.
@@ -142,13 +152,11 @@ class LogFiles:
 
     def close(self, failure: StorageFailure | None) -> None:
         """Close the files; pending syncs fail with the failure, or succeed without one."""
-        if self.segments.tail.file is not None:
-            self.segments.tail.file.trim()
+        self.segments.tail.trim()
         self._discard(failure, StorageFailure(f"the log of {self.directory} is closed"))
 
     def abandon(self, *, purged: bool) -> None:
         """The same without touching them: they are about to be removed."""
-        self.segments.forget_descriptors()
         gone = PartitionDeleted(f"the log of {self.directory} was deleted")
         self._discard(None if purged else gone, gone)
 
@@ -162,6 +170,7 @@ class LogFiles:
 
     def _reset(self, failure: StorageFailure | None = None) -> None:
         """As if nothing had been loaded."""
+        self.segments.close()
         self.segments = Segments(self.directory, self.medium, self._descriptors)
         self.lag.reset()
         self.durability.reset()
@@ -171,19 +180,25 @@ class LogFiles:
         """Take the log as it lies on the medium, repaired."""
         self._reset()
         medium, directory = self.medium, self.directory
-        medium.make_directory(directory)
-        intent = truncation.pending(medium, directory)
-        if intent is not None:
-            truncation.carry_out(medium, directory, intent)
-        point = self.durability.load_point()
+        names = medium.list(directory)
+        if not names:
+            medium.make_directory(directory)
+        if layout.INTENT in names:
+            intent = truncation.pending(medium, directory)
+            if intent is not None:
+                truncation.carry_out(medium, directory, intent)
+                names = medium.list(directory)
+        point = self.durability.load_point() if layout.RECOVERY_POINT in names else None
         if point is not None and point.generation < self._generation_min:
             logger.warning("%s: finishing an interrupted purge", directory)
             truncation.carry_out(medium, directory, truncation.purge_to(self._generation_min))
+            names = medium.list(directory)
             point = self.durability.load_point()
         self.durability.generation = self._generation_min if point is None else point.generation
         proven = self.durability.proven_by_index
         recovered = recover(
-            Inspection(medium, directory, point, self._validate_checksum, self._open_twin, proven)
+            Inspection(medium, directory, point, self._validate_checksum, self._open_twin, proven),
+            names,
         )
         for repair in recovered.repairs:
             logger.warning("%s: %s", directory, repair)
@@ -208,10 +223,10 @@ class LogFiles:
         tail = self.segments.tail
         known = point.segment_start if point is not None else tail.start_offset
         for segment in self.segments:
-            if known <= segment.start_offset < tail.start_offset and segment.log_path_is_plain:
-                self.durability.sealed(
-                    self._descriptors.file(segment.log_path), segment.index.file()
-                )
+            if known <= segment.start_offset < tail.start_offset:
+                body = segment.body
+                if isinstance(body, PlainBody):
+                    self.durability.sealed(body.file, segment.index.file)
         if self._is_synced:
             self.sync()
         self.durability.begin(point, tail)
@@ -271,6 +286,7 @@ class LogFiles:
         entries = b"".join([each.entries for each in pending])
         tail.extend(entries, size, pending[0].first_timestamp, pending[-1].last_timestamp)
         self.lag.wrote(tail)
+        self._note_write()
         return tail
 
     def write_large(self, batch: Batch, timestamp: int, offset: int) -> Segment:
@@ -284,7 +300,26 @@ class LogFiles:
             timestamp=timestamp,
         )
         tail.extend_later(batch.count, entries, batch.size, timestamp)
+        self._note_write()
         return tail
+
+    def _note_write(self) -> None:
+        if self._idle is not None:
+            self._idle.appended += 1
+            if not self._index_waits:
+                self.save_index_when_idle()
+
+    def save_index_when_idle(self) -> None:
+        """Index entries that have not been saved by then follow when nobody appends."""
+        if self._idle is not None and not self._index_waits:
+            self._index_waits = True
+            self._idle.wait(self._save_index)
+
+    def _save_index(self) -> None:
+        self._index_waits = False
+        if self.fence is None and self.damage is None and not self.cutting.due:
+            tail = self.segments.tail
+            self.lag.save(tail, max(self.durability.synced_offset - tail.start_offset, 0))
 
     def _put(self, buffers: list[memoryview], size: int) -> Segment:
         """Write bytes behind the last message; the segment they are in."""
@@ -293,10 +328,11 @@ class LogFiles:
         assert tail.size + size <= SEGMENT_BYTES_MAX, "an index addresses 32 bits"
         if tail.size + size > tail.reserved:
             tail.reserve(tail.size + size, self.segment_bytes)
+        file = tail.file.held()  # when it cannot be opened there is nothing to undo
         try:
-            write_all(tail.file, buffers, tail.size)
+            write_all(file, buffers, tail.size)
         except StorageFailure:
-            self._undo_write(tail.file, tail.size)
+            self._undo_write(file, tail.size)
             raise
         return tail
 
@@ -312,7 +348,7 @@ class LogFiles:
         """Seal the open segment and begin the next one; the disk catches up on another thread."""
         full = self.segments.tail
         assert full.file is not None
-        file, index_file = full.file, full.index.file()
+        file, index_file = full.file, full.index.file
         self.lag.before_seal(full)
         try:
             self.durability.before_second_segment()
@@ -395,7 +431,6 @@ class LogFiles:
     def _forget_what_was_cut(self) -> None:
         """The cut has happened: close the files. Pending syncs succeed."""
         self.damage = None
-        self.segments.forget_descriptors()
         self.commits.abandon(None)  # appended, then removed: both succeeded
 
     def _reload(self) -> None:

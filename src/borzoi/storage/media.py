@@ -7,10 +7,14 @@ never a bare `OSError`.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeAlias
 
 from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import VECTORS_MAX
+
+#: In place of a descriptor after `close`: no process can have it, so every system call refuses it.
+CLOSED: Final = (1 << 31) - 1
 
 Readable: TypeAlias = bytes | bytearray | memoryview
 
@@ -33,10 +37,9 @@ class ReadOnlyFile(Protocol):
 
 
 class File(ReadOnlyFile, Protocol):
-    """An open file. Its owner ends it with `close`; without one the last reference does.
+    """An open file, which has one owner, who ends it with `close`.
 
-    A poll holds the file while its bytes are being sent, so forgetting the descriptor of a segment
-    never pulls a file away under a sender.
+    A file that is shared ends with its last reference instead: see `storage/descriptors.py`.
     """
 
     def write(self, buffers: Sequence[Readable], position: int) -> int:
@@ -62,6 +65,21 @@ class File(ReadOnlyFile, Protocol):
 
     def close(self) -> None:
         """Close the descriptor now, even if others hold the file; a second call is no error."""
+        ...
+
+    def share(self) -> None:
+        """From now on the last reference ends it, and nobody has to close it."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
         ...
 
 
@@ -142,8 +160,19 @@ def read_exactly(file: ReadOnlyFile, length: int, position: int) -> bytes:
 def replace_file(medium: Medium, path: Path, content: bytes) -> None:
     """Put `content` under `path` so that a crash leaves the old bytes or the new, never a mix."""
     draft = path.with_name(path.name + ".tmp")
-    file = medium.open(draft, create=True)
-    file.truncate(0)
-    write_all(file, [content], 0)
-    file.fdatasync()
+    with medium.open(draft, create=True) as file:
+        file.truncate(0)
+        write_all(file, [content], 0)
+        file.fdatasync()
     medium.rename(draft, path)
+
+
+def content_of(medium: Medium, path: Path) -> bytes:
+    """Every byte of a file."""
+    with medium.open(path, writable=False) as file:
+        return file.read(file.size(), 0)
+
+
+def size_of(medium: Medium, path: Path) -> int:
+    with medium.open(path, writable=False) as file:
+        return file.size()

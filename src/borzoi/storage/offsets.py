@@ -34,7 +34,7 @@ OFFSET_BYTES: Final = 8
 OFFSETS_DIRECTORY: Final = "offsets"
 KIND_DIRECTORIES: Final = {ConsumerKind.CONSUMER: "consumers", ConsumerKind.GROUP: "groups"}
 
-#: Files kept open by one writer; opening one again costs more than writing to it.
+#: Files kept open by a writer; opening one again costs more than writing to it.
 OPEN_FILES_MAX: Final = 256
 
 
@@ -65,8 +65,11 @@ class OffsetWriter:
         acknowledge: Acknowledge = Acknowledge.WRITTEN,
         *,
         loop: asyncio.AbstractEventLoop | None = None,
+        files_max: int = OPEN_FILES_MAX,
     ) -> None:
+        assert files_max > 0
         self.medium = medium
+        self._files_max = files_max
         self.acknowledge = acknowledge
         self._loop = loop
         self._turn_is_open = False
@@ -116,7 +119,7 @@ class OffsetWriter:
         self._dirty.difference_update(dirty)
         failures = self._write_dirty(dirty)
         if sync:
-            failures |= self._sync(self._files(chosen))
+            failures |= self._sync(_written(chosen))
         for slot in dirty:
             self._settle(slot, slot.future, failures.get(slot))
         for failure in failures.values():
@@ -156,7 +159,7 @@ class OffsetWriter:
                 self._start_sync()
 
         self._sync_is_under_way = True
-        written = self._files(slot for slot in dirty if slot not in unwritten)
+        written = _written(slot for slot in dirty if slot not in unwritten)
         self._loop.run_in_executor(None, self._sync, written).add_done_callback(synced)
 
     def _write_dirty(self, dirty: Iterable[_Slot]) -> dict[_Slot, BorzoiError]:
@@ -196,23 +199,29 @@ class OffsetWriter:
             # The directory may have been removed, or never come along with a copied partition.
             self.medium.make_directory(slot.path.parent)
             file = self.medium.open(slot.path, create=True)
+        # A sync on another thread holds it until it ends.
+        file.share()
         slot.file = file
         self._open_files.append(slot)
-        if len(self._open_files) > OPEN_FILES_MAX:
+        if len(self._open_files) > self._files_max:
             self._open_files.popleft().file = None
         return file
 
-    def _files(self, slots: Iterable[_Slot]) -> list[tuple[_Slot, File]]:
-        """The slots with their files, which stay open during a sync because they are held here."""
-        return [(slot, slot.file or self._open(slot)) for slot in slots if slot.saved is not None]
+    def _sync_file(self, slot: _Slot) -> None:
+        file = slot.file
+        if file is None:
+            with self.medium.open(slot.path) as opened:
+                opened.fdatasync()
+        else:
+            file.fdatasync()
 
-    def _sync(self, files: Iterable[tuple[_Slot, File]]) -> dict[_Slot, BorzoiError]:
+    def _sync(self, slots: Iterable[_Slot]) -> dict[_Slot, BorzoiError]:
         """Syncs the files, and the directories of new ones; what failed. Runs on any thread."""
         failures: dict[_Slot, BorzoiError] = {}
         directories: dict[Path, list[_Slot]] = {}
-        for slot, file in files:
+        for slot in slots:
             try:
-                file.fdatasync()
+                self._sync_file(slot)
             except BorzoiError as error:
                 failures[slot] = error
             if not slot.directory_synced:
@@ -237,6 +246,8 @@ class ConsumerOffsets:
         self.directory = directory / OFFSETS_DIRECTORY
         self._writer = writer
         self._slots: dict[ConsumerKind, dict[int, _Slot]] = {kind: {} for kind in ConsumerKind}
+        #: Whether there was any file, also one that could not be read.
+        self.found_files = False
 
     def load(self, kind: ConsumerKind, consumer_id: int) -> int | None:
         """The last processed offset, or None when the consumer never stored one."""
@@ -331,7 +342,12 @@ class ConsumerOffsets:
     def _read(self) -> None:
         for kind, slots in self._slots.items():
             directory = self.directory / KIND_DIRECTORIES[kind]
-            for name in self._writer.medium.list(directory):
+            names = self._writer.medium.list(directory)
+            if names:
+                self.found_files = True
+            else:
+                self._writer.medium.make_directory(directory)
+            for name in names:
                 path = directory / name
                 consumer_id = number_of(name)
                 if consumer_id is None:
@@ -351,16 +367,20 @@ def open_offsets(directory: Path, writer: OffsetWriter) -> ConsumerOffsets:
     A file that cannot be read loses its own consumer's offset and nothing else.
     """
     offsets = ConsumerOffsets(directory, writer)
-    for name in KIND_DIRECTORIES.values():
-        writer.medium.make_directory(offsets.directory / name)
     offsets._read()
     return offsets
+
+
+def _written(slots: Iterable[_Slot]) -> list[_Slot]:
+    """Those that have a file."""
+    return [slot for slot in slots if slot.saved is not None]
 
 
 def _read_offset(medium: Medium, path: Path) -> int | None:
     content = b""
     with contextlib.suppress(StorageFailure):
-        content = medium.open(path, writable=False).read(OFFSET_BYTES, 0)
+        with medium.open(path, writable=False) as file:
+            content = file.read(OFFSET_BYTES, 0)
     if len(content) < OFFSET_BYTES:
         logger.warning(
             "%s holds %d of 8 bytes; this consumer starts as if it had never stored an offset",

@@ -17,7 +17,7 @@ The rules, for each segment in the order of offsets:
   left as it is: a start that went on from there would give their offsets out again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -29,7 +29,7 @@ from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
 from borzoi.storage import layout
 from borzoi.storage.index import entries_of, valid_prefix
-from borzoi.storage.media import File, Medium, read_exactly, replace_file, write_all
+from borzoi.storage.media import File, Medium, content_of, read_exactly, replace_file, write_all
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scanning import ReadBytes, sound_batches
 from borzoi.storage.segment import Body
@@ -107,11 +107,15 @@ class _Scanned(NamedTuple):
     end: int
 
 
-def recover(inspection: Inspection) -> RecoveredSegments:
-    """Repair what may be repaired; raises `StorageFailure` for damage that must be looked at."""
+def recover(inspection: Inspection, names: Sequence[str] | None = None) -> RecoveredSegments:
+    """Repair what may be repaired; raises `StorageFailure` for damage that must be looked at.
+
+    `names` are those in the directory, for a caller that knows them.
+    """
     medium, directory = inspection.medium, inspection.directory
     recovered = RecoveredSegments()
-    names = medium.list(directory)
+    if names is None:
+        names = medium.list(directory)
     logs, twins = _segments_among(names)
     starts = sorted(logs | twins.keys())
     _refuse_missing_end(inspection, starts[-1] if starts else 0, None if starts else 0)
@@ -133,7 +137,7 @@ def recover(inspection: Inspection) -> RecoveredSegments:
     return recovered
 
 
-def _segments_among(names: list[str]) -> tuple[set[int], dict[int, str]]:
+def _segments_among(names: Sequence[str]) -> tuple[set[int], dict[int, str]]:
     """Where plain segments begin, and compressed ones without a plain one, with their suffix."""
     logs = {
         start
@@ -143,6 +147,7 @@ def _segments_among(names: list[str]) -> tuple[set[int], dict[int, str]]:
     twins = {
         start: suffix
         for name in names
+        if name.endswith(layout.TWIN_SUFFIXES)
         for suffix in layout.TWIN_SUFFIXES
         if (start := layout.start_offset_of(name, layout.LOG_SUFFIX + suffix)) is not None
         and start not in logs
@@ -173,13 +178,19 @@ def ends_before(point: RecoveryPoint, start: int, end: int | None) -> bool:
 
 
 def _sweep(
-    medium: Medium, directory: Path, names: list[str], logs: set[int], recovered: RecoveredSegments
+    medium: Medium,
+    directory: Path,
+    names: Sequence[str],
+    logs: set[int],
+    recovered: RecoveredSegments,
 ) -> None:
     """Remove drafts, and indexes and twins that nothing needs."""
     twins: set[int] = set()
     for name in names:
         if name.endswith(layout.DRAFT_SUFFIX):
             medium.unlink(directory / name)
+        if not name.endswith(layout.TWIN_SUFFIXES):
+            continue  # nearly all of them
         for suffix in layout.TWIN_SUFFIXES:
             start = layout.start_offset_of(name, layout.LOG_SUFFIX + suffix)
             if start in logs:
@@ -214,12 +225,22 @@ def _open_twin(
     if inspection.open_twin is None:
         raise StorageFailure(f"{path} is compressed and nothing here can inflate it")
     body = inspection.open_twin(inspection.medium, path)
+    try:
+        return _recover_twin(inspection, start, path, body, recovered)
+    except BaseException:
+        body.close()
+        raise
+
+
+def _recover_twin(
+    inspection: Inspection, start: int, path: Path, body: Body, recovered: RecoveredSegments
+) -> Found:
     medium, index_path = inspection.medium, inspection.directory / layout.index_name(start)
     if medium.exists(index_path) and not inspection.validate_checksum:
-        index = medium.open(index_path, writable=False)
-        count = _valid_entries(index, body.size)
-        if count * INDEX_ENTRY_BYTES == index.size() and _end_of(index, count) == body.size:
-            return _found(start, index, count, body.size, body)
+        with medium.open(index_path, writable=False) as index:
+            count = _valid_entries(index, body.size)
+            if count * INDEX_ENTRY_BYTES == index.size() and _end_of(index, count) == body.size:
+                return _found(start, index, count, body.size, body)
     try:
         scanned = _scan(_reader_of(body), 0, body.size, start)
     except FeatureUnavailable as missing:
@@ -229,24 +250,22 @@ def _open_twin(
             f"{path} is damaged at byte {scanned.end} of what it inflates to,"
             f" message {start + scanned.messages}"
         )
-    index = _index_of_twin(inspection, index_path, scanned, recovered)
-    return _found(start, index, scanned.messages, body.size, body)
+    _keep_index_of_twin(inspection, index_path, scanned, recovered)
+    with medium.open(index_path, writable=False) as index:
+        return _found(start, index, scanned.messages, body.size, body)
 
 
-def _index_of_twin(
+def _keep_index_of_twin(
     inspection: Inspection, path: Path, scanned: _Scanned, recovered: RecoveredSegments
-) -> File:
-    """The index that follows from the messages, written only where another one is."""
+) -> None:
+    """Have the index that follows from the messages, written only where another one is."""
     medium, wanted = inspection.medium, b"".join(scanned.entries)
-    if medium.exists(path):
-        index = medium.open(path, writable=False)
-        if index.size() == len(wanted) and index.read(len(wanted), 0) == wanted:
-            return index
+    if medium.exists(path) and content_of(medium, path) == wanted:
+        return
     replace_file(medium, path, wanted)
     recovered.repairs.append(
         f"rebuilt {path} from its compressed segment: {scanned.messages} entries"
     )
-    return medium.open(path, writable=False)
 
 
 def _reader_of(body: Body) -> ReadBytes:
@@ -273,8 +292,21 @@ def _recover_segment(
     inspection: Inspection, start: int, is_last: bool, recovered: RecoveredSegments
 ) -> Found:
     medium, directory = inspection.medium, inspection.directory
-    log = medium.open(directory / layout.log_name(start))
-    index = medium.open(directory / layout.index_name(start), create=True)
+    with (
+        medium.open(directory / layout.log_name(start)) as log,
+        medium.open(directory / layout.index_name(start), create=True) as index,
+    ):
+        return _recover_files(inspection, start, is_last, recovered, log, index)
+
+
+def _recover_files(
+    inspection: Inspection,
+    start: int,
+    is_last: bool,
+    recovered: RecoveredSegments,
+    log: File,
+    index: File,
+) -> Found:
     size = log.size()
     trusted = inspection.trusted_bytes(start, is_last=is_last)
     validate = inspection.validate_checksum

@@ -79,7 +79,8 @@ def load(medium: Medium, directory: Path) -> RecoveryPoint | None:
     path = directory / RECOVERY_POINT
     if not medium.exists(path):
         return None
-    return decode(medium.open(path, writable=False).read(RECORD_BYTES_MAX, 0))
+    with medium.open(path, writable=False) as file:
+        return decode(file.read(RECORD_BYTES_MAX, 0))
 
 
 def store(medium: Medium, directory: Path, point: RecoveryPoint) -> None:
@@ -129,9 +130,9 @@ class PointKeeper:
 
         That spares a sync for each partition that is created.
         """
-        file = self._medium.open(self._directory / RECOVERY_POINT, create=True)
-        file.truncate(0)
-        write_all(file, [encode(point)], 0)
+        with self._medium.open(self._directory / RECOVERY_POINT, create=True) as file:
+            file.truncate(0)
+            write_all(file, [encode(point)], 0)
 
     def settle(self, point: RecoveryPoint) -> None:
         """Store the point for good: for one that says less than the one before."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.descriptors import OnDemandFile
 from borzoi.storage.index import SegmentIndex
-from borzoi.storage.media import File
 from borzoi.storage.reading import SLICE_BYTES, FileRange, Produced
 
 #: Space is set aside from this size of a segment on, and never more than this much at once.
@@ -34,26 +33,28 @@ class Body(Protocol):
         """Raise what `part` would raise."""
         ...
 
+    def close(self) -> None:
+        """Give back what it has open; it is not read any more."""
+        ...
+
 
 class PlainBody:
-    """A sealed log file, opened when it is read."""
+    """A sealed log file."""
 
-    __slots__ = ("_descriptors", "path", "size")
+    __slots__ = ("file", "size")
 
-    def __init__(self, path: Path, size: int, descriptors: Descriptors) -> None:
-        self.path = path
+    def __init__(self, file: OnDemandFile, size: int) -> None:
+        self.file = file
         self.size = size
-        self._descriptors = descriptors
 
     def part(self, position: int, length: int) -> FileRange:
-        return FileRange(self._descriptors.file(self.path), position, length)
+        return FileRange(self.file, position, length)
+
+    def close(self) -> None:
+        self.file.close()
 
     def check(self, position: int, length: int) -> None:
         """A file is read while it is sent."""
-
-    def part_on_demand(self, position: int, length: int) -> FileRange:
-        """The same without a descriptor of its own."""
-        return FileRange(self._descriptors.on_demand(self.path), position, length)
 
 
 class PartSlices(Produced):
@@ -127,7 +128,7 @@ class Segment:
         self.reserved = 0
         self.start_timestamp = 0
         self.end_timestamp = 0
-        self.file: File | None = None
+        self.file: OnDemandFile | None = None
         self.body: Body | None = None
 
     @property
@@ -144,16 +145,12 @@ class Segment:
         """Whether there is a file at `log_path`: not for a compressed segment."""
         return self.body is None or isinstance(self.body, PlainBody)
 
-    def part(
-        self, position: int, length: int, *, held: bool = True
-    ) -> FileRange | memoryview | Produced:
-        """Bytes of the log, wherever they are by now; `held`: its file stays open for them."""
+    def part(self, position: int, length: int) -> FileRange | memoryview | Produced:
+        """Bytes of the log, wherever they are by now."""
         if self.file is not None:
             return FileRange(self.file, position, length)
         body = self.body
         assert body is not None
-        if not held and isinstance(body, PlainBody):
-            return body.part_on_demand(position, length)
         if length > MADE_AT_ONCE_BYTES_MAX and not isinstance(body, PlainBody):
             return PartSlices(body, position, length)
         return body.part(position, length)
@@ -188,12 +185,23 @@ class Segment:
         if self.size >= RESERVED_BYTES_MIN:
             self.file.reserve(self.size, self.reserved - self.size)
 
-    def seal(self, body: Body) -> None:
+    def trim(self) -> None:
+        """Give back what is set aside and was not needed."""
+        if self.file is not None and self.size >= RESERVED_BYTES_MIN:
+            self.file.trim()
+
+    def seal(self) -> None:
         """Nothing is written to it any more."""
         assert self.file is not None
-        self.file.trim()
-        self.body = body
+        self.trim()
+        self.body = PlainBody(self.file, self.size)
         self.file = None
+
+    def close(self) -> None:
+        """It is not read or written any more."""
+        for opened in (self.file, self.body, self.index.file):
+            if opened is not None:
+                opened.close()
 
     def facts(self) -> SegmentFacts:
         return SegmentFacts(

@@ -5,23 +5,17 @@ The last one is open and is written to by `storage/log_files.py`; the others are
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.index import SegmentIndex
-from borzoi.storage.media import File, Medium, write_all
+from borzoi.storage.media import Medium, write_all
 from borzoi.storage.reading import FileRange, FileSlices, Produced, Reading
 from borzoi.storage.recovery import Found
 from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
-
-#: Files that one reading keeps open. It may have thousands, and descriptors are few: those behind
-#: these are opened when their turn comes.
-FILES_HELD_MAX: Final = 16
 
 
 class Removed(NamedTuple):
@@ -55,7 +49,7 @@ class Segments:
         self._descriptors = descriptors
         self._segments: list[Segment] = []
         self._starts: list[int] = []
-        self.tail = _no_segment(directory)
+        self.tail = _no_segment(directory, descriptors)
         self.sealed_size = 0
         #: The timestamp of the last message in any segment that is sealed or was loaded.
         self.end_timestamp = 0
@@ -112,7 +106,7 @@ class Segments:
         """Add a segment that recovery found; it is open until another one follows."""
         path = self.directory / layout.index_name(found.start_offset)
         saved = found.count - len(found.unsaved) // INDEX_ENTRY_BYTES
-        index = SegmentIndex(path, partial(self._descriptors.file, path), saved=saved)
+        index = SegmentIndex(self._descriptors.file(path), saved=saved)
         index.extend(found.unsaved)
         segment = Segment(
             found.start_offset, self.directory / layout.log_name(found.start_offset), index
@@ -122,38 +116,31 @@ class Segments:
         segment.end_timestamp = max(found.end_timestamp, self.end_timestamp)
         segment.body = found.body
         if segment.body is None:
-            segment.body = PlainBody(segment.log_path, found.size, self._descriptors)
+            segment.body = PlainBody(self._descriptors.file(segment.log_path), found.size)
         self._add(segment)
 
     def unseal_tail(self) -> None:
         """Make the last segment one that is appended to."""
         tail = self.tail
         assert isinstance(tail.body, PlainBody)
-        tail.file = self.medium.open(tail.log_path)
+        tail.file = self._descriptors.file(tail.log_path, writable=True)
         tail.body = None
-        index_file = self.medium.open(tail.index.path)
-        tail.index.use(lambda: index_file)
+        tail.index.file = self._descriptors.file(tail.index.path, writable=True)
 
     def begin(self, start_offset: int) -> None:
         """Create the files of a new segment, which becomes the tail; the old one is sealed."""
         log_path = self.directory / layout.log_name(start_offset)
         index_path = self.directory / layout.index_name(start_offset)
-        log_file = self._created(log_path)
-        index_file = self._created(index_path)
+        log_file = self._descriptors.created(log_path)
+        index_file = self._descriptors.created(index_path)
         old = self.tail
         if old.file is not None:
             self.end_timestamp = old.end_timestamp
-            old.seal(PlainBody(old.log_path, old.size, self._descriptors))
-            if not old.index.unsaved:
-                self.rest_index(old)
-        segment = Segment(start_offset, log_path, SegmentIndex(index_path, lambda: index_file))
+            old.seal()
+        segment = Segment(start_offset, log_path, SegmentIndex(index_file))
         segment.file = log_file
         segment.end_timestamp = self.end_timestamp
         self._add(segment)
-
-    def rest_index(self, segment: Segment) -> None:
-        """The index of a sealed segment is complete: from now on it is opened when it is read."""
-        segment.index.use(partial(self._descriptors.file, segment.index.path))
 
     def adopt_twin(self, start_offset: int, body: Body) -> None:
         """Read a sealed segment from its compressed twin from now on; the plain log is removed."""
@@ -163,23 +150,26 @@ class Segments:
         assert segment.size == body.size
         # Without it the next start would have to inflate the whole twin.
         segment.index.sync()
-        segment.body = body
+        plain, segment.body = segment.body, body
+        assert isinstance(plain, PlainBody)
+        # A poll that still sends from the plain file finishes in peace.
+        plain.file.detach()
         self.medium.unlink(segment.log_path)
-        self._descriptors.forget(segment.log_path)
 
     def inflate(self, segment: Segment) -> None:
         """Put a plain log beside a compressed twin, which loses its meaning by that."""
         assert segment.body is not None
         draft = segment.log_path.with_name(segment.log_path.name + layout.DRAFT_SUFFIX)
-        file = self.medium.open(draft, create=True)
-        file.truncate(0)
-        part = segment.body.part(0, segment.size)
-        assert isinstance(part, memoryview)
-        write_all(file, [part], 0)
-        file.fdatasync()
+        with self.medium.open(draft, create=True) as file:
+            file.truncate(0)
+            part = segment.body.part(0, segment.size)
+            assert isinstance(part, memoryview)
+            write_all(file, [part], 0)
+            file.fdatasync()
         self.medium.rename(draft, segment.log_path)
         self.medium.fsync_directory(self.directory)
-        segment.body = PlainBody(segment.log_path, segment.size, self._descriptors)
+        segment.body.close()
+        segment.body = PlainBody(self._descriptors.file(segment.log_path), segment.size)
 
     # Removing. -----------------------------------------------------------------------------------
 
@@ -201,16 +191,17 @@ class Segments:
             segments += 1
             messages += segment.index.count
             size += segment.size
-            self._forget(paths)
+            # Whoever still holds them: the space of a deleted segment must not stay taken.
+            segment.close()
             self.medium.unlink(paths[-1])
             # In order on the disk as well: a log may lose its head, never its middle.
             self.medium.fsync_directory(self.directory)
         return Removed(segments, messages, size)
 
-    def forget_descriptors(self) -> None:
-        """The files are about to be others under the same names."""
+    def close(self) -> None:
+        """Give all descriptors back; what is still being read of them is not read any more."""
         for segment in self._segments:
-            self._forget(self._paths_of(segment))
+            segment.close()
 
     def _add(self, segment: Segment) -> None:
         if self._segments:
@@ -221,12 +212,6 @@ class Segments:
         self.tail = segment
         self.end_timestamp = segment.end_timestamp
 
-    def _created(self, path: Path) -> File:
-        file = self.medium.open(path, create=True)
-        if file.size():
-            file.truncate(0)  # left behind by an attempt that failed half-way
-        return file
-
     def _paths_of(self, segment: Segment) -> list[Path]:
         """All files a segment may have; its index last, because a log is what makes a segment."""
         start = segment.start_offset
@@ -236,22 +221,16 @@ class Segments:
             segment.index.path,
         ]
 
-    def _forget(self, paths: list[Path]) -> None:
-        for path in paths:
-            self._descriptors.forget(path)
-
 
 def _end_timestamp(segment: Segment) -> int:
     return segment.end_timestamp
 
 
-def _no_segment(directory: Path) -> Segment:
+def _no_segment(directory: Path, descriptors: Descriptors) -> Segment:
     """Stands for the open segment while there is none."""
-
-    def no_file() -> File:
-        raise StorageFailure(f"{directory} holds no segment")
-
-    return Segment(0, directory, SegmentIndex(directory, no_file))
+    no_file = descriptors.file(directory)
+    no_file.close()
+    return Segment(0, directory, SegmentIndex(no_file))
 
 
 def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: int | None) -> int:
@@ -266,8 +245,7 @@ def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: i
         if not count:
             return 0
         end = index.end_position(first + count - 1)
-    held = len(reading.ranges) + len(reading.tail) < FILES_HELD_MAX
-    _add_part(reading, segment.part(start, end - start, held=held))
+    _add_part(reading, segment.part(start, end - start))
     reading.count += count
     return count
 

@@ -38,6 +38,8 @@ class SegmentSettings:
     #: A segment that has reached this many bytes is sealed before the next append.
     size: int = SEGMENT_BYTES_DEFAULT
     cache_indexes: CacheIndexes = CacheIndexes.OPEN_SEGMENT
+    #: It is sealed later, as by the published servers; see `storage/fullness.py`.
+    overshoots: bool = False
 
     def __post_init__(self) -> None:
         if self.size % SEGMENT_BYTES_STEP or not 0 < self.size <= SEGMENT_BYTES_MAX:

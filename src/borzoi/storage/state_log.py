@@ -13,6 +13,7 @@ What a crash can leave behind, and what opening does about it:
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -158,14 +159,18 @@ class StateLog:
 
     def close(self) -> None:
         """Syncs, whatever the setting: the end of an orderly run should survive anything."""
-        if self._broken is None:
-            self.sync()
-            self._broken = "it is closed"
+        try:
+            if self._broken is None:
+                self.sync()
+                self._broken = "it is closed"
+        finally:
+            self._file.close()
 
     def _start_afresh(self) -> None:
         path = self.directory / STATE_LOG_NAME
         replace_file(self._medium, path, b"")
         self._medium.fsync_directory(self.directory)
+        self._file.close()
         self._file = self._medium.open(path)
         self.size = 0
         self._reserve()
@@ -205,7 +210,19 @@ def open_state_log(
     """
     changed = [directory, *medium.make_directory(directory)]
     snapshot = read_snapshot(medium, directory, cipher)
-    file = medium.open(directory / STATE_LOG_NAME, create=True)
+    with medium.open(directory / STATE_LOG_NAME, create=True) as file:
+        return _read_state_log(medium, directory, settings, cipher, snapshot, file, changed)
+
+
+def _read_state_log(
+    medium: Medium,
+    directory: Path,
+    settings: StateSettings,
+    cipher: Cipher | None,
+    snapshot: StateSnapshot | None,
+    file: File,
+    changed: Sequence[Path],
+) -> tuple[StateLog, RecoveredState]:
     # Without its name on the disk, an entry that was synced would be lost all the same. Always,
     # because the run that created the file may have been killed before it came to this.
     for place in changed:

@@ -22,7 +22,7 @@ from typing import Final
 
 from borzoi.model.errors import CannotDecrypt, StateCorrupted
 from borzoi.security.encryption import Cipher
-from borzoi.storage.media import Medium, replace_file
+from borzoi.storage.media import Medium, content_of, replace_file
 
 SNAPSHOT_NAME: Final = "state.snapshot"
 
@@ -100,5 +100,4 @@ def read_snapshot(
     path = directory / SNAPSHOT_NAME
     if not medium.exists(path):
         return None
-    file = medium.open(path, writable=False)
-    return decode_snapshot(file.read(file.size(), 0), cipher)
+    return decode_snapshot(content_of(medium, path), cipher)

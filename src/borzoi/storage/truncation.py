@@ -21,7 +21,7 @@ from xxhash import xxh3_64_intdigest
 
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout, recovery_point
-from borzoi.storage.media import File, Medium, replace_file
+from borzoi.storage.media import File, Medium, content_of, replace_file
 from borzoi.storage.recovery_point import RecoveryPoint
 
 CHECKSUM: Final = struct.Struct("<Q")
@@ -57,7 +57,7 @@ def pending(medium: Medium, directory: Path) -> Intent | None:
     path = directory / layout.INTENT
     if not medium.exists(path):
         return None
-    return decode(medium.open(path, writable=False).read(CHECKSUM.size + PURGE_FIELDS.size + 1, 0))
+    return decode(content_of(medium, path))
 
 
 def carry_out(medium: Medium, directory: Path, intent: Intent) -> None:
@@ -123,10 +123,9 @@ def _cut_segment(medium: Medium, directory: Path, intent: Intent) -> None:
         # New files, so that a poll which still sends from the old ones finishes in peace.
         medium.unlink(log_path)
         medium.unlink(index_path)
-    log = medium.open(log_path, create=True)
-    index = medium.open(index_path, create=True)
-    _cut(log, intent.position)
-    _cut(index, intent.count * INDEX_ENTRY_BYTES)
+    with medium.open(log_path, create=True) as log, medium.open(index_path, create=True) as index:
+        _cut(log, intent.position)
+        _cut(index, intent.count * INDEX_ENTRY_BYTES)
 
 
 def _cut(file: File, size: int) -> None:

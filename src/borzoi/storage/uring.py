@@ -19,6 +19,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from borzoi.model.errors import CannotSync, StorageFailure
+from borzoi.storage.descriptors import OnDemandFile
 from borzoi.storage.kernel_ring import ENTRIES, KernelRing
 from borzoi.storage.local import LocalFile
 from borzoi.storage.media import File
@@ -84,6 +85,7 @@ class UringSyncer:
 
     def submit(self, job: Job, done: Done, files: Sequence[File] = ()) -> Job:
         """Call from the event loop that shall run `done`; a syncer serves one loop at a time."""
+        files = _held(files)
         if not self._takes(files):
             return self._threads.submit(job, done)
         self._watch()
@@ -174,6 +176,15 @@ class UringSyncer:
         done, flight.done = flight.done, _told
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon(done, flight.failure)
+
+
+def _held(files: Sequence[File]) -> Sequence[File]:
+    """The files as they are open now: while one is held, making room for others does not close it.
+    None where one cannot be opened; the job knows what to make of that."""
+    try:
+        return [file.held() if isinstance(file, OnDemandFile) else file for file in files]
+    except StorageFailure:
+        return ()
 
 
 def best_syncer() -> ThreadSyncer | UringSyncer:

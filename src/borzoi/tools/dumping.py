@@ -21,7 +21,7 @@ from borzoi.records.user_headers import decode_user_headers
 from borzoi.records.validation import INDEX_DTYPE
 from borzoi.security.encryption import Cipher
 from borzoi.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TWIN_SUFFIXES
-from borzoi.storage.media import Medium
+from borzoi.storage.media import File, Medium, content_of
 from borzoi.storage.state_entry import TornTail, read_entries
 from borzoi.storage.state_log import STATE_LOG_NAME
 from borzoi.storage.state_snapshot import SNAPSHOT_NAME, read_snapshot
@@ -162,7 +162,11 @@ def _shown_headers(encoded: bytes) -> Any:
 
 
 def _dump_index(medium: Medium, path: Path, first: int, count: int | None) -> Iterator[Row]:
-    file = medium.open(path, writable=False)
+    with medium.open(path, writable=False) as file:
+        yield from _index_rows(file, path, first, count)
+
+
+def _index_rows(file: File, path: Path, first: int, count: int | None) -> Iterator[Row]:
     whole = file.size() // INDEX_ENTRY_BYTES
     start_offset = int(path.stem) if path.stem.isdecimal() else 0
     number = max(first - start_offset, 0)
@@ -185,8 +189,7 @@ def _dump_index(medium: Medium, path: Path, first: int, count: int | None) -> It
 
 
 def _dump_state_log(medium: Medium, path: Path, cipher: Cipher | None) -> Iterator[Row]:
-    file = medium.open(path, writable=False)
-    for entry in read_entries(file.read(file.size(), 0), cipher=cipher):
+    for entry in read_entries(content_of(medium, path), cipher=cipher):
         if isinstance(entry, TornTail):
             yield {"kind": "damage", "position": entry.position, "bytes": entry.length,
                    "reason": entry.reason}  # fmt: skip

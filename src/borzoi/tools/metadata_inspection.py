@@ -13,7 +13,7 @@ from borzoi.model.errors import BorzoiError, EncryptionFailure, StateCorrupted
 from borzoi.security.encryption import Cipher
 from borzoi.storage.info import DATA_FORMAT, INFO_NAME, read_info
 from borzoi.storage.layout import DRAFT_SUFFIX
-from borzoi.storage.media import Medium
+from borzoi.storage.media import Medium, content_of, size_of
 from borzoi.storage.state_entry import StateEntry, TornTail, read_entries
 from borzoi.storage.state_log import STATE_LOG_NAME
 from borzoi.storage.state_snapshot import SNAPSHOT_NAME, StateSnapshot, read_snapshot
@@ -49,7 +49,7 @@ def inspect_metadata(
         yield Finding(Severity.DAMAGE, path, str(error))
         return None
     if taken is not None:
-        yield Progress(path, medium.open(path, writable=False).size())
+        yield Progress(path, size_of(medium, path))
     if unsettled is None:
         unsettled = Unsettled(-1, [])
     return (yield from _inspect_log(medium, directory, taken, state, cipher, unsettled))
@@ -82,8 +82,7 @@ def _inspect_log(
     if not medium.exists(path):
         yield Finding(Severity.WARNING, path, "is missing; without it there is no metadata log")
         return state
-    file = medium.open(path, writable=False)
-    content = file.read(file.size(), 0)
+    content = content_of(medium, path)
     included = -1 if taken is None else taken.index
     whole = True
     first: int | None = None

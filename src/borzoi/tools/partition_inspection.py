@@ -13,7 +13,7 @@ from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.records.validation import INDEX_DTYPE
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.compressed import open_twin
-from borzoi.storage.media import Medium
+from borzoi.storage.media import Medium, content_of
 from borzoi.storage.offsets import KIND_DIRECTORIES, OFFSET_BYTES, OFFSETS_DIRECTORY, number_of
 from borzoi.storage.recovery import ends_before
 from borzoi.storage.scanning import ReadBytes
@@ -68,6 +68,7 @@ def reader_of(medium: Medium, segment: SegmentFiles) -> tuple[ReadBytes, int]:
 
         return inflated, body.size
     file = medium.open(segment.messages, writable=False)
+    file.share()  # who reads is the last to hold it
     return file.read, file.size()
 
 
@@ -82,8 +83,7 @@ def salvaging_reader(medium: Medium, segment: SegmentFiles) -> tuple[ReadBytes, 
 def read_index(medium: Medium, segment: SegmentFiles) -> bytes | None:
     if not medium.exists(segment.index):
         return None
-    file = medium.open(segment.index, writable=False)
-    return file.read(file.size(), 0)
+    return content_of(medium, segment.index)
 
 
 def inspect_partition(medium: Medium, directory: Path) -> Iterator[Finding | Progress]:
@@ -294,7 +294,7 @@ def _inspect_offsets(
                 yield Finding(Severity.NOTE, path, "is not named after a consumer")
                 continue
             try:
-                content = medium.open(path, writable=False).read(OFFSET_BYTES + 1, 0)
+                content = content_of(medium, path)[: OFFSET_BYTES + 1]
             except StorageFailure as failure:
                 yield Finding(Severity.WARNING, path, str(failure))
                 continue

@@ -35,7 +35,7 @@ from borzoi.shard.presence import (
 )
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.index import entries_of
-from borzoi.storage.media import Medium, read_exactly, write_all
+from borzoi.storage.media import Medium, content_of, read_exactly, size_of, write_all
 from borzoi.storage.recovery import ends_before
 from borzoi.storage.scanning import ReadBytes
 from borzoi.storage.state_entry import TornTail, read_entries
@@ -128,8 +128,7 @@ def _plan_metadata(
     if not medium.exists(path):
         return
     try:
-        file = medium.open(path, writable=False)
-        *_, last = [None, *read_entries(file.read(file.size(), 0), cipher=cipher)]
+        *_, last = [None, *read_entries(content_of(medium, path), cipher=cipher)]
     except (StorageFailure, EncryptionFailure):
         return
     if isinstance(last, TornTail):
@@ -219,7 +218,7 @@ def _repairs_of(
             plan.lost,
         )
     elif plan.cut_at is not None:
-        size = medium.open(segment.messages, writable=False).size()
+        size = size_of(medium, segment.messages)
         yield Repair(
             segment.messages,
             f"cut off the last {size - plan.cut_at} bytes, from byte {plan.cut_at}: no message"
@@ -275,18 +274,18 @@ def _accept_lost(medium: Medium, directory: Path, lost: list[Namespace], backup:
 
 def _cut_file(medium: Medium, path: Path, position: int, backup: Path) -> None:
     """Keeps the tail as a file of its own, then cuts it off."""
-    file = medium.open(path)
     medium.make_directory(backup)
-    kept = medium.open(backup / f"{path.name}.from-byte-{position}", create=True)
-    end = 0
-    size = file.size()
-    while position + end < size:
-        piece = read_exactly(file, min(1 << 20, size - position - end), position + end)
-        end = write_all(kept, [piece], end)
-    kept.fdatasync()
-    medium.fsync_directory(backup)
-    file.truncate(position)
-    file.fdatasync()
+    copy = backup / f"{path.name}.from-byte-{position}"
+    with medium.open(path) as file, medium.open(copy, create=True) as kept:
+        end = 0
+        size = file.size()
+        while position + end < size:
+            piece = read_exactly(file, min(1 << 20, size - position - end), position + end)
+            end = write_all(kept, [piece], end)
+        kept.fdatasync()
+        medium.fsync_directory(backup)
+        file.truncate(position)
+        file.fdatasync()
 
 
 def _cut_log(medium: Medium, segment: SegmentFiles, position: int, backup: Path) -> None:
@@ -388,9 +387,9 @@ def _blanks(first_offset: int, count: int, timestamp: int) -> Batch:
 
 
 def _write_draft(medium: Medium, path: Path, pieces: Iterator[bytes | memoryview]) -> None:
-    file = medium.open(path, create=True)
-    file.truncate(0)
-    end = 0
-    for piece in pieces:
-        end = write_all(file, [piece], end)
-    file.fdatasync()
+    with medium.open(path, create=True) as file:
+        file.truncate(0)
+        end = 0
+        for piece in pieces:
+            end = write_all(file, [piece], end)
+        file.fdatasync()

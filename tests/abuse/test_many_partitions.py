@@ -1,0 +1,86 @@
+"""Whoever may only manage topics cannot use up the descriptors of the server by creating them."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
+
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.records.message import Message, encode_messages
+
+pytestmark = pytest.mark.system
+
+BATCH = encode_messages([Message(bytes(100))])
+READER = Consumer(ConsumerKind.CONSUMER, 1)
+
+
+def create(client: WireClient, topics: int, partitions: int) -> None:
+    client.call(CreateStream("s"))
+    for number in range(topics):
+        client.call(CreateTopic("s", f"t{number}", partitions))
+
+
+def send(client: WireClient, topic: int, partition: int) -> None:
+    indexes, messages = (memoryview(part) for part in BATCH)
+    place = Partitioning.partition(partition)
+    client.call(SendMessages("s", f"t{topic}", place, 1, indexes, messages))
+
+
+def polled(client: WireClient, topic: int, partition: int) -> int:
+    found = client.call(
+        PollMessages(READER, "s", f"t{topic}", partition, PollingStrategy.offset(0), 9, True)
+    )
+    assert isinstance(found, PolledMessages)
+    return found.messages_count
+
+
+def descriptors_of(server: RunningServer) -> int:
+    return len(os.listdir(Path(f"/proc/{server.process.pid}/fd")))
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "topics", "partitions"),
+    [
+        (128, 2, 300),
+        pytest.param(4096, 3, 1000, marks=pytest.mark.deep),
+        pytest.param(1024, 10, 1000, marks=pytest.mark.deep),
+    ],
+)
+def test_more_partitions_than_descriptors_are_created_served_and_restarted(
+    descriptors: int, topics: int, partitions: int
+) -> None:
+    places = [(topic, partition) for topic in range(topics) for partition in range(partitions)]
+    with running_server(descriptors=descriptors) as server:
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            create(client, topics, partitions)
+            for place in places:
+                send(client, *place)
+            assert descriptors_of(server) < descriptors
+            # Another one gets in, and every partition has what was sent to it.
+            with WireClient(server.tcp_address) as other:
+                other.login()
+                for place in places:
+                    assert polled(other, *place) == 1
+            assert descriptors_of(server) < descriptors
+        assert server.stop() == 0
+        server.start()
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            for place in places[:: max(len(places) // 50, 1)]:
+                send(client, *place)
+                assert polled(client, *place) == 2
+            assert descriptors_of(server) < descriptors
+        server.kill()
+        server.start()
+        with WireClient(server.tcp_address) as client:
+            client.login()
+            assert [polled(client, *place) for place in (places[0], places[1])] == [2, 1]
+        assert "Too many open files" not in server.output
+        assert "Traceback" not in server.output
