@@ -63,12 +63,7 @@ def store_of(
     system = settings.system
     cache = CACHES[system.segment.cache_indexes]
     segment = SegmentSettings(system.segment.size, cache, overshoots=True)
-    partition = PartitionSettings(
-        acknowledge,
-        system.partition.messages_required_to_save,
-        system.partition.size_of_messages_required_to_save,
-        system.partition.validate_checksum,
-    )
+    partition = partition_settings(settings, acknowledge)
     room = room_for_files()
     syncer, descriptors = TimedSyncer(best_syncer(), syncs), Descriptors(medium, room.segments)
     twins = TwinOpener(descriptors)
@@ -116,6 +111,16 @@ def store_of(
     )
     return LocalPartitionStore(
         medium, folders_of(settings, directory), open_partition, twins, trash
+    )
+
+
+def partition_settings(settings: Settings, acknowledge: Acknowledge) -> PartitionSettings:
+    section = settings.system.partition
+    return PartitionSettings(
+        acknowledge,
+        section.messages_required_to_save,
+        section.size_of_messages_required_to_save,
+        section.validate_checksum,
     )
 
 
