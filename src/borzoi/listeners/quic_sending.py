@@ -22,7 +22,8 @@ class Sending:
 
     def __init__(self, quic: QuicCore) -> None:
         self._quic = quic
-        self._answers: deque[tuple[int, Iterator[Chunk]]] = deque()
+        #: Stream, its next chunk, and those behind it.
+        self._answers: deque[tuple[int, Chunk, Iterator[Chunk]]] = deque()
 
     @property
     def is_done(self) -> bool:
@@ -36,18 +37,17 @@ class Sending:
     def add(self, number: int, reply: Reply) -> None:
         """Send an answer on its stream, which ends with it."""
         if isinstance(reply, RangesReply):
-            self._answers.append((number, _chunks(reply)))
+            self._answers.append((number, reply.head, _chunks(reply)))
         else:
             self._write(number, reply, end=True)
 
     def go_on(self) -> None:
         """Hand over the next slice of the answer whose turn it is. Raises what reading raises."""
-        number, chunks = self._answers.popleft()
-        chunk = next(chunks, None)
-        if chunk is None:
-            self._write(number, b"", end=True)
-        elif self._write(number, bytes(chunk), end=False):
-            self._answers.append((number, chunks))
+        number, chunk, chunks = self._answers.popleft()
+        following = next(chunks, None)
+        # The stream ends with its last chunk: an end of its own may never leave.
+        if self._write(number, bytes(chunk), end=following is None) and following is not None:
+            self._answers.append((number, following, chunks))
 
     def forget(self, number: int) -> None:
         """The client does not want the answer any more."""
@@ -66,7 +66,7 @@ class Sending:
 
 
 def _chunks(reply: RangesReply) -> Iterator[Chunk]:
-    yield reply.head
+    """Everything behind the head."""
     for part in reply.ranges:
         yield from part.slices()
     for chunk in reply.tail:
