@@ -480,8 +480,8 @@ class Conversation:
         return self._running is not None or self.blocked or self._held
 
     def _stop_waiting(self) -> None:
-        """A poll that waits for messages is answered now: nobody can say whether a client that has
-        closed its side still reads, and the wait may be long."""
+        """Answer a poll that waits for messages now: a client that has closed its side may not be
+        reading any more, and the wait may be long."""
         if self.session.waiting:
             self._binary.dispatcher.services.waits.end_of(self.session)
 

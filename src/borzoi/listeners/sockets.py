@@ -50,7 +50,7 @@ def listening_socket(
 def bound_socket(
     address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
 ) -> socket.socket:
-    """The same before it listens: who connects is refused."""
+    """A bound socket that does not listen yet; the kernel refuses connections to it."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

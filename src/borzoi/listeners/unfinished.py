@@ -1,7 +1,7 @@
 """How much memory large requests may take while they arrive and run, over all connections.
 
-A request gets its memory when its frame begins, so it is counted by what it announced: whoever is
-let in can always finish, and the others wait in line with nothing but their first bytes.
+A request gets its memory when its frame begins, so it counts with the size it announced. A request
+that was admitted can always finish; the others wait in line and hold only their first bytes.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 A client may send thousands of requests in one read, or ask with a few bytes for gigabytes that have
 to be decrypted. What takes longer than a moment is cut into shares, which wait in line here. Each
-turn of the loop takes from the line for a quarter of a millisecond, one share after another; then
-sockets are looked at again, so whoever asks one small thing at a time never stands in this line.
+turn of the loop takes from the line for a quarter of a millisecond, one share after another, and
+then looks at the sockets again. A client with one small request at a time never waits in this line.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ descriptors than `limit`. An `OnDemandFile` stands for one of them, for as long 
 Which one is closed: the files wait in a row, and one that was used since it last came to the front
 goes to the end instead. That costs a use no more than an assignment.
 
-A file may be closed while bytes that were written to it are not on the disk yet; whoever syncs it
+A file may be closed while bytes that were written to it are not on the disk yet; a later sync
 opens it again. `fdatasync` writes all pages of the file, whichever descriptor made them dirty. If
 the kernel could not write some of them meanwhile, Linux (since 4.13) tells the first descriptor
 that syncs afterwards, also one that was opened later, as long as it keeps the inode in memory. Only
@@ -94,7 +94,7 @@ class OnDemandFile:
         self.path = path
         self.writable = writable
         self._descriptors = descriptors
-        #: The open file; nobody but the operations here may keep it.
+        #: The open file. Only the operations of this class may hold a reference to it.
         self.opened: File | None = None
         #: Whether it was used since it last was the next one to be closed.
         self.used = False
@@ -145,8 +145,8 @@ class OnDemandFile:
         file.fdatasync()
 
     def close(self) -> None:
-        """Give the descriptor back and open it no more, whoever else still holds this: the space
-        of a deleted file is free then. An operation that is running ends first."""
+        """Close the descriptor for good, even if a reader still holds this object: the space of a
+        deleted file is free then. A running operation ends first."""
         self._is_closed = True
         self.opened = None
         self._descriptors.discard(self)
