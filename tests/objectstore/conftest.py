@@ -7,7 +7,11 @@ import obstore.store
 import pytest
 import pytest_asyncio
 from tests.support.object_servers import (
+    AZURE_ACCOUNT,
+    AZURE_KEY,
     TIMING,
+    azure_place,
+    azurite_server,
     moto_server,
     new_place,
     rclone_server,
@@ -27,6 +31,7 @@ KINDS = [
     "obstore-local",
     "moto",
     pytest.param("seaweedfs", marks=pytest.mark.object),
+    pytest.param("azurite", marks=pytest.mark.object),
 ]
 
 
@@ -46,6 +51,20 @@ def seaweed_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def rclone_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with rclone_server(tmp_path_factory.mktemp("rclone")) as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def azurite_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with azurite_server(tmp_path_factory.mktemp("azurite")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def azurite(azurite_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Location:
+    """An empty store at Azurite."""
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", AZURE_ACCOUNT)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)
+    return azure_place(azurite_endpoint)
 
 
 @pytest.fixture
@@ -71,6 +90,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         case "moto":
             location = new_place(request.getfixturevalue("moto_endpoint"))
             made = open_store(location, TIMING)
+        case "azurite":
+            made = open_store(request.getfixturevalue("azurite"), TIMING)
         case _:
             location = new_place(request.getfixturevalue("seaweed_endpoint"))
             made = open_store(location, TIMING)

@@ -1,10 +1,14 @@
-"""Real object stores on loopback: moto for every run, SeaweedFS and rclone for the tier `object`.
+"""Real object stores on loopback: moto for every run; SeaweedFS, rclone and Azurite for `object`.
 
 Each is a context manager that yields its address; `new_place` is an empty store there.
 """
 
+import base64
+import hashlib
+import hmac
 import json
 import logging
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,10 +17,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from itertools import count
 from pathlib import Path
 
 import boto3
+import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
@@ -26,6 +32,15 @@ from borzoi.objectstore.locations import Location, Secrets, Timing
 SECRETS = Secrets("borzoi", "borzoi-secret")
 REGION = "us-east-1"
 BUCKET = "borzoi-tests"
+#: The account that every Azurite has, and its published key.
+AZURE_ACCOUNT = "devstoreaccount1"
+AZURE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+AZURE_API_VERSION = "2021-12-02"
+#: Azurite comes from npm: on the path, or in this folder of the repository.
+AZURITE_FOLDER = Path(__file__).parents[2] / ".azurite"
+AZURITE_INSTALL = "npm install --prefix .azurite azurite@3"
 START_SECONDS_MAX = 120.0
 #: Short, so that a fault shows within a test; long enough for a busy machine.
 TIMING = Timing(connect_seconds=5.0, request_seconds=20.0, part_retries=3, part_retry_seconds=60.0)
@@ -140,6 +155,49 @@ def rclone_server(directory: Path) -> Iterator[str]:
 
 
 @contextmanager
+def azurite_server(directory: Path) -> Iterator[str]:
+    """The address of the blob service of Azurite, Microsoft's own stand-in for Azure."""
+    search = str(AZURITE_FOLDER / "node_modules" / ".bin")
+    program = shutil.which("azurite-blob") or shutil.which("azurite-blob", path=search)
+    if program is None:
+        pytest.skip(f"Azurite is not installed: {AZURITE_INSTALL}")
+    (port,) = free_ports(1)
+    command = [
+        program,
+        "--blobHost=127.0.0.1",
+        f"--blobPort={port}",
+        f"--location={directory}",
+        "--skipApiVersionCheck",
+        "--disableTelemetry",
+        "--silent",
+    ]
+    with _running(command, directory / "azurite.output") as process:
+        endpoint = f"http://127.0.0.1:{port}"
+        _wait_until_it_answers(endpoint, process)
+        make_container(endpoint)
+        yield f"{endpoint}/{AZURE_ACCOUNT}"
+
+
+def azure_place(endpoint: str) -> Location:
+    """A part of the container that no other test uses; the keys come from the environment."""
+    return Location("azure", BUCKET, f"some/prefix-{next(_numbers)}", endpoint=endpoint)
+
+
+def make_container(endpoint: str) -> None:
+    """One request with a signature of our own: the library cannot create containers."""
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": AZURE_API_VERSION}
+    named = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    # The path holds the account once for the address and once for the account itself.
+    resource = f"/{AZURE_ACCOUNT}/{AZURE_ACCOUNT}/{BUCKET}\nrestype:container"
+    text = "PUT" + 12 * "\n" + named + resource
+    mac = hmac.digest(base64.b64decode(AZURE_KEY), text.encode(), hashlib.sha256)
+    headers["Authorization"] = f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(mac).decode()}"
+    url = f"{endpoint}/{AZURE_ACCOUNT}/{BUCKET}?restype=container"
+    request = urllib.request.Request(url, method="PUT", headers=headers)
+    urllib.request.urlopen(request, timeout=10).close()
+
+
+@contextmanager
 def _running(command: list[str], output: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with output.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -150,7 +208,7 @@ def _running(command: list[str], output: Path) -> Iterator["subprocess.Popen[byt
             process.wait()
 
 
-def _wait_until_buckets_work(endpoint: str, process: "subprocess.Popen[bytes]") -> None:
+def _wait_until_it_answers(endpoint: str, process: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while True:
         try:
@@ -162,7 +220,12 @@ def _wait_until_buckets_work(endpoint: str, process: "subprocess.Popen[bytes]") 
                 raise
             time.sleep(0.1)
             continue
-        break
+        return
+
+
+def _wait_until_buckets_work(endpoint: str, process: "subprocess.Popen[bytes]") -> None:
+    _wait_until_it_answers(endpoint, process)
+    deadline = time.monotonic() + START_SECONDS_MAX
     make_bucket(endpoint)
     client = client_of(endpoint)
     try:

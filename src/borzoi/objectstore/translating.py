@@ -1,7 +1,8 @@
 """What obstore raises, in the words of `errors.py`. Pure: exception in, exception out.
 
-obstore tells the HTTP status only in its text, and raises `AlreadyExistsError` for 409, with which
-S3 means "try again". Where the text leaves open whether a write was done, it is `Ambiguous`.
+obstore tells the HTTP status only in its text, and raises `AlreadyExistsError` for every 409. S3
+means "try again" by it; Azure also answers 409 where S3 answers 412, and says so with a code of its
+own. Where the text leaves open whether a write was done, it is `Ambiguous`.
 """
 
 import re
@@ -27,6 +28,8 @@ _STATUS: Final = re.compile(r"status code: (\d{3})")
 _RANGE: Final = re.compile(r"[Rr]ange .*(?:invalid|starting at)|Invalid range|StartTooLarge")
 #: The connection was never made, so nothing was sent.
 _NOT_SENT: Final = re.compile(r"ConnectError|\bConnect\b|Connection refused|dns error")
+#: Of S3 and Google, and of Azure.
+_NO_BUCKET: Final = re.compile(r"NoSuchBucket|ContainerNotFound")
 _NOT_PARTIAL: Final = re.compile(r"non-partial|not partial|NotPartial")
 
 
@@ -45,9 +48,9 @@ def _family(name: str, text: str, status: int | None, op: str) -> type[ObjectSto
     match name:
         case "FileNotFoundError" | "NotFoundError":
             # Without its bucket a store is as good as down; no object of it is missing.
-            return Unavailable if "NoSuchBucket" in text else ObjectNotFound
+            return Unavailable if _NO_BUCKET.search(text) else ObjectNotFound
         case "AlreadyExistsError":
-            is_answer = op == "create" and status != 409
+            is_answer = op == "create" and (status != 409 or "BlobAlreadyExists" in text)
             return ObjectExists if is_answer else unknown
         case "PermissionDeniedError" | "UnauthenticatedError":
             return PermissionDenied
