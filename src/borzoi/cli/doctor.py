@@ -56,7 +56,7 @@ def doctor(connecting: Connecting, form: str, list_mode: str) -> None:
     """Check configuration, ports, disk, limits, clock and versions, and say what to do."""
     verdicts = [*examine(connecting)]
     rows = [{**one._asdict(), "state": one.state.value} for one in verdicts]
-    columns = {"check": "Check", "state": "CheckState", "found": "Found", "advice": "What to do"}
+    columns = {"check": "Check", "state": "State", "found": "Found", "advice": "What to do"}
     emit_list(rows, columns, chosen(form, list_mode))
     if any(one.state is CheckState.PROBLEM for one in verdicts):
         sys.exit(int(Exit.FAILED))
@@ -194,7 +194,7 @@ def _server_time(stats: Any) -> float:
 
 def clock(theirs: float, ours: float) -> Verdict:
     apart = abs(theirs - ours)
-    found = f"{apart:.1f} s apart"
     if apart > CLOCK_SECONDS_MAX:
+        found = f"{apart:.0f} s apart"
         return Verdict("clock", CheckState.WARNING, found, "synchronise both with NTP")
-    return Verdict("clock", CheckState.OK, found)
+    return Verdict("clock", CheckState.OK, f"at most {CLOCK_SECONDS_MAX:.0f} s apart")
