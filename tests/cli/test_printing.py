@@ -5,8 +5,9 @@ import yaml
 from tests.support.messages_read import message
 
 from borzoi.cli.faults import CommandFailed
-from borzoi.cli.output import Format, when
+from borzoi.cli.output import Format
 from borzoi.cli.printing import FIELDS, fields_of, print_messages, record_of_message, templated
+from borzoi.cli.tables import when
 
 MESSAGES = [message('{"a": 1}', 1), message("plain", 2, kind="x")]
 

@@ -1,21 +1,20 @@
 """What a command prints: a document, as a table, JSON, YAML or JSON lines.
 
-A command hands in plain dicts, the same for every format: numbers stay numbers in JSON, and only a
-table formats them. Standard output holds nothing but the document, so it can be piped; everything
-meant for people goes to standard error.
+A command hands in plain dicts, the same for every format: numbers stay numbers in JSON, and only
+tables (`tables.py`) format them. Standard output holds nothing but the document, so it can be
+piped; everything meant for people goes to standard error.
 """
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 import click
 
-Record = Mapping[str, Any]
+from borzoi.cli.tables import Record, print_list, print_record, text_of
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -28,10 +27,6 @@ class Format(Enum):
     LIST = "list"
 
 
-#: Fields that hold microseconds since the epoch, bytes, or microseconds, by their names.
-TIMES: Final = frozenset({"created_at", "timestamp", "origin_timestamp", "expiry_at"})
-SIZES: Final = frozenset({"size_bytes", "max_topic_size"})
-U64_MAX: Final = 2**64 - 1
 _HALVES: Final = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 
 
@@ -65,10 +60,10 @@ def chosen(form: str, list_mode: str = "table") -> Format:
 def emit_list(records: Sequence[Record], columns: Mapping[str, str], form: Format) -> None:
     """Print a list; `columns` maps fields to their headings, for tables."""
     if form is Format.TABLE:
-        print_table([[shown(one, field) for field in columns] for one in records], columns.values())
+        print_list(records, columns)
     elif form is Format.LIST:
         for one in records:
-            click.echo("|".join(shown(one, field) for field in columns))
+            click.echo("|".join(text_of(field, one[field]) for field in columns))
     elif form is Format.JSONL:
         for one in records:
             click.echo(json.dumps(plain(one)))
@@ -77,10 +72,9 @@ def emit_list(records: Sequence[Record], columns: Mapping[str, str], form: Forma
 
 
 def emit(record: Record, form: Format) -> None:
-    """Print one thing, as Property and Value where a table is asked for."""
+    """Print one thing."""
     if form in (Format.TABLE, Format.LIST):
-        rows = [[field.replace("_", " "), shown(record, field)] for field in record]
-        print_table(rows, ("Property", "Value"))
+        print_record(record)
     elif form is Format.JSONL:
         click.echo(json.dumps(plain(record)))
     else:
@@ -102,45 +96,6 @@ def note(sentence: str) -> None:
 
 def _document(value: Any, form: Format) -> str:
     return yaml_of(value) if form is Format.YAML else json.dumps(value, indent=2) + "\n"
-
-
-def print_table(rows: Iterable[Sequence[str]], headings: Iterable[str]) -> None:
-    """A table that fits the terminal; wider cells are folded."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_lines=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console = Console(file=sys.stdout, markup=False, highlight=False)
-    console.print(table)
-
-
-def shown(record: Record, field: str) -> str:
-    """A field as people read it."""
-    value = record[field]
-    if value is None:
-        return "–"
-    if field in TIMES and isinstance(value, int):
-        return "never" if value == 0 else when(value)
-    if field in SIZES and value == U64_MAX:
-        return "unlimited"
-    if field == "message_expiry" and value == U64_MAX:
-        return "never"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={one}" for key, one in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(str(one) for one in value)
-    return str(value)
-
-
-def when(microseconds: int) -> str:
-    """Local time, to the microsecond."""
-    return datetime.fromtimestamp(microseconds / 1e6).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def plain(value: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any, Final
 import click
 
 from borzoi.cli.faults import CommandFailed, Exit
-from borzoi.cli.output import Format, plain, when, yaml_of
+from borzoi.cli.output import Format, plain, yaml_of
+from borzoi.cli.tables import when
 from borzoi.client import Message
 
 FIELDS: Final = ("partition", "offset", "timestamp", "time", "id", "size", "text", "headers")

@@ -16,7 +16,8 @@ from typing import IO, Any, Final
 import msgspec
 
 from borzoi.cli.faults import CommandFailed, Exit
-from borzoi.cli.output import plain, when
+from borzoi.cli.output import plain
+from borzoi.cli.tables import when
 from borzoi.client import Message
 
 READ_FORMATS: Final = ("jsonl", "csv", "parquet", "arrow")

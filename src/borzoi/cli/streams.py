@@ -13,7 +13,7 @@ COLUMNS = {
     "id": "ID",
     "created_at": "Created",
     "name": "Name",
-    "size_bytes": "Size (B)",
+    "size_bytes": "Size",
     "messages_count": "Messages",
     "topics_count": "Topics",
 }
