@@ -10,13 +10,9 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from borzoi.model.units import BYTE_UNITS, format_duration
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 Record = Mapping[str, Any]
 
@@ -146,7 +142,8 @@ def _words(field: object) -> str:
     return str(field).replace("_", " ")
 
 
-def _console() -> "Console":
+def _console() -> Any:
+    # Here and below: `--help` must not wait for rich.
     from rich.console import Console
 
     return Console(file=sys.stdout, markup=False, highlight=False, width=_width())
@@ -184,9 +181,7 @@ def _least_width(column: Sequence[str]) -> int:
     return max(_width_of(kept), _width_of(words))
 
 
-def _table(
-    rows: Sequence[Sequence[str]], headings: Sequence[str], widths: Sequence[int]
-) -> "Table":
+def _table(rows: Sequence[Sequence[str]], headings: Sequence[str], widths: Sequence[int]) -> Any:
     from rich import box
     from rich.table import Table
 
@@ -200,7 +195,7 @@ def _table(
     return table
 
 
-def _block(pairs: Iterable[tuple[str, str]]) -> "Table":
+def _block(pairs: Iterable[tuple[str, str]]) -> Any:
     """Names and values in two columns; long values are folded."""
     from rich.table import Table
 
