@@ -1,8 +1,8 @@
 """The client: what a program needs to talk to a server, on an event loop or with blocking calls.
 
-Handed work by programs, the command line, the console and Spark; hands work to `borzoi.protocol`
-and `borzoi.records`, which the server uses as well. It is installed where no server is: nothing of
-the server may be imported here. The names below are its public face; modules may change.
+Used by programs, the command line, the console and Spark; uses `borzoi.protocol` and
+`borzoi.records`, which the server uses as well. It must run without the server installed, so it
+imports nothing from the server. The names below are the public API; the modules are not.
 """
 
 from borzoi.client._async.client import AsyncClient

@@ -1,7 +1,7 @@
 """Locks, pauses and workers in both colours, under names that differ by ``Async`` only.
 
-`tools/unasync.py` makes the blocking client from the asynchronous one by taking that word away, so
-both halves of this file have to offer the same.
+`tools/unasync.py` generates the blocking client from the asynchronous one by removing that word,
+so both halves of this file must have the same interface.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 class AsyncLock:
-    """A lock that is waited for no longer than said."""
+    """A lock with a timeout."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
     async def held(self, seconds: float) -> AsyncIterator[None]:
-        """`TimeoutError` when others hold it for longer."""
+        """Acquire; `TimeoutError` if it is held for longer."""
         async with asyncio.timeout(seconds):
             await self._lock.acquire()
         try:
@@ -41,14 +41,14 @@ class AsyncLock:
 
 
 class Lock:
-    """A lock that is waited for no longer than said."""
+    """A lock with a timeout."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     @contextmanager
     def held(self, seconds: float) -> Iterator[None]:
-        """`TimeoutError` when others hold it for longer."""
+        """Acquire; `TimeoutError` if it is held for longer."""
         if not self._lock.acquire(timeout=max(seconds, 0)):
             raise TimeoutError
         try:
@@ -66,7 +66,7 @@ def sleep(seconds: float) -> None:
 
 
 class AsyncRepeater:
-    """Calls a function every so many seconds until it is stopped: a task."""
+    """Calls a function periodically until it is stopped: a task."""
 
     def __init__(self, seconds: float, act: Callable[[], Awaitable[None]], name: str) -> None:
         self._seconds = seconds
@@ -85,7 +85,7 @@ class AsyncRepeater:
 
 
 class Repeater:
-    """Calls a function every so many seconds until it is stopped: a thread."""
+    """Calls a function periodically until it is stopped: a thread."""
 
     def __init__(self, seconds: float, act: Callable[[], None], name: str) -> None:
         self._seconds = seconds
@@ -115,7 +115,7 @@ class AsyncSignal:
         self._event.set()
 
     async def wait(self, seconds: float | None) -> None:
-        """Returns when it was set, and takes it back, or after so many seconds."""
+        """Wait until it is set, and clear it; return anyway after `seconds`."""
         if not self._event.is_set():
             try:
                 async with asyncio.timeout(seconds):
@@ -135,16 +135,16 @@ class Signal:
         self._event.set()
 
     def wait(self, seconds: float | None) -> None:
-        """Returns when it was set, and takes it back, or after so many seconds."""
+        """Wait until it is set, and clear it; return anyway after `seconds`."""
         self._event.wait(seconds)
         self._event.clear()
 
 
 class AsyncGate:
-    """Lets everyone through who waited when it was opened.
+    """Wakes everything that waited when it was opened.
 
-    A `turn` taken while the reason to wait still holds is passed by every opening after that, so
-    that none is missed between looking and waiting.
+    Take a `turn` while the condition still fails: every opening after that lets it pass, so no
+    wakeup is lost between checking and waiting.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class AsyncGate:
         turn.set()
 
     async def passed(self, turn: asyncio.Event, seconds: float) -> bool:
-        """Whether it was opened within so many seconds."""
+        """Return whether it was opened within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await turn.wait()
@@ -168,10 +168,10 @@ class AsyncGate:
 
 
 class Gate:
-    """Lets everyone through who waited when it was opened.
+    """Wakes everything that waited when it was opened.
 
-    A `turn` taken while the reason to wait still holds is passed by every opening after that, so
-    that none is missed between looking and waiting.
+    Take a `turn` while the condition still fails: every opening after that lets it pass, so no
+    wakeup is lost between checking and waiting.
     """
 
     def __init__(self) -> None:
@@ -185,15 +185,15 @@ class Gate:
         turn.set()
 
     def passed(self, turn: threading.Event, seconds: float) -> bool:
-        """Whether it was opened within so many seconds."""
+        """Return whether it was opened within `seconds`."""
         return turn.wait(seconds)
 
 
 class AsyncOutcome:
-    """What became of messages: awaited, it returns when they are stored or raises why not.
+    """The outcome of a send: awaited, it returns when the messages are stored or raises why not.
 
-    `partition` is where they go, None when the server chooses it. Their offsets the protocol does
-    not tell.
+    `partition` is where they go, None when the server chooses it. The protocol does not report
+    their offsets.
     """
 
     __slots__ = ("_done", "fault", "partition")
@@ -222,10 +222,10 @@ class AsyncOutcome:
 
 
 class Outcome:
-    """What became of messages.
+    """The outcome of a send.
 
-    `partition` is where they go, None when the server chooses it. Their offsets the protocol does
-    not tell.
+    `partition` is where they go, None when the server chooses it. The protocol does not report
+    their offsets.
     """
 
     __slots__ = ("_done", "fault", "partition")
@@ -251,7 +251,7 @@ class Outcome:
 
 
 class AsyncWorker:
-    """Runs a function on the side: a task."""
+    """Runs a function in the background: a task."""
 
     def __init__(self, act: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         self._task = asyncio.create_task(act(), name=name)
@@ -262,7 +262,7 @@ class AsyncWorker:
 
 
 class Worker:
-    """Runs a function on the side: a thread."""
+    """Runs a function in the background: a thread."""
 
     def __init__(self, act: Callable[[], None], name: str) -> None:
         self._thread = threading.Thread(target=act, name=name, daemon=True)
@@ -274,7 +274,7 @@ class Worker:
 
 
 async def async_each(act: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:
-    """Call the function with every item, with all at the same time; it must not raise."""
+    """Call the function with every item concurrently; it must not raise."""
     if len(items) == 1:
         await act(items[0])
     elif items:

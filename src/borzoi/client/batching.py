@@ -1,9 +1,8 @@
 """Which messages are sent together, and when; pure, and time is an argument.
 
 Messages gather in *lanes*, one per partition that they were meant for. A lane sends one batch at a
-time, so the messages of a partition are stored in the order they were given also when a batch has
-to be sent again. A batch is due when it is full, when its first message is old enough, or when
-everything is asked for.
+time, so the messages of a partition keep their order even when a batch has to be resent. A batch
+is due when it is full, when its first message is old enough, or on a flush.
 """
 
 from collections import deque
@@ -20,13 +19,13 @@ OutcomeT = TypeVar("OutcomeT")
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How messages gather; a batch has at most this many messages and, beyond its first message,
-    this many bytes, and waits at most `linger` seconds for more."""
+    """Limits of a batch: at most this many messages and, beyond its first message, this many
+    bytes; it waits at most `linger` seconds for more."""
 
     linger: float = 0.005
     batch_messages: int = 1000
     batch_bytes: int = 1024 * 1024
-    #: What may wait in all, sent or not, until the server has it.
+    #: The limit for all messages that the server has not acknowledged, in flight or not.
     buffer_bytes: int = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -39,7 +38,7 @@ class Batching:
 
 @dataclass(slots=True, eq=False)
 class OutgoingBatch(Generic[OutcomeT]):
-    """Messages that are sent together, and what becomes of them."""
+    """Messages that are sent together, and their outcome."""
 
     lane: Hashable
     outcome: OutcomeT
@@ -50,25 +49,25 @@ class OutgoingBatch(Generic[OutcomeT]):
 
 
 class Gathering(Generic[OutcomeT]):
-    """The messages that wait."""
+    """The pending messages."""
 
     def __init__(self, batching: Batching, new_outcome: Callable[[int | None], OutcomeT]) -> None:
         self._batching = batching
         self._new_outcome = new_outcome
-        #: Batches of each lane in the order they are sent; the first may be on its way.
+        #: Batches of each lane in the order they are sent; the first may be in flight.
         self._lanes: dict[Hashable, deque[OutgoingBatch[OutcomeT]]] = {}
         self._on_their_way: set[Hashable] = set()
-        #: All of it, on its way or not.
+        #: Bytes of all batches, in flight or not.
         self.size = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether a message of this size may be added; one always may when nothing waits."""
+        """Whether a message of this size may be added; an empty buffer accepts any."""
         return self.size + size + HEADER_BYTES <= self._batching.buffer_bytes or not self.size
 
     def add(
         self, lane: Hashable, message: Sendable, size: int, now: float
     ) -> OutgoingBatch[OutcomeT]:
-        """Put a message into a batch of its lane; that batch."""
+        """Put a message into a batch of its lane and return the batch."""
         size += HEADER_BYTES
         batching = self._batching
         batches = self._lanes.get(lane)
@@ -89,7 +88,7 @@ class Gathering(Generic[OutcomeT]):
         return batch
 
     def due(self, now: float, *, everything: bool = False) -> list[OutgoingBatch[OutcomeT]]:
-        """Batches to send now, at most one of each lane; they are on their way from here on."""
+        """Return the batches to send now, at most one per lane; they are in flight from here on."""
         found = []
         for lane, batches in self._lanes.items():
             batch = batches[0]
@@ -102,7 +101,7 @@ class Gathering(Generic[OutcomeT]):
         return found
 
     def next_due_at(self) -> float | None:
-        """When the next batch is due, among those whose lane is free."""
+        """When the next batch of a lane with nothing in flight is due."""
         return min(
             (
                 0.0 if batches[0].is_closed else batches[0].due_at
@@ -113,7 +112,7 @@ class Gathering(Generic[OutcomeT]):
         )
 
     def arrived(self, batch: OutgoingBatch[OutcomeT]) -> None:
-        """A batch is not on its way any more, for better or worse."""
+        """Remove a batch that was stored or has failed."""
         self._on_their_way.discard(batch.lane)
         batches = self._lanes[batch.lane]
         assert batches.popleft() is batch
@@ -122,5 +121,5 @@ class Gathering(Generic[OutcomeT]):
         self.size -= batch.size
 
     def waiting(self) -> list[OutgoingBatch[OutcomeT]]:
-        """All batches that have not arrived."""
+        """All batches that the server has not acknowledged."""
         return [batch for batches in self._lanes.values() for batch in batches]

@@ -1,6 +1,6 @@
 """Values as payloads: bytes, text, JSON, msgspec structs, dataclasses, Pydantic models.
 
-A producer and a consumer take a codec, or the class that one is made for::
+A producer and a consumer take a codec, or the class to build one for::
 
     client.producer("orders/events", codec=Order)
     client.consumer("orders/events", codec=Order, group="billing")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class UndecodableMessage(InvalidFormat):
-    """A payload is not what its reader takes it for; `received` is the message."""
+    """The codec of the reader cannot decode a payload; `received` is the message."""
 
     def __init__(self, message: str, received: Message) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class UndecodableMessage(InvalidFormat):
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """Both directions; `decode` raises `ValueError` for bytes that are no such value."""
+    """Encodes and decodes values; `decode` raises `ValueError` for other bytes."""
 
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
@@ -48,7 +48,7 @@ JSON: Final[Codec[Any]] = Codec(msgspec.json.encode, msgspec.json.decode)
 
 
 def codec_of(kind: type[T] | Codec[T]) -> Codec[T]:
-    """The codec for values of a class: JSON, with the fields and types that the class says."""
+    """Return the codec for values of a class: JSON with its fields and types."""
     if isinstance(kind, Codec):
         return kind
     if hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json"):
@@ -64,7 +64,7 @@ def codec_of(kind: type[T] | Codec[T]) -> Codec[T]:
 
 
 def _pydantic(kind: Any) -> Codec[Any]:
-    # By its methods and not by its class: Pydantic is not ours to install.
+    # Detected by its methods: Pydantic may not be installed, so its class cannot be imported.
     def encode(value: Any) -> bytes:
         text: str = value.model_dump_json()
         return text.encode()

@@ -10,28 +10,28 @@
     address        host, host:port, [IPv6 address]:port; the port is that of the transport unless
                    it is given
 
-Characters with a meaning of their own (``@ : ? %`` in credentials, ``& %`` in values) are written
-as ``%40`` and so on; a token can be put in as it is. The options are those of the published
-clients, all of them, and two of our own:
+Special characters (``@ : ? %`` in credentials, ``& %`` in values) are
+percent-encoded, as in ``%40``; a token needs no encoding. All options of the published clients are
+accepted, and two of our own:
 
 =================================  ================  ==============================================
 option                             unless given      meaning
 =================================  ================  ==============================================
 tls                                false             true: the connection is encrypted; QUIC is
-                                                     always, and with true its certificate is judged
+                                                     always, and true verifies its certificate
 tls_domain                         the host          the name that the certificate must have
 tls_ca_file                        the system's      certificates to trust, a PEM file
-tls_validate_certificate           true              false: any certificate will do
+tls_validate_certificate           true              false: accept any certificate
 reconnection_retries               unlimited         attempts after the first one
 reconnection_interval              1s                the longest pause between two attempts
-heartbeat_interval                 5s                how often an idle connection is looked at
+heartbeat_interval                 5s                how often an idle connection is pinged
 timeout                            30s               the longest a call takes (ours)
 connect_timeout                    5s                the longest an attempt to connect takes (ours)
 =================================  ================  ==============================================
 
-``reconnection_max_retries`` and ``validate_certificate`` are other names for two of them. What the
-published clients can be told about buffers and windows (`TUNING`) is checked and has no effect,
-because a string that works there has to work here.
+``reconnection_max_retries`` and ``validate_certificate`` are other names for two of them. The
+options of the published clients for buffers and windows (`TUNING`) are checked and ignored, because
+a string that works there has to work here.
 """
 
 from collections.abc import Callable, Mapping
@@ -76,7 +76,7 @@ _SHAPE: Final = "borzoi://user:password@host:port?option=value"
 
 @dataclass(slots=True)
 class _Said:
-    """What the options said; None where they said nothing."""
+    """The values of the options; None for those not given."""
 
     tls: bool | None = None
     tls_domain: str | None = None
@@ -90,17 +90,17 @@ class _Said:
 
 
 def parse(text: str) -> Options:
-    """The options in a connection string; `InvalidConnectionString` says what is wrong with it."""
+    """Parse a connection string; `InvalidConnectionString` says what is wrong with it."""
     scheme, separator, rest = text.partition("://")
     transport = SCHEMES.get(scheme)
     if not separator or transport is None:
-        # Not the text itself: a password may be in it.
+        # Do not show the string: it may contain a password.
         raise InvalidConnectionString(
             f"a connection string begins with one of {', '.join(f'{s}://' for s in SCHEMES)}"
             f" and looks like {_SHAPE}"
         )
     rest, _, query = rest.partition("?")
-    # A token is Base64 and may have slashes: what is in front of the last @ is not looked at.
+    # A token is Base64 and may contain slashes: skip what precedes the last @.
     credentials, _, location = rest.rpartition("@")
     addresses, _, path = location.partition("/")
     if path:
@@ -118,7 +118,7 @@ def parse(text: str) -> Options:
             raise InvalidConnectionString(f"{scheme}:// means TLS, but tls is 'false'")
         said.tls = True
     elif transport is TransportKind.QUIC and said.tls is None:
-        # Published clients judge the certificate of QUIC only when they are told to.
+        # Published clients verify the certificate of QUIC only on request.
         said.tls = bool(said.tls_validate_certificate or said.tls_ca_file)
     return _with_said(options, said)
 
@@ -144,13 +144,13 @@ def _address(text: str, transport: TransportKind) -> Address:
         host, colon, port = text.partition(":")
     if not host or (colon and colon != ":"):
         raise InvalidConnectionString(
-            f"{text!r} is no address: host, host:port or [IPv6 address]:port"
+            f"{text!r} is not an address: host, host:port or [IPv6 address]:port"
         )
     if not colon:
         return Address(host, DEFAULT_PORTS[transport])
     number = _digits(port)
     if number is None or not 0 < number <= U16_MAX:
-        raise InvalidConnectionString(f"{port!r} is no port: a number from 1 to {U16_MAX}")
+        raise InvalidConnectionString(f"{port!r} is not a port: a number from 1 to {U16_MAX}")
     return Address(host, number)
 
 

@@ -4,8 +4,8 @@ For each partition three offsets, each of them of the last message that …
 
 ==========  ======================================================================================
 given       was handed to the program
-done        the program has dealt with: it asked for the next one, or said so
-stored      the server keeps as the place to go on from
+done        the program has processed: it requested the next one, or committed it
+stored      the server stores as the place to continue from
 ==========  ======================================================================================
 
 and `position`, the offset to poll from next.
@@ -20,11 +20,11 @@ from borzoi.client.messages import Message
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.identifiers import Identifier
 
-#: When the offset of messages that were dealt with is stored.
+#: When the offsets of processed messages are stored.
 Commit = Literal["each", "batch", "interval", "manual"]
 COMMITS: Final = ("each", "batch", "interval", "manual")
 
-#: Where to begin in a partition for which the server keeps no offset.
+#: Where to begin in a partition without a stored offset.
 Begin = Literal["earliest", "latest"] | int | datetime
 
 #: The pause after polls that found nothing begins here and doubles.
@@ -60,12 +60,12 @@ class Consuming:
 
     @property
     def keeps_offsets(self) -> bool:
-        """Whether the server keeps the offsets of such a consumer."""
+        """Whether the server stores the offsets of such a consumer."""
         return self.group is not None or self.name is not None
 
     @property
     def stores_by_itself(self) -> bool:
-        """Whether offsets are stored without being told to."""
+        """Whether the consumer commits offsets by itself."""
         return self.keeps_offsets and self.commit != "manual"
 
 
@@ -94,7 +94,7 @@ class ConsumerProgress:
     places: dict[int, Place] = field(default_factory=dict)
     #: Of one partition, last message first.
     polled: list[Message] = field(default_factory=list)
-    #: The message that the program is dealing with.
+    #: The message that the program is processing.
     last_given: Message | None = None
     _turn: int = -1
 
@@ -102,12 +102,12 @@ class ConsumerProgress:
         return tuple(sorted(self.places))
 
     def own(self, partition: int, position: int, stored: int | None) -> None:
-        """Begin to read a partition, or begin anew."""
+        """Start or restart reading a partition."""
         self.disown([partition])
         self.places[partition] = Place(partition, position, stored=stored)
 
     def disown(self, partitions: Iterable[int]) -> None:
-        """Forget partitions, with what was polled of them and not yet given."""
+        """Drop partitions, with their messages that were polled and not yet given."""
         for partition in partitions:
             self.places.pop(partition, None)
             self.drop_polled(partition)
@@ -115,9 +115,9 @@ class ConsumerProgress:
                 self.last_given = None
 
     def catch_up(self, partition: int, stored: int | None) -> None:
-        """What the server keeps for a partition after others may have had it.
+        """Update a partition from its stored offset after other members may have had it.
 
-        Where they have read on, we go on behind them, and what we have done no longer counts.
+        If they have read further, continue after them and drop our own progress.
         """
         place = self.places[partition]
         self.drop_polled(partition)
@@ -136,7 +136,7 @@ class ConsumerProgress:
             self.last_given = None
 
     def drop_polled(self, partition: int) -> None:
-        """Let messages that were not given yet be polled again later."""
+        """Discard messages that were not given yet; they are polled again later."""
         if self.polled and self.polled[-1].partition == partition:
             place = self.places.get(partition)
             if place is not None:
@@ -144,7 +144,7 @@ class ConsumerProgress:
             self.polled = []
 
     def seek(self, partition: int, offset: int) -> None:
-        """Go on at another offset."""
+        """Continue at another offset."""
         place = self.places.get(partition)
         if place is None:
             raise InvalidFormat(f"partition {partition} is not one of {list(self.owned())}")
@@ -153,7 +153,7 @@ class ConsumerProgress:
         place.is_at_end = False
 
     def take(self, partition: int, messages: list[Message]) -> None:
-        """Messages that were polled from the partition's position on."""
+        """Add messages that were polled at the partition's position."""
         place = self.places[partition]
         place.is_at_end = not messages
         if messages:
@@ -194,10 +194,10 @@ class ConsumerProgress:
         return all(place.is_at_end for place in self.places.values() if not place.is_paused)
 
     def look_again(self) -> None:
-        """What was at its end may not be any more."""
+        """Clear the end marks: partitions may have new messages."""
         for place in self.places.values():
             place.is_at_end = False
 
     def to_store(self) -> Iterator[Place]:
-        """Places whose progress the server does not know."""
+        """Partitions whose progress is not committed yet."""
         return (place for place in self.places.values() if place.is_to_store)

@@ -33,15 +33,15 @@ T = TypeVar("T")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: In how many characters a payload is shown.
+#: How many characters of a payload `repr` shows.
 _SHOWN: Final = 60
 
 
 class NewMessage(msgspec.Struct, frozen=True):
-    """A message to send that has more to it than a payload.
+    """A message to send with headers or an id.
 
-    `id` is a number of 128 bits that stays the message's own; 0 lets the server choose one. A
-    server that drops duplicates knows them by it.
+    `id` is a 128-bit number that the message keeps; 0 lets the server choose one. A server that
+    drops duplicates recognises them by it.
     """
 
     payload: Payload
@@ -49,9 +49,9 @@ class NewMessage(msgspec.Struct, frozen=True):
     id: int = 0
 
 
-# A poll makes a thousand of these. The order of the fields behind the first one is that of the
-# bytes, so that those of a whole batch are read by one loop in C.
-# The collector need not look at them: they hold numbers and bytes.
+# A poll creates a thousand of these. After the first field, the order is that of the bytes, so
+# one loop in C reads a whole batch. They hold only numbers and bytes, so the garbage collector
+# need not track them.
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message that was received."""
 
@@ -59,7 +59,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     checksum: int
     id_bytes: bytes
     offset: int
-    #: When the server stored it and when its producer made it, µs since the epoch.
+    #: When the server stored it and when its producer created it, µs since the epoch.
     timestamp: int
     origin_timestamp: int
     payload: bytes
@@ -68,7 +68,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def id(self) -> int:
-        """The 128-bit number that the producer chose, or the server."""
+        """The 128-bit id, chosen by the producer or the server."""
         return int.from_bytes(self.id_bytes, "little")
 
     @property
@@ -78,7 +78,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def origin_time(self) -> datetime:
-        """When its producer made it, by the producer's clock."""
+        """When its producer created it, by the producer's clock."""
         return _EPOCH + timedelta(microseconds=self.origin_timestamp)
 
     @property
@@ -123,9 +123,9 @@ class Polled:
     """What a poll found: messages of one partition, in the order of their offsets.
 
     It can be iterated over and has a length; one without messages is false. `current_offset` is
-    the offset of the last message that the partition has. Messages are made of the bytes of the
-    answer when they are asked for: a program that looks at one after the other never has all of
-    them in memory, which is most of what they cost.
+    the offset of the last message that the partition has. Messages are decoded on demand from
+    the bytes of the answer: a program that iterates never holds all of them, which is most of
+    their cost.
     """
 
     __slots__ = ("_count", "_made", "_unmade", "current_offset", "partition")
@@ -178,7 +178,7 @@ class Polled:
 
 
 def encoded_headers(headers: Headers | None) -> bytes:
-    """The bytes of headers to send."""
+    """Encode headers to send."""
     if not headers:
         return b""
     return encode_user_headers(

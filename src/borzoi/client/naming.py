@@ -1,4 +1,4 @@
-"""How callers name things: topics, partitions, places to read from.
+"""How callers name topics, partitions and places to read from.
 
 ==========================  =====================================================================
 a topic                     ``"orders/events"``, or two identifiers: ``("orders", "events")``
@@ -7,9 +7,9 @@ where a send goes           `partition=2`, `key="customer-7"`, or neither: the n
 where a poll starts         ``"first"``, ``"last"``, ``"next"``, an offset, or a `datetime`
 ==========================  =====================================================================
 
-Inside ``"stream/topic"`` digits are a number, as the published clients read them: ``"1/orders"`` is
-the topic *orders* of the stream with the id 1. A name made of digits, or one with a slash in it, is
-given as one of two identifiers, where a text is always a name.
+Inside ``"stream/topic"`` digits are an id, as in the published clients: ``"1/orders"`` is
+the topic *orders* of the stream with the id 1. To use a name
+of digits, or one with a slash, pass two identifiers: there a string is always a name.
 """
 
 from datetime import datetime
@@ -87,5 +87,5 @@ def strategy_of(start: Start) -> PollingStrategy:
 
 
 def microseconds_of(moment: datetime) -> int:
-    """Microseconds since the epoch; a moment without a time zone is in the zone of the machine."""
+    """Microseconds since the epoch; a naive `datetime` is in the machine's time zone."""
     return round(moment.timestamp() * SECOND)

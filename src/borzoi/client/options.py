@@ -1,4 +1,4 @@
-"""What a client can be told: where to connect, as whom, how long to wait, when to try again.
+"""The options of a client: where to connect, as which user, timeouts and retries.
 
 All times are seconds. A connection string (`connection_string.py`) says the same in one line of
 text.
@@ -10,7 +10,7 @@ from typing import Final
 from borzoi.model.errors import InvalidConnectionString
 from borzoi.model.system import TransportKind
 
-#: Where each transport of a server listens unless it was told otherwise.
+#: The default port of each transport.
 DEFAULT_PORTS: Final = {
     TransportKind.TCP: 8090,
     TransportKind.QUIC: 8080,
@@ -18,7 +18,7 @@ DEFAULT_PORTS: Final = {
     TransportKind.WEBSOCKET: 8092,
 }
 
-#: A server on this machine with the credentials that it has for trying things out.
+#: A server on this machine with the default credentials for development.
 DEFAULT_SERVER: Final = "borzoi://iggy:iggy@127.0.0.1:8090"
 
 
@@ -53,8 +53,8 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How the server proves who it is; `domain` is the name its certificate must have, the host
-    of the address unless given."""
+    """How to verify the server; `domain` is the name its certificate must have, by default the
+    host of the address."""
 
     domain: str = ""
     ca_file: str | None = None
@@ -63,7 +63,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Reconnection:
-    """When to try again after a connection was lost or could not be made.
+    """When to retry after a connection was lost or could not be opened.
 
     The first attempt follows at once; the pauses between further attempts begin at `interval`
     divided by 16 and double until they are `interval`. `retries` bounds the attempts after the
@@ -84,11 +84,11 @@ class Options:
     credentials: Credentials | None = None
     tls: Tls | None = None
     reconnection: Reconnection = Reconnection()
-    #: The longest any call takes, connecting again included, unless the call says otherwise.
+    #: The default timeout of a call, reconnecting included.
     timeout: float = 30.0
-    #: The longest one attempt to connect and log in takes.
+    #: The timeout of one attempt to connect and log in.
     connect_timeout: float = 5.0
-    #: How often an idle connection is asked for a sign of life; 0 for never.
+    #: How often an idle connection is pinged; 0 for never.
     heartbeat_interval: float = 5.0
 
     def __post_init__(self) -> None:
@@ -102,5 +102,5 @@ class Options:
                 )
 
 
-#: A year, in seconds: longer waits are mistakes, and some timers cannot count further.
+#: A year, in seconds: longer timeouts are mistakes, and some timers would overflow.
 SECONDS_MAX: Final = 366 * 24 * 60 * 60

@@ -1,7 +1,7 @@
 """A topic as a table: Arrow, Polars, pandas or DuckDB, whichever is installed.
 
 Messages go from the poll answer into columns without an object per message. Columns and their types
-are those of `borzoi.records.arrow`, which is loaded when a table is asked for: pyarrow is an extra.
+are those of `borzoi.records.arrow`, which is imported on demand: pyarrow is an extra.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ def read(
     columns: Sequence[str] | None = None,
     server: str | Options = DEFAULT_SERVER,
 ) -> "TopicTable":
-    """The messages of a topic that are there now, as a table.
+    """Return the present messages of a topic as a table.
 
     >>> borzoi.read("orders/events", start=datetime(2026, 1, 1)).to_polars()  # doctest: +SKIP
 
     `start` and `end` are times (when the server stored the message) or offsets; `end` itself is
-    not included. Nothing is read before one of the methods of the table asks for it.
+    not included. Nothing is read until one of the methods of the table is called.
     """
     for name, bound in (("start", start), ("end", end)):
         if isinstance(bound, int) and not 0 <= bound <= U64_MAX:
@@ -43,7 +43,7 @@ def read(
 
 
 class TopicTable:
-    """A part of a topic, read when it is asked for and each time anew."""
+    """A part of a topic, read on demand and again on each call."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class TopicTable:
         return self.to_arrow().to_pandas()
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """A relation of DuckDB, on this connection or on the default one."""
+        """Return a DuckDB relation, on this connection or on the default one."""
         duckdb = _installed("duckdb", "duckdb")
         return duckdb.from_arrow(self.to_arrow(), connection=connection)
 

@@ -1,10 +1,10 @@
 """Answers of one connection, received into the memory they are read from; sans-IO.
 
-The shell asks `space()` where the next bytes belong, receives into it, and says how many came; it
-gets back the answers that are whole now. Small answers share one buffer and are handed out as
-copies. A large one gets memory of its own size as soon as its prefix is there, and only what came
-together with the prefix is moved. That memory is the caller's for as long as there is a view of it,
-and may be that of a later answer afterwards.
+The shell receives into `space()` and reports how many bytes arrived; it gets back the answers that
+are complete. Small answers share one buffer and are handed out as copies. A large one gets memory
+of its size as soon as its prefix is known, and only bytes that arrived with the prefix are moved.
+The memory belongs to the caller as long as there is a view of it; after that a later answer may
+reuse it.
 """
 
 from collections import deque
@@ -21,24 +21,24 @@ from borzoi.protocol.framing import PREFIX_BYTES, RESPONSE_PREFIX, ResponseFrame
 #: One receive takes at most this much before the size of an answer is known.
 SMALL_BYTES: Final = 64 * 1024
 
-#: No server has statuses above this; what sends one speaks another protocol.
+#: No server has statuses above this; a peer that sends one speaks another protocol.
 STATUS_MAX: Final = 100_000
 
-#: A program often has one answer in hand while the next one arrives.
+#: A program often holds one answer while the next one arrives.
 LENT_MAX: Final = 2
 
-#: Memory of this size at most is kept for the next large answer.
+#: The largest buffer that is kept for the next large answer.
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 _unpack_prefix = RESPONSE_PREFIX.unpack_from
 
-#: What the C library learns to keep, see `keep_freed_memory`.
+#: The size of the block that teaches glibc to keep memory, see `keep_freed_memory`.
 LEARNT_BYTES: Final = 8 * 1024 * 1024
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library keep the memory of messages that are forgotten, once per process.
+    """Make the C library keep the memory of freed messages; once per process.
 
     The payloads of a batch are freed together, and glibc gives freed memory back to the system: the
     next batch pays for every page again, which takes twice as long as reading it. A block that is
@@ -66,14 +66,14 @@ class AnswerReceiver:
         self._small = memoryview(bytearray(SMALL_BYTES))
         self._start = 0
         self._end = 0
-        #: The answer that is arriving in memory of its own, and how much of it is there.
+        #: The large answer that is arriving, and how many bytes of it have arrived.
         self._large: memoryview | None = None
         self._filled = 0
         self._status = 0
-        #: Memory of the last large answers, which may or may not be read any more.
+        #: Memory of the last large answers, which may still be in use.
         self._lent: deque[bytearray] = deque(maxlen=LENT_MAX)
 
-    #: See `Wire`: nothing is said before the first request, and nothing unasked.
+    #: See `Wire`: TCP sends nothing before the first request and nothing unasked.
     opening: Final = b""
     is_open: Final = True
     unasked: Final = False
@@ -85,18 +85,18 @@ class AnswerReceiver:
         return parts
 
     def space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """The memory to receive the next bytes into; never empty."""
         if self._large is not None:
             return self._large[self._filled :]
         return self._small[self._end :]
 
     @property
     def missing(self) -> int:
-        """How much of a large answer is still to come."""
+        """How many bytes of a large answer are missing."""
         return 0 if self._large is None else len(self._large) - self._filled
 
     def received(self, count: int) -> list[ResponseFrame]:
-        """The answers that are whole now that so many bytes more are in `space()`."""
+        """Return the answers that are complete after `count` more bytes in `space()`."""
         if self._large is not None:
             self._filled += count
             if self._filled < len(self._large):
@@ -146,9 +146,9 @@ class AnswerReceiver:
             self._start, self._end = 0, len(rest)
 
     def _check(self, status: int, length: int) -> None:
-        # The first bytes of an HTTP answer or of a TLS alert make impossible numbers.
+        # The first bytes of an HTTP answer or of a TLS alert are impossible values here.
         if status > STATUS_MAX or (status and length) or length > BATCH_BYTES_MAX:
             raise InvalidVersion(
-                f"what answers at {self._address} does not speak the Iggy 0.8 protocol:"
+                f"the peer at {self._address} does not speak the Iggy 0.8 protocol:"
                 f" status {status}, {length} bytes; is it another server, another version, or TLS?"
             )

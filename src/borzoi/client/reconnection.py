@@ -1,4 +1,4 @@
-"""What to do about a lost connection: pauses, what may be asked twice, which node to ask; pure."""
+"""Policies for a lost connection: pauses, which requests to repeat, which node to use; pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,24 +10,24 @@ from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.system import ClusterMetadata, ClusterNode
 from borzoi.protocol.contract import Request
 
-#: What a server says before it closes, asked or unasked. Whether it has done what it was asked
-#: before that is not known.
+#: Statuses that a server sends before it closes. Whether it has executed the request before that
+#: is unknown.
 GOODBYE: Final = 8
 
-#: Statuses that say: this session is over, and nothing was done. `unauthenticated` is one of them
-#: where a login was done before, for then the server has forgotten it.
+#: Statuses that mean: the session has ended and the request was not executed. `unauthenticated` is
+#: one of them after a login, because then the server has dropped it.
 STALE: Final = 30
 UNAUTHENTICATED: Final = 40
 
-#: How often one call is sent again because its connection ended.
+#: How often one call is resent because its connection ended.
 REPEATS_MAX: Final = 8
 
-#: How often a client follows one node's word that another one leads.
+#: How often a client follows a redirect to another leader.
 REDIRECTS_MAX: Final = 3
 
-#: Asked twice, these do no more than asked once. The others are not repeated when their answer was
-#: lost: a second `create` would fail although the first one did its work, a second `delete` could
-#: hit what another client has made in the meantime, and messages would be stored twice.
+#: Idempotent requests. The others are not repeated when their answer was lost: a second `create`
+#: would fail although the first one succeeded, a second `delete` could delete what another client
+#: has created in the meantime, and messages would be stored twice.
 REPEATABLE: Final = frozenset(
     {
         *(code for code in Code if code.name.startswith("GET_")),
@@ -45,7 +45,7 @@ REPEATABLE: Final = frozenset(
 def is_repeatable(request: Request) -> bool:
     """Whether a request whose answer was lost may be sent again."""
     if isinstance(request, PollMessages):
-        # The lost answer may have moved the stored offset, and its messages would be skipped.
+        # The lost answer may have advanced the stored offset; a repeat would skip its messages.
         return not request.auto_commit
     return request.CODE in REPEATABLE
 
@@ -63,7 +63,7 @@ def pauses(reconnection: Reconnection) -> Iterator[float]:
 def redirected(
     metadata: ClusterMetadata, address: Address, transport: TransportKind
 ) -> Address | None:
-    """The node to talk to instead of this one; None when this one leads or none does."""
+    """Return the node to use instead of this one; None if this one leads or none does."""
     if len(metadata.nodes) < 2:
         return None
     for node in metadata.nodes:

@@ -7,8 +7,8 @@
     messages                  64-byte header, payload, user headers; back to back
 
 The parts go to the socket in one call. Payloads of one size without ids or headers all have the
-same 64 bytes in front, so joining them *with* those bytes makes the whole batch; indexes and
-headers that came once are kept for the next batch like it.
+same 64-byte header, so joining them *with* that header builds the batch; indexes and headers are
+cached for the next batch of the same shape.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -50,12 +50,12 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 NO_ID: Final = bytes(16)
 _EMPTY: Final = memoryview(b"")
 
-#: Index entries of batches up to this many messages are kept, 64 kinds of them.
+#: Index entries of batches up to this many messages are cached, for 64 shapes.
 _KEPT_MESSAGES_MAX: Final = 4096
 
 
 class EncodedMessages(NamedTuple):
-    """Messages ready to be sent, wherever they go."""
+    """Encoded messages, independent of topic and partition."""
 
     messages_count: int
     size: int
@@ -86,12 +86,12 @@ def encode(
 
 _BYTES: Final = {bytes}
 
-#: Below so many messages `struct` is faster than numpy.
+#: Below this many messages `struct` is faster than numpy.
 _FEW: Final = 8
 
 
 class _Bodies(NamedTuple):
-    """What the messages of a batch consist of; None where no message has any."""
+    """The parts of a batch's messages; None where no message has any."""
 
     payloads: Sequence[Bytes]
     headers: list[bytes] | None
@@ -207,14 +207,14 @@ def payload_of(value: object) -> Bytes:
 
 
 def checked_id(message_id: int) -> int:
-    """The id itself, or `InvalidNumber`."""
+    """Return the id if it is valid, or raise `InvalidNumber`."""
     if not 0 <= message_id <= U128_MAX:
         raise InvalidNumber(f"the id {message_id} does not fit 128 bits")
     return message_id
 
 
 def check_sizes(payload: int, headers: int) -> None:
-    """Refuse what no server takes."""
+    """Reject what every server would reject."""
     if payload > PAYLOAD_BYTES_MAX:
         raise PayloadTooBig(
             f"a payload of {payload} bytes; {PAYLOAD_BYTES_MAX} are allowed: send it in pieces"

@@ -8,7 +8,7 @@ from borzoi.model.units import parse_expiry, parse_max_size
 
 
 def expiry_of(expiry: timedelta | str | int) -> int:
-    """Microseconds; 0 stands for whatever the command takes it for."""
+    """Return microseconds; the meaning of 0 depends on the command."""
     if isinstance(expiry, str):
         return parse_expiry(expiry)
     microseconds = expiry // timedelta(microseconds=1) if isinstance(expiry, timedelta) else expiry

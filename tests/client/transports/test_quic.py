@@ -109,7 +109,7 @@ async def test_a_certificate_is_judged_when_asked_for(tmp_path) -> None:
             async with AsyncClient(url + options) as client:
                 await client.ping()
         for options in ("&tls=true", f"&tls_ca_file={certificate}&tls_domain=example.org"):
-            with pytest.raises(CannotConnect, match="look at tls_domain and tls_ca_file"):
+            with pytest.raises(CannotConnect, match="check tls_domain and tls_ca_file"):
                 async with AsyncClient(url + options):
                     pass
 

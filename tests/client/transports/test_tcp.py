@@ -244,9 +244,9 @@ async def test_tls_carries_the_same_frames(tmp_path: Path) -> None:
         await asyncio.to_thread(blocking)
         for tls in (Tls(domain="localhost"), Tls(domain="elsewhere", ca_file=str(certificate))):
             options = replace(plain, tls=tls)
-            with pytest.raises(CannotConnect, match="look at tls_domain"):
+            with pytest.raises(CannotConnect, match="check tls_domain"):
                 await AsyncTcpTransport.connect(plain.addresses[0], options)
-            with pytest.raises(CannotConnect, match="look at tls_domain"):
+            with pytest.raises(CannotConnect, match="check tls_domain"):
                 await asyncio.to_thread(TcpTransport.connect, plain.addresses[0], options)
         with pytest.raises(CannotConnect):
             async with AsyncClient(f"borzoi://iggy:iggy@{plain.addresses[0]}", connect_timeout=2):

@@ -92,7 +92,7 @@ def test_a_ping_is_answered_and_a_close_is_not() -> None:
 def test_what_is_no_websocket_is_told() -> None:
     with pytest.raises(InvalidVersion, match="opens no WebSocket"):
         fed(WebSocketWire(Address("localhost", 80)), b"HTTP/1.1 404 Not Found\r\n\r\n")
-    with pytest.raises(InvalidVersion, match="breaks the WebSocket protocol"):
+    with pytest.raises(InvalidVersion, match="violates the WebSocket protocol"):
         fed(opened(), b"\xff\xff")
 
 

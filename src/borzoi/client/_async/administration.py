@@ -1,7 +1,7 @@
 """The commands about servers, users, tokens, streams, topics, partitions and groups.
 
-Every method takes `timeout`, the seconds that the call may take in all; None stands for the one of
-the client (30 s unless it was told otherwise).
+Every method takes `timeout`, the seconds that the call may take in all; None means the client's
+default (30 s unless configured).
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class AsyncAdministration(AsyncAsking):
     # ---- the server -----------------------------------------------------------------------------
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """Ask for a sign of life; needs no login."""
+        """Check that the server responds; needs no login."""
         await self._do(system.Ping(), timeout)
 
     async def get_stats(self, *, timeout: float | None = None) -> system.Stats:
-        """Statistics of the server: process, machine, numbers of everything it stores."""
+        """Return statistics of the server: process, machine and counts of everything it stores."""
         return await self._ask(system.GetStats(), system.Stats, timeout)
 
     async def get_snapshot(
@@ -39,26 +39,26 @@ class AsyncAdministration(AsyncAsking):
         compression: SnapshotCompression = SnapshotCompression.DEFLATED,
         timeout: float | None = None,
     ) -> bytes:
-        """A ZIP archive with a text file for each kind of diagnosis asked for."""
+        """Return a ZIP archive with a text file for each requested kind of diagnostics."""
         request = system.GetSnapshot(compression, tuple(kinds))
         return bytes((await self._ask(request, system.Snapshot, timeout)).archive)
 
     async def get_cluster_metadata(self, *, timeout: float | None = None) -> system.ClusterMetadata:
-        """The nodes of the cluster, with their roles and ports; one node without a cluster."""
+        """Return the nodes of the cluster with roles and ports; one node without a cluster."""
         return await self._ask(system.GetClusterMetadata(), system.ClusterMetadata, timeout)
 
     async def get_me(self, *, timeout: float | None = None) -> system.ClientDetails:
-        """This connection as the server knows it."""
+        """Return this connection as the server sees it."""
         return await self._ask(system.GetMe(), system.ClientDetails, timeout)
 
     async def get_client(
         self, client_id: int, *, timeout: float | None = None
     ) -> system.ClientDetails | None:
-        """A connection by its id, with the groups it has joined; None when it is gone."""
+        """Return a connection by its id, with the groups it has joined; None if it has ended."""
         return await self._look_up(system.GetClient(client_id), system.ClientDetails, timeout)
 
     async def get_clients(self, *, timeout: float | None = None) -> tuple[system.ClientInfo, ...]:
-        """All connections of the server."""
+        """Return all connections of the server."""
         return (await self._ask(system.GetClients(), system.Clients, timeout)).clients
 
     # ---- users ----------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ class AsyncAdministration(AsyncAsking):
     async def login_user(
         self, username: str, password: str, *, timeout: float | None = None
     ) -> int:
-        """Log in, now and after every new connection; the id of the user.
+        """Log in, now and after every reconnect; return the id of the user.
 
         Not needed when the connection string has credentials.
         """
@@ -77,14 +77,14 @@ class AsyncAdministration(AsyncAsking):
         return identity.user_id
 
     async def logout_user(self, *, timeout: float | None = None) -> None:
-        """Log out; the connection stays, and a new one does not log in by itself."""
+        """Log out. The connection stays open, and a reconnect does not log in again."""
         await self._do(accounts.LogoutUser(), timeout)
         self._session.credentials = None
 
     async def get_user(
         self, user: Identifier, *, timeout: float | None = None
     ) -> accounts.UserDetails | None:
-        """A user with permissions; None when there is no such user."""
+        """Return a user with permissions; None when there is no such user."""
         return await self._look_up(accounts.GetUser(user), accounts.UserDetails, timeout)
 
     async def get_users(self, *, timeout: float | None = None) -> tuple[accounts.UserInfo, ...]:
@@ -100,12 +100,12 @@ class AsyncAdministration(AsyncAsking):
         permissions: Permissions | None = None,
         timeout: float | None = None,
     ) -> accounts.UserDetails:
-        """A new user; without permissions it may log in and nothing else."""
+        """Create a user; without permissions it can only log in."""
         request = accounts.CreateUser(username, password, status, permissions)
         return await self._ask(request, accounts.UserDetails, timeout)
 
     async def delete_user(self, user: Identifier, *, timeout: float | None = None) -> None:
-        """Remove a user; its connections lose their login."""
+        """Delete a user and end the sessions of its connections."""
         await self._do(accounts.DeleteUser(user), timeout)
 
     async def update_user(
@@ -116,7 +116,7 @@ class AsyncAdministration(AsyncAsking):
         status: UserStatus | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Change the name or the status of a user; what is None stays as it is."""
+        """Change the name or the status of a user; None leaves a field unchanged."""
         await self._do(accounts.UpdateUser(user, username, status), timeout)
 
     async def update_permissions(
@@ -126,7 +126,7 @@ class AsyncAdministration(AsyncAsking):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Replace the permissions of a user; None takes them all away."""
+        """Replace the permissions of a user; None revokes them all."""
         await self._do(accounts.UpdatePermissions(user, permissions), timeout)
 
     async def change_password(
@@ -137,7 +137,7 @@ class AsyncAdministration(AsyncAsking):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Change the password of a user, one's own or, with permission, another one's."""
+        """Change a password: your own or, with permission, another user's."""
         await self._do(accounts.ChangePassword(user, current_password, new_password), timeout)
 
     # ---- personal access tokens -----------------------------------------------------------------
@@ -145,7 +145,7 @@ class AsyncAdministration(AsyncAsking):
     async def login_with_personal_access_token(
         self, token: str, *, timeout: float | None = None
     ) -> int:
-        """Log in with a token, now and after every new connection; the id of its user."""
+        """Log in with a token, now and after every reconnect; return the id of its user."""
         request = tokens.LoginWithPersonalAccessToken(token)
         identity = await self._ask(request, accounts.Identity, timeout)
         self._session.credentials = Token(token)
@@ -154,7 +154,7 @@ class AsyncAdministration(AsyncAsking):
     async def get_personal_access_tokens(
         self, *, timeout: float | None = None
     ) -> tuple[tokens.TokenInfo, ...]:
-        """Names and expiries of one's own tokens; the tokens themselves are shown only once."""
+        """Return names and expiries of your own tokens; a token itself is shown only once."""
         return (await self._ask(tokens.GetPersonalAccessTokens(), tokens.Tokens, timeout)).tokens
 
     async def create_personal_access_token(
@@ -164,9 +164,9 @@ class AsyncAdministration(AsyncAsking):
         expiry: timedelta | str | int = 0,
         timeout: float | None = None,
     ) -> str:
-        """A new token, shown this once.
+        """Create a token and return it; the server never shows it again.
 
-        `expiry` is a `timedelta`, a text like ``"7 days"``, or microseconds; 0 is for ever.
+        `expiry` is a `timedelta`, a text like ``"7 days"``, or microseconds; 0 means never.
         """
         request = tokens.CreatePersonalAccessToken(name, expiry_of(expiry))
         return (await self._ask(request, tokens.RawToken, timeout)).token
@@ -174,7 +174,7 @@ class AsyncAdministration(AsyncAsking):
     async def delete_personal_access_token(
         self, name: str, *, timeout: float | None = None
     ) -> None:
-        """Remove one's own token; it logs nobody in any more."""
+        """Delete one of your own tokens; it can no longer be used to log in."""
         await self._do(tokens.DeletePersonalAccessToken(name), timeout)
 
     # ---- streams --------------------------------------------------------------------------------
@@ -182,31 +182,31 @@ class AsyncAdministration(AsyncAsking):
     async def get_stream(
         self, stream: Identifier, *, timeout: float | None = None
     ) -> streams.StreamDetails | None:
-        """A stream with its topics; None when there is no such stream."""
+        """Return a stream with its topics; None when there is no such stream."""
         return await self._look_up(streams.GetStream(stream), streams.StreamDetails, timeout)
 
     async def get_streams(self, *, timeout: float | None = None) -> tuple[streams.StreamInfo, ...]:
-        """All streams, by ascending id."""
+        """Return all streams, by ascending id."""
         return (await self._ask(streams.GetStreams(), streams.Streams, timeout)).streams
 
     async def create_stream(
         self, name: str, *, timeout: float | None = None
     ) -> streams.StreamDetails:
-        """A new stream; `StreamNameTaken` when there is one of this name."""
+        """Create a stream; `StreamNameTaken` if the name is in use."""
         return await self._ask(streams.CreateStream(name), streams.StreamDetails, timeout)
 
     async def delete_stream(self, stream: Identifier, *, timeout: float | None = None) -> None:
-        """Remove a stream with all its topics and messages."""
+        """Delete a stream with all its topics and messages."""
         await self._do(streams.DeleteStream(stream), timeout)
 
     async def update_stream(
         self, stream: Identifier, name: str, *, timeout: float | None = None
     ) -> None:
-        """Give a stream another name."""
+        """Rename a stream."""
         await self._do(streams.UpdateStream(stream, name), timeout)
 
     async def purge_stream(self, stream: Identifier, *, timeout: float | None = None) -> None:
-        """Remove the messages and stored offsets of all topics of a stream."""
+        """Delete the messages and stored offsets of all topics of a stream."""
         await self._do(streams.PurgeStream(stream), timeout)
 
     # ---- topics ---------------------------------------------------------------------------------
@@ -214,13 +214,13 @@ class AsyncAdministration(AsyncAsking):
     async def get_topic(
         self, topic: TopicName, *, timeout: float | None = None
     ) -> topics.TopicDetails | None:
-        """A topic with its partitions; None when there is no such topic."""
+        """Return a topic with its partitions; None when there is no such topic."""
         return await self._look_up(topics.GetTopic(*topic_of(topic)), topics.TopicDetails, timeout)
 
     async def get_topics(
         self, stream: Identifier, *, timeout: float | None = None
     ) -> tuple[topics.TopicInfo, ...]:
-        """All topics of a stream, by ascending id; none when there is no such stream."""
+        """Return all topics of a stream, by ascending id; empty when there is no such stream."""
         return (await self._ask(topics.GetTopics(stream), topics.Topics, timeout)).topics
 
     async def create_topic(
@@ -234,11 +234,11 @@ class AsyncAdministration(AsyncAsking):
         replication_factor: int = 0,
         timeout: float | None = None,
     ) -> topics.TopicDetails:
-        """A new topic of a stream that exists; `TopicNameTaken` when it has one of this name.
+        """Create a topic in an existing stream; `TopicNameTaken` if the name is in use.
 
         `message_expiry` is a `timedelta`, a text like ``"7 days"`` or ``"never_expire"``, or
-        microseconds; `max_size` a text like ``"10 GiB"`` or ``"unlimited"``, or bytes. 0 is what
-        the server is configured to.
+        microseconds; `max_size` a text like ``"10 GiB"`` or ``"unlimited"``, or bytes. 0 means
+        the server's default.
         """
         stream_id, topic_id = topic_of(topic)
         request = topics.CreateTopic(
@@ -253,7 +253,7 @@ class AsyncAdministration(AsyncAsking):
         return await self._ask(request, topics.TopicDetails, timeout)
 
     async def delete_topic(self, topic: TopicName, *, timeout: float | None = None) -> None:
-        """Remove a topic with all its messages."""
+        """Delete a topic with all its messages."""
         await self._do(topics.DeleteTopic(*topic_of(topic)), timeout)
 
     async def update_topic(
@@ -279,7 +279,7 @@ class AsyncAdministration(AsyncAsking):
         await self._do(request, timeout)
 
     async def purge_topic(self, topic: TopicName, *, timeout: float | None = None) -> None:
-        """Remove the messages and stored offsets of a topic; offsets begin at 0 again."""
+        """Delete the messages and stored offsets of a topic; offsets restart at 0."""
         await self._do(topics.PurgeTopic(*topic_of(topic)), timeout)
 
     # ---- partitions and segments ----------------------------------------------------------------
@@ -287,19 +287,19 @@ class AsyncAdministration(AsyncAsking):
     async def create_partitions(
         self, topic: TopicName, count: int, *, timeout: float | None = None
     ) -> None:
-        """Add so many partitions to a topic; the members of its groups share them anew."""
+        """Add `count` partitions to a topic; its consumer groups rebalance."""
         await self._do(partitions.CreatePartitions(*topic_of(topic), count), timeout)
 
     async def delete_partitions(
         self, topic: TopicName, count: int, *, timeout: float | None = None
     ) -> None:
-        """Remove so many partitions, those with the highest ids, with their messages."""
+        """Delete the `count` partitions with the highest ids, and their messages."""
         await self._do(partitions.DeletePartitions(*topic_of(topic), count), timeout)
 
     async def delete_segments(
         self, topic: TopicName, partition: int, count: int, *, timeout: float | None = None
     ) -> None:
-        """Remove up to so many of the oldest closed segments of a partition."""
+        """Delete up to `count` of the oldest closed segments of a partition."""
         await self._do(segments.DeleteSegments(*topic_of(topic), partition, count), timeout)
 
     # ---- consumer groups ------------------------------------------------------------------------
@@ -307,28 +307,28 @@ class AsyncAdministration(AsyncAsking):
     async def get_consumer_group(
         self, topic: TopicName, group: Identifier, *, timeout: float | None = None
     ) -> groups.GroupDetails | None:
-        """A group with its members and their partitions; None when there is no such group."""
+        """Return a group with its members and their partitions; None when there is none."""
         request = groups.GetConsumerGroup(*topic_of(topic), group)
         return await self._look_up(request, groups.GroupDetails, timeout)
 
     async def get_consumer_groups(
         self, topic: TopicName, *, timeout: float | None = None
     ) -> tuple[groups.GroupInfo, ...]:
-        """All groups of a topic."""
+        """Return all groups of a topic."""
         request = groups.GetConsumerGroups(*topic_of(topic))
         return (await self._ask(request, groups.Groups, timeout)).groups
 
     async def create_consumer_group(
         self, topic: TopicName, name: str, *, timeout: float | None = None
     ) -> groups.GroupDetails:
-        """A new group; `GroupNameTaken` when the topic has one of this name."""
+        """Create a group; `GroupNameTaken` if the name is in use."""
         request = groups.CreateConsumerGroup(*topic_of(topic), name)
         return await self._ask(request, groups.GroupDetails, timeout)
 
     async def delete_consumer_group(
         self, topic: TopicName, group: Identifier, *, timeout: float | None = None
     ) -> None:
-        """Remove a group with its stored offsets."""
+        """Delete a group with its stored offsets."""
         request = groups.DeleteConsumerGroup(*topic_of(topic), group)
         await self._do(request, timeout)
         self._session.joined.discard(groups.JoinConsumerGroup(*topic_of(topic), group))
@@ -336,7 +336,7 @@ class AsyncAdministration(AsyncAsking):
     async def join_consumer_group(
         self, topic: TopicName, group: Identifier, *, timeout: float | None = None
     ) -> None:
-        """Make this connection a member of a group, now and after every new connection."""
+        """Make this connection a member of a group, now and after every reconnect."""
         request = groups.JoinConsumerGroup(*topic_of(topic), group)
         await self._do(request, timeout)
         self._session.joined.add(request)

@@ -28,12 +28,12 @@ class AsyncClient(AsyncBoth):
     >>> async with AsyncClient("borzoi://iggy:iggy@localhost:8090") as client:  # doctest: +SKIP
     ...     await client.send_messages("orders/events", [b"hello"])
 
-    It logs in with the credentials of the connection string, connects again when the connection
-    was lost, and may be used by many at the same time: their requests share the connection
-    without waiting for each other's answers. Whoever makes it closes it; `async with` does.
+    It logs in with the credentials of the connection string and reconnects when the connection
+    was lost. Tasks may share it: their requests are pipelined on one connection. The code that
+    creates a client closes it, usually with `async with`.
 
-    `timeout` and `connect_timeout` are seconds and override those of the connection string: what
-    any call may take, connecting again included, and what one attempt to connect may take.
+    `timeout` and `connect_timeout` are seconds and override those of the connection string: the
+    limit for any call, reconnecting included, and for one attempt to connect.
     """
 
     def __init__(
@@ -52,26 +52,26 @@ class AsyncClient(AsyncBoth):
 
     @property
     def options(self) -> Options:
-        """What the client was told."""
+        """The options of this client."""
         return self._options
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection now; a call makes one when there is not."""
+        """Whether the client is connected; if not, the next call connects."""
         return self._session.is_connected
 
     async def connect(self, *, timeout: float | None = None) -> None:
-        """Connect and log in; `async with` does, and so does the first call."""
+        """Connect and log in; `async with` and the first call do so too."""
         await self._session.connect(self._options.timeout if timeout is None else timeout)
 
     async def close(self) -> None:
-        """End the connection; calls that still wait for an answer get `ClientClosed`."""
+        """Close the connection; calls still waiting for an answer raise `ClientClosed`."""
         await self._session.close()
 
     async def ensure_topic(
         self, topic: TopicName, *, partitions: int = 1, timeout: float | None = None
     ) -> TopicDetails:
-        """The topic; it and its stream are created if they are not there."""
+        """Return the topic; create it and its stream if they do not exist."""
         found = await self.get_topic(topic, timeout=timeout)
         if found is not None:
             return found
@@ -130,12 +130,12 @@ class AsyncClient(AsyncBoth):
         when_full: WhenFull = "block",
         timeout: float | None = None,
     ) -> AsyncProducer[Any]:
-        """Sends messages to a topic, each at once or, in the `background`, gathered into batches.
+        """Return a producer that sends each message at once or, with `background`, in batches.
 
-        A batch waits `linger` seconds for more messages unless it has `batch_messages` or
-        `batch_bytes` before. At most `buffer_bytes` wait in all; a message for which there is no
-        room waits itself ("block"), raises `BufferFull` ("fail") or is forgotten ("drop").
-        `codec` is a class or a codec whose values are sent.
+        A batch waits `linger` seconds for more messages unless it reaches `batch_messages` or
+        `batch_bytes` first. At most `buffer_bytes` are buffered in all; when the buffer is full,
+        `send` waits ("block"), raises `BufferFull` ("fail") or discards the message ("drop").
+        `codec` is a codec, or a class whose instances are sent.
         """
         return AsyncProducer(
             self,
@@ -201,15 +201,15 @@ class AsyncClient(AsyncBoth):
         on_assigned: Callable[[tuple[int, ...]], Any] | None = None,
         on_revoked: Callable[[tuple[int, ...]], Any] | None = None,
     ) -> AsyncConsumer[Any]:
-        """Reads the messages of a topic: all of it or some `partitions`, or a share as a member of
-        a `group`.
+        """Return a consumer of all or some `partitions` of a topic, or of its share of a `group`.
 
-        The server keeps the offsets of a group, and of a consumer with a `name`; any other begins
-        anew each time. `begin` says where, in a partition for which no offset is kept: "earliest",
-        "latest" (what is sent from now on), an offset or a `datetime`. With `codec` messages have
-        a `value`. `follow=False` ends at the last message instead of waiting for more.
-        `on_assigned` and `on_revoked` are called with the partitions that the group gives and
-        takes; what was dealt with is stored between `on_revoked` and their loss.
+        The server stores the offsets of a group, and of a consumer with a `name`; any other
+        consumer starts over each time. `begin` is the start of a partition without a stored
+        offset: "earliest", "latest" (messages sent from now on), an offset or a `datetime`. With
+        `codec` messages have a `value`. `follow=False` ends at the last message instead of waiting
+        for more. `on_assigned` and `on_revoked` are called with the partitions that a rebalance
+        gives or takes; processed offsets are committed after `on_revoked`, before the partitions
+        are lost.
         """
         return AsyncConsumer(
             self,

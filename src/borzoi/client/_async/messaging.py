@@ -1,4 +1,4 @@
-"""The commands about messages and the offsets up to which they were read."""
+"""The commands about messages and consumer offsets."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from borzoi.protocol.commands.offsets import (
 from borzoi.protocol.commands.topics import GetTopic, TopicDetails
 from borzoi.protocol.framing import encode_request
 
-#: Messages that one poll asks for unless told otherwise.
+#: How many messages one poll requests by default.
 COUNT = 1000
 
 
@@ -38,12 +38,12 @@ class AsyncMessaging(AsyncAsking):
         key: str | bytes | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Send messages as one batch to one partition, and wait until the server has them.
+        """Send messages as one batch to one partition; return when the server has accepted them.
 
-        A message is `bytes`, a text (sent as UTF-8), or a `NewMessage` with headers or an id. With
-        `key` the partition follows from the key; without `partition` and `key` it is the next one.
-        When the connection ends before the answer comes, the messages may be stored or not, and
-        `ConnectionLost` is raised; a producer knows how to send them again.
+        A message is `bytes`, a text (sent as UTF-8), or a `NewMessage` with headers or an id. The
+        same `key` always maps to the same partition; without `partition` and `key` the server
+        balances. If the connection ends before the answer arrives, the messages may or may not be
+        stored, and `ConnectionLost` is raised; a producer can resend them safely.
         """
         stream_id, topic_id = topic_of(topic)
         encoded = encode(messages, now=time.time_ns() // 1000)
@@ -62,13 +62,13 @@ class AsyncMessaging(AsyncAsking):
         commit: bool = False,
         timeout: float | None = None,
     ) -> Polled:
-        """Messages of one partition, at most `count`; none when there are none yet.
+        """Return at most `count` messages of one partition; empty when there are none yet.
 
-        `start` is "next" (behind the offset that the server keeps for the consumer), "first",
+        `start` is "next" (after the offset that the server stores for the consumer), "first",
         "last" (the last `count` messages), an offset, or a `datetime`. `consumer` says under which
         name or number the offset is kept; with `group` it is the group's, and the server chooses
-        the partition unless one is given. `commit` stores the offset of the last message that is
-        handed out, before it is known to have arrived.
+        the partition unless one is given. `commit` stores the offset of the last message
+        returned before it is known to have arrived.
         """
         polled = await self.poll_raw(
             topic,
@@ -133,7 +133,7 @@ class AsyncMessaging(AsyncAsking):
         fsync: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Have the messages of a partition written to its files, and the files synced."""
+        """Write buffered messages of a partition to its files and sync them."""
         await self._do(FlushUnsavedBuffer(*topic_of(topic), partition, fsync), timeout)
 
     async def get_consumer_offset(
@@ -145,7 +145,7 @@ class AsyncMessaging(AsyncAsking):
         group: Identifier | None = None,
         timeout: float | None = None,
     ) -> ConsumerOffset | None:
-        """How far a consumer or a group has read in a partition; None when nothing is stored."""
+        """Return the stored offset of a consumer or group in a partition; None if there is none."""
         request = GetConsumerOffset(_consumer(consumer, group), *topic_of(topic), partition)
         return await self._look_up(request, ConsumerOffset, timeout)
 
@@ -159,7 +159,7 @@ class AsyncMessaging(AsyncAsking):
         group: Identifier | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Store the offset of the last message that was dealt with; "next" starts behind it."""
+        """Store the offset of the last processed message; "next" starts after it."""
         request = StoreConsumerOffset(
             _consumer(consumer, group), *topic_of(topic), partition, offset
         )
@@ -174,7 +174,7 @@ class AsyncMessaging(AsyncAsking):
         group: Identifier | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Forget how far a consumer or a group has read: "next" starts at the first message."""
+        """Delete the stored offset of a consumer or group: "next" starts at the first message."""
         request = DeleteConsumerOffset(_consumer(consumer, group), *topic_of(topic), partition)
         await self._do(request, timeout)
 

@@ -1,8 +1,8 @@
 # Made by tools/unasync.py from src/borzoi/client/_async/administration.py: edit that one.
 """The commands about servers, users, tokens, streams, topics, partitions and groups.
 
-Every method takes `timeout`, the seconds that the call may take in all; None stands for the one of
-the client (30 s unless it was told otherwise).
+Every method takes `timeout`, the seconds that the call may take in all; None means the client's
+default (30 s unless configured).
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ class Administration(Asking):
     # ---- the server -----------------------------------------------------------------------------
 
     def ping(self, *, timeout: float | None = None) -> None:
-        """Ask for a sign of life; needs no login."""
+        """Check that the server responds; needs no login."""
         self._do(system.Ping(), timeout)
 
     def get_stats(self, *, timeout: float | None = None) -> system.Stats:
-        """Statistics of the server: process, machine, numbers of everything it stores."""
+        """Return statistics of the server: process, machine and counts of everything it stores."""
         return self._ask(system.GetStats(), system.Stats, timeout)
 
     def get_snapshot(
@@ -40,32 +40,32 @@ class Administration(Asking):
         compression: SnapshotCompression = SnapshotCompression.DEFLATED,
         timeout: float | None = None,
     ) -> bytes:
-        """A ZIP archive with a text file for each kind of diagnosis asked for."""
+        """Return a ZIP archive with a text file for each requested kind of diagnostics."""
         request = system.GetSnapshot(compression, tuple(kinds))
         return bytes((self._ask(request, system.Snapshot, timeout)).archive)
 
     def get_cluster_metadata(self, *, timeout: float | None = None) -> system.ClusterMetadata:
-        """The nodes of the cluster, with their roles and ports; one node without a cluster."""
+        """Return the nodes of the cluster with roles and ports; one node without a cluster."""
         return self._ask(system.GetClusterMetadata(), system.ClusterMetadata, timeout)
 
     def get_me(self, *, timeout: float | None = None) -> system.ClientDetails:
-        """This connection as the server knows it."""
+        """Return this connection as the server sees it."""
         return self._ask(system.GetMe(), system.ClientDetails, timeout)
 
     def get_client(
         self, client_id: int, *, timeout: float | None = None
     ) -> system.ClientDetails | None:
-        """A connection by its id, with the groups it has joined; None when it is gone."""
+        """Return a connection by its id, with the groups it has joined; None if it has ended."""
         return self._look_up(system.GetClient(client_id), system.ClientDetails, timeout)
 
     def get_clients(self, *, timeout: float | None = None) -> tuple[system.ClientInfo, ...]:
-        """All connections of the server."""
+        """Return all connections of the server."""
         return (self._ask(system.GetClients(), system.Clients, timeout)).clients
 
     # ---- users ----------------------------------------------------------------------------------
 
     def login_user(self, username: str, password: str, *, timeout: float | None = None) -> int:
-        """Log in, now and after every new connection; the id of the user.
+        """Log in, now and after every reconnect; return the id of the user.
 
         Not needed when the connection string has credentials.
         """
@@ -74,14 +74,14 @@ class Administration(Asking):
         return identity.user_id
 
     def logout_user(self, *, timeout: float | None = None) -> None:
-        """Log out; the connection stays, and a new one does not log in by itself."""
+        """Log out. The connection stays open, and a reconnect does not log in again."""
         self._do(accounts.LogoutUser(), timeout)
         self._session.credentials = None
 
     def get_user(
         self, user: Identifier, *, timeout: float | None = None
     ) -> accounts.UserDetails | None:
-        """A user with permissions; None when there is no such user."""
+        """Return a user with permissions; None when there is no such user."""
         return self._look_up(accounts.GetUser(user), accounts.UserDetails, timeout)
 
     def get_users(self, *, timeout: float | None = None) -> tuple[accounts.UserInfo, ...]:
@@ -97,12 +97,12 @@ class Administration(Asking):
         permissions: Permissions | None = None,
         timeout: float | None = None,
     ) -> accounts.UserDetails:
-        """A new user; without permissions it may log in and nothing else."""
+        """Create a user; without permissions it can only log in."""
         request = accounts.CreateUser(username, password, status, permissions)
         return self._ask(request, accounts.UserDetails, timeout)
 
     def delete_user(self, user: Identifier, *, timeout: float | None = None) -> None:
-        """Remove a user; its connections lose their login."""
+        """Delete a user and end the sessions of its connections."""
         self._do(accounts.DeleteUser(user), timeout)
 
     def update_user(
@@ -113,7 +113,7 @@ class Administration(Asking):
         status: UserStatus | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Change the name or the status of a user; what is None stays as it is."""
+        """Change the name or the status of a user; None leaves a field unchanged."""
         self._do(accounts.UpdateUser(user, username, status), timeout)
 
     def update_permissions(
@@ -123,7 +123,7 @@ class Administration(Asking):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Replace the permissions of a user; None takes them all away."""
+        """Replace the permissions of a user; None revokes them all."""
         self._do(accounts.UpdatePermissions(user, permissions), timeout)
 
     def change_password(
@@ -134,13 +134,13 @@ class Administration(Asking):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Change the password of a user, one's own or, with permission, another one's."""
+        """Change a password: your own or, with permission, another user's."""
         self._do(accounts.ChangePassword(user, current_password, new_password), timeout)
 
     # ---- personal access tokens -----------------------------------------------------------------
 
     def login_with_personal_access_token(self, token: str, *, timeout: float | None = None) -> int:
-        """Log in with a token, now and after every new connection; the id of its user."""
+        """Log in with a token, now and after every reconnect; return the id of its user."""
         request = tokens.LoginWithPersonalAccessToken(token)
         identity = self._ask(request, accounts.Identity, timeout)
         self._session.credentials = Token(token)
@@ -149,7 +149,7 @@ class Administration(Asking):
     def get_personal_access_tokens(
         self, *, timeout: float | None = None
     ) -> tuple[tokens.TokenInfo, ...]:
-        """Names and expiries of one's own tokens; the tokens themselves are shown only once."""
+        """Return names and expiries of your own tokens; a token itself is shown only once."""
         return (self._ask(tokens.GetPersonalAccessTokens(), tokens.Tokens, timeout)).tokens
 
     def create_personal_access_token(
@@ -159,15 +159,15 @@ class Administration(Asking):
         expiry: timedelta | str | int = 0,
         timeout: float | None = None,
     ) -> str:
-        """A new token, shown this once.
+        """Create a token and return it; the server never shows it again.
 
-        `expiry` is a `timedelta`, a text like ``"7 days"``, or microseconds; 0 is for ever.
+        `expiry` is a `timedelta`, a text like ``"7 days"``, or microseconds; 0 means never.
         """
         request = tokens.CreatePersonalAccessToken(name, expiry_of(expiry))
         return (self._ask(request, tokens.RawToken, timeout)).token
 
     def delete_personal_access_token(self, name: str, *, timeout: float | None = None) -> None:
-        """Remove one's own token; it logs nobody in any more."""
+        """Delete one of your own tokens; it can no longer be used to log in."""
         self._do(tokens.DeletePersonalAccessToken(name), timeout)
 
     # ---- streams --------------------------------------------------------------------------------
@@ -175,27 +175,27 @@ class Administration(Asking):
     def get_stream(
         self, stream: Identifier, *, timeout: float | None = None
     ) -> streams.StreamDetails | None:
-        """A stream with its topics; None when there is no such stream."""
+        """Return a stream with its topics; None when there is no such stream."""
         return self._look_up(streams.GetStream(stream), streams.StreamDetails, timeout)
 
     def get_streams(self, *, timeout: float | None = None) -> tuple[streams.StreamInfo, ...]:
-        """All streams, by ascending id."""
+        """Return all streams, by ascending id."""
         return (self._ask(streams.GetStreams(), streams.Streams, timeout)).streams
 
     def create_stream(self, name: str, *, timeout: float | None = None) -> streams.StreamDetails:
-        """A new stream; `StreamNameTaken` when there is one of this name."""
+        """Create a stream; `StreamNameTaken` if the name is in use."""
         return self._ask(streams.CreateStream(name), streams.StreamDetails, timeout)
 
     def delete_stream(self, stream: Identifier, *, timeout: float | None = None) -> None:
-        """Remove a stream with all its topics and messages."""
+        """Delete a stream with all its topics and messages."""
         self._do(streams.DeleteStream(stream), timeout)
 
     def update_stream(self, stream: Identifier, name: str, *, timeout: float | None = None) -> None:
-        """Give a stream another name."""
+        """Rename a stream."""
         self._do(streams.UpdateStream(stream, name), timeout)
 
     def purge_stream(self, stream: Identifier, *, timeout: float | None = None) -> None:
-        """Remove the messages and stored offsets of all topics of a stream."""
+        """Delete the messages and stored offsets of all topics of a stream."""
         self._do(streams.PurgeStream(stream), timeout)
 
     # ---- topics ---------------------------------------------------------------------------------
@@ -203,13 +203,13 @@ class Administration(Asking):
     def get_topic(
         self, topic: TopicName, *, timeout: float | None = None
     ) -> topics.TopicDetails | None:
-        """A topic with its partitions; None when there is no such topic."""
+        """Return a topic with its partitions; None when there is no such topic."""
         return self._look_up(topics.GetTopic(*topic_of(topic)), topics.TopicDetails, timeout)
 
     def get_topics(
         self, stream: Identifier, *, timeout: float | None = None
     ) -> tuple[topics.TopicInfo, ...]:
-        """All topics of a stream, by ascending id; none when there is no such stream."""
+        """Return all topics of a stream, by ascending id; empty when there is no such stream."""
         return (self._ask(topics.GetTopics(stream), topics.Topics, timeout)).topics
 
     def create_topic(
@@ -223,11 +223,11 @@ class Administration(Asking):
         replication_factor: int = 0,
         timeout: float | None = None,
     ) -> topics.TopicDetails:
-        """A new topic of a stream that exists; `TopicNameTaken` when it has one of this name.
+        """Create a topic in an existing stream; `TopicNameTaken` if the name is in use.
 
         `message_expiry` is a `timedelta`, a text like ``"7 days"`` or ``"never_expire"``, or
-        microseconds; `max_size` a text like ``"10 GiB"`` or ``"unlimited"``, or bytes. 0 is what
-        the server is configured to.
+        microseconds; `max_size` a text like ``"10 GiB"`` or ``"unlimited"``, or bytes. 0 means
+        the server's default.
         """
         stream_id, topic_id = topic_of(topic)
         request = topics.CreateTopic(
@@ -242,7 +242,7 @@ class Administration(Asking):
         return self._ask(request, topics.TopicDetails, timeout)
 
     def delete_topic(self, topic: TopicName, *, timeout: float | None = None) -> None:
-        """Remove a topic with all its messages."""
+        """Delete a topic with all its messages."""
         self._do(topics.DeleteTopic(*topic_of(topic)), timeout)
 
     def update_topic(
@@ -268,7 +268,7 @@ class Administration(Asking):
         self._do(request, timeout)
 
     def purge_topic(self, topic: TopicName, *, timeout: float | None = None) -> None:
-        """Remove the messages and stored offsets of a topic; offsets begin at 0 again."""
+        """Delete the messages and stored offsets of a topic; offsets restart at 0."""
         self._do(topics.PurgeTopic(*topic_of(topic)), timeout)
 
     # ---- partitions and segments ----------------------------------------------------------------
@@ -276,19 +276,19 @@ class Administration(Asking):
     def create_partitions(
         self, topic: TopicName, count: int, *, timeout: float | None = None
     ) -> None:
-        """Add so many partitions to a topic; the members of its groups share them anew."""
+        """Add `count` partitions to a topic; its consumer groups rebalance."""
         self._do(partitions.CreatePartitions(*topic_of(topic), count), timeout)
 
     def delete_partitions(
         self, topic: TopicName, count: int, *, timeout: float | None = None
     ) -> None:
-        """Remove so many partitions, those with the highest ids, with their messages."""
+        """Delete the `count` partitions with the highest ids, and their messages."""
         self._do(partitions.DeletePartitions(*topic_of(topic), count), timeout)
 
     def delete_segments(
         self, topic: TopicName, partition: int, count: int, *, timeout: float | None = None
     ) -> None:
-        """Remove up to so many of the oldest closed segments of a partition."""
+        """Delete up to `count` of the oldest closed segments of a partition."""
         self._do(segments.DeleteSegments(*topic_of(topic), partition, count), timeout)
 
     # ---- consumer groups ------------------------------------------------------------------------
@@ -296,28 +296,28 @@ class Administration(Asking):
     def get_consumer_group(
         self, topic: TopicName, group: Identifier, *, timeout: float | None = None
     ) -> groups.GroupDetails | None:
-        """A group with its members and their partitions; None when there is no such group."""
+        """Return a group with its members and their partitions; None when there is none."""
         request = groups.GetConsumerGroup(*topic_of(topic), group)
         return self._look_up(request, groups.GroupDetails, timeout)
 
     def get_consumer_groups(
         self, topic: TopicName, *, timeout: float | None = None
     ) -> tuple[groups.GroupInfo, ...]:
-        """All groups of a topic."""
+        """Return all groups of a topic."""
         request = groups.GetConsumerGroups(*topic_of(topic))
         return (self._ask(request, groups.Groups, timeout)).groups
 
     def create_consumer_group(
         self, topic: TopicName, name: str, *, timeout: float | None = None
     ) -> groups.GroupDetails:
-        """A new group; `GroupNameTaken` when the topic has one of this name."""
+        """Create a group; `GroupNameTaken` if the name is in use."""
         request = groups.CreateConsumerGroup(*topic_of(topic), name)
         return self._ask(request, groups.GroupDetails, timeout)
 
     def delete_consumer_group(
         self, topic: TopicName, group: Identifier, *, timeout: float | None = None
     ) -> None:
-        """Remove a group with its stored offsets."""
+        """Delete a group with its stored offsets."""
         request = groups.DeleteConsumerGroup(*topic_of(topic), group)
         self._do(request, timeout)
         self._session.joined.discard(groups.JoinConsumerGroup(*topic_of(topic), group))
@@ -325,7 +325,7 @@ class Administration(Asking):
     def join_consumer_group(
         self, topic: TopicName, group: Identifier, *, timeout: float | None = None
     ) -> None:
-        """Make this connection a member of a group, now and after every new connection."""
+        """Make this connection a member of a group, now and after every reconnect."""
         request = groups.JoinConsumerGroup(*topic_of(topic), group)
         self._do(request, timeout)
         self._session.joined.add(request)

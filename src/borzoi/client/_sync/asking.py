@@ -1,5 +1,5 @@
 # Made by tools/unasync.py from src/borzoi/client/_async/asking.py: edit that one.
-"""One request, one answer: what the methods of a client for the commands are made of."""
+"""One request, one answer: the base of the client's command methods."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -24,10 +24,10 @@ class Asking:
         self._session = Session(options)
 
     def call(self, request: Request, *, timeout: float | None = None) -> Response | None:
-        """The answer to any request of `borzoi.protocol.commands`; None when it has none, or says
-        that there is no such thing.
+        """Send any request of `borzoi.protocol.commands` and return its answer; None when the
+        command has no answer or the server found nothing.
 
-        Every command has a method of its own; this is for programs that build requests as values.
+        Every command has its own method; this is for programs that build requests as values.
         """
         return self._call(request, timeout)
 
@@ -69,7 +69,7 @@ class Asking:
     def _do(
         self, request: Request, timeout: float | None, *, generation: int | None = None
     ) -> None:
-        """For requests whose answer is empty; some mean one connection and no other."""
+        """For requests whose answer is empty; some are only valid on one connection."""
         self._call(request, timeout, generation=generation)
 
     def _look_up(

@@ -24,11 +24,12 @@ class Consumer(Generic[M]):
     >>> for message in client.consumer("orders/events", group="billing"):  # doctest: +SKIP
     ...     print(message.text())
 
-    A message counts as dealt with when the next one is asked for, so a program that fails in the
-    middle of one gets it again. `commit` says when that is stored: after "each" message, after
-    each "batch" that was polled, at most once an "interval", or by `commit()` only ("manual").
-    After a lost connection it goes on where it was. `with`, or `close`, stores what was
-    dealt with and leaves the group at once; otherwise the others wait until the connection ends.
+    A message counts as processed when the next one is requested, so a program that fails while
+    processing a message gets it again. `commit` says when its offset is stored: after "each"
+    message, after each polled "batch", at most once an "interval", or only by `commit()`
+    ("manual"). After a lost connection the consumer continues where it was. `with`, or
+    `close`, commits processed messages and leaves the group at once; otherwise the other members
+    wait until the connection ends.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ class Consumer(Generic[M]):
         return message
 
     def batch(self) -> list[M]:
-        """The next messages, all of one partition; none when there are none and `follow` is off.
+        """Return the next messages, all of one partition; empty at the end if `follow` is off.
 
-        All of them count as dealt with when the next batch is asked for.
+        All of them count as processed when the next batch is requested.
         """
         first = self._next()
         if first is None:
@@ -86,16 +87,16 @@ class Consumer(Generic[M]):
         return messages
 
     def run(self, handler: Callable[[M], Any]) -> None:
-        """Call the handler with each message; one counts as dealt with when it has returned.
+        """Call the handler with each message, which counts as processed when the call returns.
 
-        Ends with what the handler raises, and when there is nothing more and `follow` is off.
+        Stops when the handler raises, or at the last message if `follow` is off.
         """
         while (message := self._next()) is not None:
             tell(handler, message)
 
     def commit(self, message: Message | None = None) -> None:
-        """Store that everything up to this message of its partition was dealt with; without one,
-        everything that was handed out."""
+        """Store the offset of this message as processed; without one, the offset of the last
+        message handed out of each partition."""
         if not self._how.keeps_offsets:
             raise InvalidFormat("a consumer without a group or a name has no place for offsets")
         if message is None:
@@ -107,18 +108,18 @@ class Consumer(Generic[M]):
         self._store()
 
     def seek(self, partition: int, to: Begin) -> None:
-        """Go on somewhere else in a partition that this consumer reads."""
+        """Continue at another place in a partition that this consumer reads."""
         self._share.look()
         self._progress.seek(partition, self._share.offset_at(partition, to))
 
     def pause(self, *partitions: int) -> None:
-        """Leave partitions out until `resume`, all without an argument."""
+        """Stop polling these partitions until `resume`; all of them without an argument."""
         for place in self._named(partitions):
             place.is_paused = True
             self._progress.drop_polled(place.partition)
 
     def resume(self, *partitions: int) -> None:
-        """Read partitions again, all without an argument."""
+        """Poll paused partitions again; all of them without an argument."""
         for place in self._named(partitions):
             place.is_paused = False
 
@@ -128,7 +129,7 @@ class Consumer(Generic[M]):
         return self._progress.owned()
 
     def position(self, partition: int) -> int | None:
-        """The offset of the next message of a partition; None when it is not read here."""
+        """The offset of the next message of a partition; None if this consumer does not read it."""
         place = self._progress.places.get(partition)
         if place is None:
             return None
@@ -136,7 +137,7 @@ class Consumer(Generic[M]):
         return polled[-1].offset if polled and polled[-1].partition == partition else place.position
 
     def close(self) -> None:
-        """Store what was dealt with, unless that is done by hand, and leave the group."""
+        """Commit processed messages, unless commits are manual, and leave the group."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -163,8 +164,8 @@ class Consumer(Generic[M]):
     # ---- polling --------------------------------------------------------------------------------
 
     def _next(self) -> M | None:
-        # A call may end at every await, by an exception or because its task is cancelled. What is
-        # handed out is taken when nothing is left to wait for, so nothing is lost then.
+        # A call may end at every await, by an exception or by cancellation. Messages are
+        # handed out only after the last await, so none are lost.
         progress = self._progress
         progress.finish_last()
         if self._how.stores_by_itself:
@@ -177,10 +178,10 @@ class Consumer(Generic[M]):
         return self._decoded(message)
 
     def _poll(self) -> bool:
-        """One poll, or a pause when the last ones found nothing; False when all is read and nobody
-        waits for more."""
+        """Poll once, or pause if the last polls found nothing; False at the end without
+        `follow`."""
         if self._is_closed:
-            raise ClientClosed("the consumer is closed; make a new one")
+            raise ClientClosed("the consumer is closed; create a new one")
         self._share.look()
         place = self._progress.next_place()
         if place is not None and self._share.is_known:
@@ -215,7 +216,7 @@ class Consumer(Generic[M]):
         is_ours = polled.partition == place.partition
         if is_ours and not polled and place.position > polled.current_offset + 1:
             if self._is_shorter(place, polled):
-                # The partition was purged: its offsets begin again.
+                # The partition was purged: its offsets restart at 0.
                 position = self._share.offset_at(place.partition, self._how.begin)
                 self._progress.own(place.partition, position, stored=None)
                 return
@@ -231,8 +232,8 @@ class Consumer(Generic[M]):
         """Whether the partition ends before the place, as an empty answer seems to say."""
         if polled.current_offset:
             return True
-        # An empty answer of HTTP names no end, and a member that asks for a partition which is not
-        # its own is answered as if partition 0 were empty.
+        # An empty HTTP answer does not say where the partition ends, and a member that polls a
+        # partition of another member gets the answer of an empty partition 0.
         topic = self._client.get_topic(self._topic)
         partitions = () if topic is None else topic.partitions
         ends = [each.current_offset for each in partitions if each.id == place.partition]

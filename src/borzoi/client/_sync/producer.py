@@ -1,5 +1,5 @@
 # Made by tools/unasync.py from src/borzoi/client/_async/producer.py: edit that one.
-"""Producers: messages one by one, sent at once or gathered into batches on the side."""
+"""Producers: messages one by one, sent at once or batched in the background."""
 
 import os
 import threading
@@ -36,10 +36,10 @@ from borzoi.records.fresh_ids import FreshIds, mixed_words
 
 T = TypeVar("T")
 
-#: What to do with a message for which there is no room.
+#: What to do with a message when the buffer is full.
 WhenFull = Literal["block", "fail", "drop"]
 
-#: How long the number of a topic's partitions is believed.
+#: How long the partition count of a topic is cached.
 PARTITIONS_SECONDS: Final = 30.0
 
 BALANCED: Final = Partitioning.balanced()
@@ -52,10 +52,10 @@ class Producer(Generic[T]):
     ...     producer.send(b"hello", key="customer-7")
 
     Without `background`, `send` returns when the server has the message. With it, `send` returns
-    at once, messages go out in batches, and what `send` returns is awaited by those who need to
-    know. Either way a message has an id before it is sent and is sent again with the same id when
-    the connection was lost: a server that drops duplicates stores it once, another one at least
-    once. Messages of one partition are stored in the order in which they were sent.
+    at once, messages go out in batches, and the result of `send` can be awaited for the outcome.
+    Either way a message gets its id before it is sent and is resent with the same id after a lost
+    connection: stored exactly once if the server drops duplicates, at least once otherwise.
+    Messages of one partition are stored in the order in which they were sent.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Producer(Generic[T]):
         self._patience = client._options.timeout if timeout is None else timeout
         self._new_ids = FreshIds(mixed_words(os.urandom))
         self._gathering: Gathering[Outcome] = Gathering(batching, Outcome)
-        #: For what the worker shares with senders; never held while anything is awaited.
+        #: Guards the state that the worker shares with senders; never held across an await.
         self._guard = threading.Lock()
         self._work = Signal()
         self._room = Gate()
@@ -90,7 +90,7 @@ class Producer(Generic[T]):
         self._fault: BaseException | None = None
         self._partitions = 0
         self._partitions_at = -inf
-        #: Messages that were not taken because there was no room (`when_full="drop"`).
+        #: Messages discarded because the buffer was full (`when_full="drop"`).
         self.dropped = 0
 
     def send(
@@ -102,19 +102,19 @@ class Producer(Generic[T]):
         headers: Headers | None = None,
         id: int = 0,  # noqa: A002 - the word of the protocol
     ) -> Outcome:
-        """Send one message; what becomes of it.
+        """Send one message and return its outcome.
 
         `key` chooses the partition, the same one for the same key; `partition` names it. `id` is
-        a number of 128 bits by which a server that drops duplicates knows the message.
+        a 128-bit number by which the server recognises duplicates.
         """
         if self._is_closed:
-            raise ProducerClosed("the producer is closed; make a new one")
+            raise ProducerClosed("the producer is closed; create a new one")
         payload = self._encode_value(value)
         if type(payload) is not bytes:
-            payload = bytes(payload_of(payload))  # a copy: the caller may change what it gave
+            payload = bytes(payload_of(payload))  # a copy: the caller may modify its object
         size = len(payload)
         message: Sendable = payload
-        # Faults of a message are told here and not when its batch is sent: others are in it too.
+        # Reject an invalid message here, not when its batch is sent: the batch has others too.
         if headers or id or size > PAYLOAD_BYTES_MAX:
             check_sizes(size, len(encoded_headers(headers)))
             message = NewMessage(payload, headers, checked_id(id))
@@ -140,20 +140,20 @@ class Producer(Generic[T]):
         key: str | bytes | None = None,
         partition: int | None = None,
     ) -> None:
-        """Send messages as one batch to one partition, and wait until the server has them.
+        """Send messages as one batch to one partition; return when the server has accepted them.
 
-        Not before the messages that were put into the background earlier.
+        Messages buffered earlier are sent first.
         """
         if self._is_closed:
-            raise ProducerClosed("the producer is closed; make a new one")
+            raise ProducerClosed("the producer is closed; create a new one")
         if self._is_background:
             self.flush()
         payloads = [self._encode_value(value) for value in values]
         self._deliver(payloads, partitioning_of(partition, key))
 
     def flush(self) -> None:
-        """Wait until the server has all messages that were sent so far; raises the first fault
-        among those that could not be stored since the last flush."""
+        """Wait until the server has all messages sent so far; raises the first failure since
+        the last flush."""
         with self._guard:
             outcomes = [batch.outcome for batch in self._gathering.waiting()]
             self._flushing += 1
@@ -172,7 +172,7 @@ class Producer(Generic[T]):
             raise fault
 
     def close(self) -> None:
-        """Flush and end; whatever the flush raises is raised when all is over."""
+        """Flush and stop the worker; errors of the flush are raised after that."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -212,7 +212,7 @@ class Producer(Generic[T]):
 
     def _put_when_there_is_room(self, lane: Hashable, message: Sendable, size: int) -> Outcome:
         if self._when_full == "fail":
-            raise BufferFull("the buffer of the producer is full; wait, or make it larger")
+            raise BufferFull("the producer's buffer is full; wait, or make it larger")
         if self._when_full == "drop":
             self.dropped += 1
             outcome = Outcome(lane if isinstance(lane, int) else None)
@@ -226,12 +226,12 @@ class Producer(Generic[T]):
                 return settled
             if not self._room.passed(turn, max(until - time.monotonic(), 0)):
                 raise BufferFull(
-                    f"the buffer of the producer was full for {self._patience:g} s: the server"
-                    " does not take messages as fast as they are made"
+                    f"the producer's buffer was full for {self._patience:g} s: the server"
+                    " does not accept messages as fast as they are produced"
                 )
 
     def _run(self) -> None:
-        """Send what is due until the producer is closed and nothing is left."""
+        """Send due batches until the producer is closed and the buffer is empty."""
         while True:
             with self._guard:
                 now = time.monotonic()

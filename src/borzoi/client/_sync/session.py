@@ -1,5 +1,5 @@
 # Made by tools/unasync.py from src/borzoi/client/_async/session.py: edit that one.
-"""The connection of a client: made when it is needed, made again when it was lost."""
+"""The connection of a client: opened on demand, reopened when it was lost."""
 
 import time
 from collections.abc import Sequence
@@ -37,12 +37,12 @@ from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import encode_request
 
-#: What the client says at login that it is.
+#: How the client identifies itself at login.
 CLIENT_CONTEXT: Final = "borzoi-python"
 
 
 class Session:
-    """One connection at a time, and what has to be said again on the next one."""
+    """One connection at a time, and the state to restore on the next one."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -51,12 +51,12 @@ class Session:
         self._heartbeat: Repeater | None = None
         self._was_connected = False
         self._is_closed = False
-        #: The node that the cluster says leads; asked first, until it cannot be reached.
+        #: The leader according to the cluster; tried first until it is unreachable.
         self._leader: Address | None = None
         self.credentials: Credentials | None = options.credentials
         #: The groups to join again on a new connection.
         self.joined: set[JoinConsumerGroup] = set()
-        #: How many connections were made; a change says that the server knows us by a new one.
+        #: Counts connections; a change means that the server sees a new session.
         self.generation = 0
 
     @property
@@ -64,11 +64,11 @@ class Session:
         return self._transport is not None and self._transport.is_open
 
     def connect(self, timeout: float) -> None:
-        """Make the connection unless there is one."""
+        """Connect unless already connected."""
         self._connected(time.monotonic() + timeout)
 
     def close(self) -> None:
-        """End the connection for good."""
+        """Close the connection for good."""
         self._is_closed = True
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
@@ -86,12 +86,12 @@ class Session:
         repeatable: bool,
         generation: int | None = None,
     ) -> bytes | memoryview:
-        """The payload of the answer; an error status becomes its exception.
+        """Send a request and return the payload of its answer; an error status raises.
 
-        A connection that is known to be lost is made again first. One that ends while the answer
-        is awaited is made again too, and the request repeated, if it is `repeatable`, or if the
-        server says that it did nothing about it. With `generation` it is sent on that connection
-        or not at all.
+        Reconnects first if the connection is known to be lost. If it ends while the answer is
+        pending, reconnects and repeats the request, provided that it is `repeatable` or that the
+        server says it did not execute it. With `generation` the request is sent on that
+        connection or not at all.
         """
         until = time.monotonic() + timeout
         fault: BorzoiError | None = None
@@ -132,14 +132,14 @@ class Session:
         transport.close()
 
     def _connected(self, until: float) -> Transport:
-        """The connection, a new one when there is none."""
+        """Return the connection, after connecting if there is none."""
         transport = self._transport
         if transport is not None and transport.is_open:
             return transport
         try:
             with self._connecting.held(_left(until)):
                 if self._is_closed:
-                    raise ClientClosed("the client is closed; make a new one")
+                    raise ClientClosed("the client is closed; create a new one")
                 transport = self._transport
                 if transport is not None and transport.is_open:
                     return transport
@@ -148,8 +148,8 @@ class Session:
             raise CannotConnect("no connection could be made in time") from None
 
     def _connect_again(self, until: float) -> Transport:
-        # The first connection is tried once at each address: a wrong address should be told at
-        # once, and not after the patience that a server gets which was there before.
+        # The first connection is tried once at each address: a wrong address should be reported
+        # at once. Retries are for servers that were reachable before.
         waits = pauses(self._options.reconnection) if self._was_connected else iter(())
         while True:
             try:
@@ -161,7 +161,7 @@ class Session:
                 sleep(pause)
 
     def _connect_once(self, until: float) -> Transport:
-        """One attempt at each address."""
+        """Try each address once."""
         addresses = list(self._options.addresses)
         if self._leader is not None:
             addresses = [self._leader, *(each for each in addresses if each != self._leader)]
@@ -180,7 +180,7 @@ class Session:
         raise CannotConnect(f"{fault}{others}") from fault
 
     def _connect_to(self, address: Address) -> Transport:
-        """A connection on which we are logged in, to this node or to the one that leads."""
+        """Return a logged-in connection, to this node or to the leader."""
         for _ in range(1 + REDIRECTS_MAX):
             transport = dial(address, self._options)
             try:
@@ -203,7 +203,7 @@ class Session:
         return transport
 
     def _introduce(self, transport: Transport) -> None:
-        """Log in, and join the groups again that were joined before."""
+        """Log in and rejoin the groups."""
         credentials = self.credentials
         if credentials is None:
             return
@@ -218,7 +218,7 @@ class Session:
             try:
                 self._say(transport, group)
             except NotFound:
-                # Deleted in the meantime: those who poll it will be told.
+                # Deleted in the meantime: its consumers get an error when they poll.
                 continue
 
     def _leader_behind(self, transport: Transport, address: Address) -> Address | None:
@@ -230,7 +230,7 @@ class Session:
         except ConnectionLost:
             raise
         except BorzoiError:
-            # Servers without this command are asked what they lead all the same.
+            # A server without this command is treated as the leader.
             return None
         return redirected(metadata, address, self._options.transport)
 
@@ -248,7 +248,7 @@ class Session:
         try:
             self._say(transport, Ping())
         except BorzoiError:
-            # A connection without an answer is closed now; the next call makes a new one.
+            # An unanswered ping has closed the connection; the next call reconnects.
             return
 
 

@@ -1,9 +1,9 @@
 # Made by tools/unasync.py from src/borzoi/client/_async/sharing.py: edit that one.
 """Which partitions a consumer reads, alone or as a member of a group, and its stored offsets.
 
-A membership belongs to a connection. When that was lost, others may have had the partitions in the
-meantime, so nothing that was known before is trusted on the next one: the consumer looks which
-partitions it has and how far the group has got, before it polls or stores anything.
+A membership belongs to a connection. When the connection was lost, other members may have had the
+partitions in the meantime, so the consumer discards what it knew: it looks up its partitions and
+the stored offsets of the group before it polls or commits anything.
 """
 
 import time
@@ -30,15 +30,15 @@ from borzoi.model.identifiers import Identifier
 from borzoi.protocol.commands.groups import GroupMember
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
 
-#: How often a member of a group looks whether the partitions are shared differently.
+#: How often a member of a group checks for a rebalance.
 LOOK_SECONDS: Final = 0.5
 
-#: No partition has it, so that a server can only refuse to store it.
+#: An offset that no partition has, so that a server can only reject it.
 OFFSET_NOWHERE: Final = 2**64 - 1
 
 
 class Both(Administration, Messaging):
-    """What a consumer needs of a client: both kinds of commands."""
+    """The part of a client that a consumer uses: both kinds of commands."""
 
 
 class Share:
@@ -60,9 +60,9 @@ class Share:
         self._progress = progress
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        #: The connection on which the partitions were found out.
+        #: The connection on which the assignment was looked up.
         self._generation = -1
-        #: Of the group, when they were found out; no group that has us is empty.
+        #: Members of the group at that time; a group that we joined is never empty.
         self._members: tuple[GroupMember, ...] = ()
         self._looked_at = 0.0
         self.is_open = False
@@ -76,17 +76,17 @@ class Share:
 
     @property
     def is_known(self) -> bool:
-        """Whether the partitions were found out on the connection that there is now."""
+        """Whether the assignment was looked up on the present connection."""
         return self.is_open and self._generation == self._client._session.generation
 
     def forget(self) -> None:
-        """What was found out is no longer true: find it out before anything else."""
+        """Invalidate the assignment: look it up again before anything else."""
         self._generation = -1
         self._members = ()
 
     def look(self) -> None:
-        """Find out which partitions to read: at the beginning, on a new connection, and for a
-        member of a group every now and then."""
+        """Look up which partitions to read: at the start, on a new connection, and in a group at
+        regular intervals."""
         generation = self._client._session.generation
         is_known = self.is_known
         if is_known and self._how.group is None:
@@ -104,15 +104,15 @@ class Share:
         else:
             wanted = self._chosen()
         if wanted is not None:
-            # A call that is interrupted from here on has to be made again.
+            # If interrupted from here on, the lookup has to be repeated.
             self._members = ()
             self._own(wanted, is_known=is_known)
         if generation == self._client._session.generation:
             self._generation, self._members, self._looked_at = generation, members, now
-        # Otherwise there is another connection since we began to look: look again.
+        # Otherwise the client has reconnected since the lookup began: repeat it.
 
     def rejoin(self) -> None:
-        """Become a member again that the server has forgotten."""
+        """Rejoin after the server has dropped the membership."""
         assert self._how.group is not None
         self._client.join_consumer_group(self._topic, self._how.group)
         self.forget()
@@ -127,9 +127,9 @@ class Share:
     def has_first(self) -> bool:
         """Whether partition 0 is ours.
 
-        A poll cannot tell: a member that has no partition, or asks for one that it does not have,
-        is answered as if partition 0 were empty. But an offset that does not exist is refused
-        because of the offset only to the owner.
+        A poll cannot tell: a member without a partition, or that polls one of another member, gets
+        the answer of an empty partition 0. Storing an offset that does not exist can: only the
+        owner's attempt is rejected because of the offset.
         """
         request = self._storing(0, OFFSET_NOWHERE)
         try:
@@ -158,7 +158,7 @@ class Share:
         return last[0].offset + 1 if last else 0
 
     def store(self) -> None:
-        """Tell the server what was dealt with in the partitions that are still ours."""
+        """Commit processed offsets of the partitions that we still own."""
         for _ in range(REPEATS_MAX):
             if not any(True for _ in self._progress.to_store()):
                 return
@@ -169,7 +169,7 @@ class Share:
                 except ConnectionLost:
                     if self.is_known:
                         raise
-        raise Disconnected("the connection ended again and again while offsets were stored")
+        raise Disconnected("the connection was lost repeatedly while offsets were stored")
 
     # ---- partitions -----------------------------------------------------------------------------
 
@@ -189,8 +189,8 @@ class Share:
     def _assigned(
         self, group: Identifier, *, is_known: bool
     ) -> tuple[tuple[GroupMember, ...], set[int] | None]:
-        """The members of the group, and the partitions that this one has; None for those when
-        nothing has changed."""
+        """Return the member count of the group and the partitions of this member; None for the
+        partitions if nothing has changed."""
         details = self._client.get_consumer_group(self._topic, group)
         if details is None:
             raise GroupNotFound(f"the group {group!r} was deleted")
@@ -208,10 +208,10 @@ class Share:
         return details.members, found
 
     def _own(self, wanted: set[int], *, is_known: bool) -> None:
-        """Read these partitions and no others, and say what has changed."""
+        """Read exactly these partitions, and report the changes to the callbacks."""
         progress = self._progress
         if not is_known:
-            # Others may have read on while we were away.
+            # Other members may have read on while we were disconnected.
             for partition in progress.owned():
                 progress.catch_up(partition, self._stored_offset(partition))
         self._give_up(progress.places.keys() - wanted)
@@ -253,8 +253,8 @@ class Share:
         return None if stored is None else stored.stored_offset
 
     def _store(self, places: Iterable[Place]) -> None:
-        """`ConnectionLost` when that was the connection on which the places were ours: on another
-        one the offset of a new owner would be overwritten."""
+        """Raise `ConnectionLost` if the connection of the assignment is lost: on another one we
+        could overwrite the offset of a new owner."""
         generation = self._client._session.generation
         for place in places:
             done = place.done
@@ -263,7 +263,7 @@ class Share:
             try:
                 self._client._do(request, None, generation=generation)
             except (ConsumerNotResolved, MemberNotFound):
-                # Another member has the partition now, and goes on from what it finds.
+                # Another member has the partition now, and continues from the stored offset.
                 self.forget()
             except InvalidOffset:
                 # The partition was purged, and with it what we have read.

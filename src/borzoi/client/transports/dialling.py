@@ -1,4 +1,4 @@
-"""Which transport a connection string means, and a connection by it."""
+"""Opens a connection by the transport that the connection string names."""
 
 from types import ModuleType
 
@@ -13,7 +13,7 @@ from borzoi.model.system import TransportKind as Kind
 
 
 async def async_dial(address: Address, options: Options) -> AsyncTransport:
-    """A connection on the running event loop."""
+    """Connect on the running event loop."""
     if options.transport is Kind.QUIC:
         connection: AsyncTransport = await _quic().AsyncQuicTransport.connect(address, options)
         return connection
@@ -21,7 +21,7 @@ async def async_dial(address: Address, options: Options) -> AsyncTransport:
 
 
 def dial(address: Address, options: Options) -> Transport:
-    """A connection with blocking calls."""
+    """Connect with blocking calls."""
     if options.transport is Kind.QUIC:
         connection: Transport = _quic().QuicTransport.connect(address, options)
         return connection

@@ -1,4 +1,4 @@
-"""How connections fail, in sentences that say what to look at."""
+"""Exceptions for failed connections, with texts that say what to check."""
 
 import ssl
 
@@ -7,31 +7,31 @@ from borzoi.model.errors import BorzoiError, CannotConnect, Disconnected, Reques
 
 
 def cannot_connect(address: Address, fault: BaseException) -> CannotConnect:
-    """The exception for an attempt that failed, with what to look at."""
+    """The exception for a failed attempt, with what to check."""
     if isinstance(fault, ssl.SSLError):
         return CannotConnect(
-            f"the TLS connection to {address} failed: {fault}; look at tls_domain and tls_ca_file,"
-            " and at whether the server has TLS enabled"
+            f"the TLS connection to {address} failed: {fault}; check tls_domain and tls_ca_file,"
+            " and whether the server has TLS enabled"
         )
     if isinstance(fault, TimeoutError):
-        return CannotConnect(f"no answer from {address} in time; look at the address and firewalls")
+        return CannotConnect(f"no answer from {address} in time; check the address and firewalls")
     return CannotConnect(f"cannot connect to {address}: {fault}; is the server running there?")
 
 
 def lost(address: Address, fault: BaseException | None = None) -> Disconnected:
-    """The exception for a connection that ended by itself."""
+    """The exception for a connection that the peer or the network ended."""
     reason = f": {fault}" if fault else ""
     return Disconnected(f"the connection to {address} ended{reason}")
 
 
 def anew(fault: BorzoiError) -> BorzoiError:
-    """The same reason for one more caller: an exception raised twice mixes up its tracebacks."""
+    """A copy for another caller: raising one exception twice would mix up its tracebacks."""
     return type(fault)(*fault.args)
 
 
 def late(address: Address, timeout: float) -> RequestTimeout:
     return RequestTimeout(
-        f"no answer from {address} within {timeout:.3g} s; the server may still do what was asked"
+        f"no answer from {address} within {timeout:.3g} s; the server may still execute the request"
     )
 
 

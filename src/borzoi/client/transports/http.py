@@ -1,9 +1,8 @@
 """Frames as calls of the HTTP API and back; sans-IO.
 
-HTTP has no session: a login is answered with a token, which every later call carries, and there
-are no members of groups. A frame is read as its request, said as a call, and the document that
-answers becomes the payload that TCP would have brought. Calls are not held back until the one
-before is answered; servers answer them in order.
+HTTP has no session: a login returns a token, which every later call carries, and consumer groups
+have no members. A frame is decoded into its request, encoded as a call, and the JSON answer
+becomes the payload that TCP would have delivered. Calls are pipelined; servers answer in order.
 """
 
 from collections import deque
@@ -27,12 +26,12 @@ from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.protocol.rest.calls import RestCall, answer_of, call_of
 
 RECEIVED_BYTES: Final = 64 * 1024
-#: The status of a batch that is too large; HTTP says the same of any body.
+#: The status of a batch that is too large; HTTP uses it for any body.
 TOO_LARGE: Final = 4036
 
 
 class HttpWire:
-    """The calls of one connection; the parser calls it back with what it finds."""
+    """The calls of one connection; has the callbacks of the parser."""
 
     opening: Final = b""
     unasked: Final = False
@@ -46,7 +45,7 @@ class HttpWire:
         self._asked: deque[Request] = deque()
         self._body = bytearray()
         self._answers: list[ResponseFrame] = []
-        #: False once the server has said that this answer is its last one.
+        #: False once the server has announced that this answer is its last.
         self.is_open = True
 
     def take_unasked(self) -> bytes:
@@ -82,16 +81,16 @@ class HttpWire:
         try:
             self._parser.feed_data(self._buffer[:count])
         except httptools.HttpParserCallbackError as fault:
-            # The parser puts what was raised below into its context.
+            # The parser keeps an exception raised by a callback as its context.
             raise fault.__context__ or fault from None
         except httptools.HttpParserError as fault:
             raise InvalidVersion(
-                f"what answers at {self._address} does not speak HTTP: {fault}"
+                f"the peer at {self._address} does not speak HTTP: {fault}"
             ) from None
         answers, self._answers = self._answers, []
         return answers
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self._body = bytearray()
@@ -103,7 +102,7 @@ class HttpWire:
         status = self._parser.get_status_code()
         self.is_open = self._parser.should_keep_alive()
         if not self._asked:
-            # Such as a timeout before the server closes; no request waits for it.
+            # Such as a timeout before the server closes; no request is pending.
             return
         self._answers.append(self._answer(self._asked.popleft(), status, bytes(self._body)))
 
@@ -119,7 +118,7 @@ class HttpWire:
         return ResponseFrame(0, self._payload(request, found))
 
     def _payload(self, request: Request, found: Any) -> bytes:
-        """What TCP would have brought."""
+        """The payload that TCP would have delivered."""
         match found:
             case AccessIdentity():
                 self._token = found.token

@@ -1,4 +1,4 @@
-"""What every transport can do, in both colours, and what those over TCP differ in."""
+"""The interface of every transport, in both colours, and of the wire formats over TCP."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,39 +8,39 @@ from borzoi.protocol.framing import ResponseFrame
 
 
 class Wire(Protocol):
-    """How frames lie in the bytes of a connection; sans-IO, and of one connection only."""
+    """The wire format of one connection: how its bytes carry frames; sans-IO."""
 
     @property
     def opening(self) -> bytes:
-        """What is said before the first request; empty when nothing is."""
+        """Bytes to send before the first request; may be empty."""
 
     @property
     def is_open(self) -> bool:
-        """Whether requests may be sent: the server has answered the opening and not said that it
-        will close."""
+        """Whether requests may be sent: the server has answered the opening and has not announced
+        that it will close."""
 
     @property
     def unasked(self) -> bool:
-        """Whether there is something to send although no program asked for it."""
+        """Whether the protocol itself has something to send, such as a pong."""
 
     def take_unasked(self) -> bytes:
         """What that is; once."""
 
     def outgoing(self, parts: Sequence[Buffer]) -> Sequence[Buffer]:
-        """What is sent for the frame of one request; answers come in the order of these calls.
+        """Return the bytes to send for one request; answers arrive in the order of these calls.
 
-        `FeatureUnavailable` when the request cannot be said at all.
+        `FeatureUnavailable` when this transport cannot express the request.
         """
 
     def space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """The memory to receive the next bytes into; never empty."""
 
     @property
     def missing(self) -> int:
-        """How much is still to come of an answer that has begun; 0 when that is not known."""
+        """How many bytes of a started answer are missing; 0 when that is unknown."""
 
     def received(self, count: int) -> list[ResponseFrame]:
-        """The answers that are whole now that so many bytes more are in `space()`."""
+        """Return the answers that are complete after `count` more bytes in `space()`."""
 
 
 class AsyncTransport(Protocol):
@@ -51,15 +51,15 @@ class AsyncTransport(Protocol):
         """Whether a request can still be sent."""
 
     async def exchange(self, parts: Sequence[Buffer], timeout: float) -> ResponseFrame:
-        """Send one frame and wait for its answer; others may do so at the same time.
+        """Send one frame and return its answer; tasks may do so concurrently.
 
         `ConnectionLost` when the connection ends first. After `RequestTimeout` the connection is
-        closed, because an answer may still be on its way. A task that is cancelled while it waits
-        leaves the connection as it is: its answer is dropped when it comes.
+        closed, because an answer may still be on its way. A task that is cancelled while it
+        waits leaves the connection open: its answer is discarded on arrival.
         """
 
     async def close(self) -> None:
-        """End the connection; those who wait for an answer get `ClientClosed`."""
+        """Close the connection; pending calls raise `ClientClosed`."""
 
 
 class Transport(Protocol):
@@ -70,7 +70,7 @@ class Transport(Protocol):
         """Whether a request can still be sent."""
 
     def exchange(self, parts: Sequence[Buffer], timeout: float) -> ResponseFrame:
-        """Send one frame and wait for its answer; other threads may do so at the same time.
+        """Send one frame and return its answer; threads may do so concurrently.
 
         `ConnectionLost` when the connection ends first. After `RequestTimeout`, or an exception
         from outside such as KeyboardInterrupt, the connection is closed, because an answer may
@@ -78,4 +78,4 @@ class Transport(Protocol):
         """
 
     def close(self) -> None:
-        """End the connection; those who wait for an answer get `ClientClosed`."""
+        """Close the connection; pending calls raise `ClientClosed`."""

@@ -1,7 +1,7 @@
-"""QUIC: one connection is one session, and each request has a stream of its own.
+"""QUIC: one connection is one session, and each request has its own stream.
 
-The library (qh3) owns packets, loss and encryption. It lives on an event loop; the blocking colour
-has a thread with a loop for it, because a connection wants to be looked after between two calls.
+The library (qh3) owns packets, loss and encryption. It needs an event loop; the blocking
+colour runs one in a thread, because a connection needs attention between calls as well.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from borzoi.protocol.framing import PREFIX_BYTES, RESPONSE_PREFIX, ResponseFrame
 
 T = TypeVar("T")
 
-#: The name of the certificate that servers make for themselves.
+#: The name in the self-signed certificate of servers.
 OWN_NAME: Final = "localhost"
-#: How much may be on its way to us before we say that there is room for more.
+#: The flow-control window for received data.
 WINDOW_BYTES: Final = 16 << 20
 IDLE_SECONDS: Final = 10.0
 #: Error codes of connections whose TLS failed (RFC 9001, section 4.8).
@@ -37,14 +37,14 @@ STREAM_STEP: Final = 4
 
 
 def configuration_of(address: Address, options: Options) -> QuicConfiguration:
-    """Certificates are judged only where the options speak of TLS: so do the published clients.
+    """Verify certificates only if the options mention TLS, as the published clients do.
 
-    The library trusts authorities and no single certificates, so `ca_file` has to be that of one.
+    The library trusts authorities, not single certificates, so `ca_file` must be that of one.
     """
     tls = options.tls
     configuration = QuicConfiguration(
         is_client=True,
-        # None is offered: servers of this protocol refuse clients that offer one.
+        # Offer none: servers of this protocol reject clients that offer one.
         alpn_protocols=None,
         server_name=(tls.domain if tls else "") or _name_of(address),
         verify_mode=ssl.CERT_REQUIRED if tls and tls.validate_certificate else ssl.CERT_NONE,
@@ -70,7 +70,7 @@ def _is_number(host: str) -> bool:
 
 
 class _Datagrams(QuicConnectionProtocol):
-    """Between the library and the transport: what the library calls."""
+    """The callbacks of the library."""
 
     def __init__(self, quic: QuicConnection) -> None:
         super().__init__(quic)
@@ -105,7 +105,7 @@ class _Datagrams(QuicConnectionProtocol):
         return opened < self._quic.max_concurrent_bidi_streams
 
     def request(self, frame: bytes) -> int:
-        """Send a request; the stream that its answer comes on."""
+        """Send a request and return the stream on which its answer arrives."""
         stream = self._quic.get_next_available_stream_id()
         self._quic.send_stream_data(stream, frame, end_stream=True)
         self._transmit_soon()
@@ -116,7 +116,7 @@ class _Datagrams(QuicConnectionProtocol):
             return
         super().close()
         if self._timer is not None:
-            # The library would see to it that the close arrives, for which no caller waits.
+            # The library would wait until the close has arrived; no caller needs that.
             self._timer.cancel()
         self._transport.close()
 
@@ -129,14 +129,14 @@ class AsyncQuicTransport:
         datagrams.transport = self
         self._address = address
         self._fault: BorzoiError | None = None
-        #: Callers that wait until the server allows more streams.
+        #: Callers waiting until the server allows more streams.
         self._queue: list[asyncio.Future[None]] = []
-        #: Stream → what has come on it, and the future of its answer.
+        #: Stream → the bytes received on it, and the future of its answer.
         self._asked: dict[int, tuple[bytearray, asyncio.Future[ResponseFrame]]] = {}
 
     @classmethod
     async def connect(cls, address: Address, options: Options) -> "AsyncQuicTransport":
-        """A connection to the address; `CannotConnect` when there is none in time."""
+        """Connect to the address; `CannotConnect` if that fails or takes too long."""
         try:
             async with asyncio.timeout(options.connect_timeout):
                 return cls(await _connected(address, options), address)
@@ -173,7 +173,7 @@ class AsyncQuicTransport:
         return await waiter
 
     def got_room(self) -> None:
-        """Let the callers that wait for a stream try again."""
+        """Wake the callers that wait for a stream."""
         queue, self._queue = self._queue, []
         for turn in queue:
             if not turn.done():
@@ -184,7 +184,7 @@ class AsyncQuicTransport:
         await asyncio.shield(self._datagrams.ended)
 
     def happened(self, event: QuicEvent) -> None:
-        """What the library found in the datagrams."""
+        """Handle the events that the library found in the datagrams."""
         match event:
             case StreamDataReceived():
                 self._received(event.stream_id, event.data, event.end_stream)
@@ -213,11 +213,11 @@ class AsyncQuicTransport:
         if length == len(answer) - PREFIX_BYTES:
             waiter.set_result(ResponseFrame(status, memoryview(answer)[PREFIX_BYTES:]))
         else:
-            sentence = f"what answers at {self._address} does not speak the Iggy 0.8 protocol"
+            sentence = f"the peer at {self._address} does not speak the Iggy 0.8 protocol"
             waiter.set_exception(InvalidVersion(sentence))
 
     def _end(self, fault: BorzoiError) -> None:
-        """End the connection, once; every caller gets the first reason."""
+        """Close the connection once; every pending call raises the first reason."""
         if self._fault is None:
             self._fault = fault
         for _, waiter in self._asked.values():
@@ -229,7 +229,7 @@ class AsyncQuicTransport:
 
 
 async def _peer(address: Address) -> tuple[int, Any]:
-    """Where datagrams go; only a name has to be looked up, which takes a thread."""
+    """Resolve the address; only a host name needs a lookup, which takes a thread."""
     if _is_number(address.host):
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         return family, (address.host, address.port)
@@ -240,7 +240,7 @@ async def _peer(address: Address) -> tuple[int, Any]:
 
 
 async def _connected(address: Address, options: Options) -> _Datagrams:
-    """A connection whose handshake is done; `OSError` says why there is none."""
+    """Return a connection after its handshake; `OSError` says why it failed."""
     loop = asyncio.get_running_loop()
     quic = QuicConnection(configuration=configuration_of(address, options))
     family, peer = await _peer(address)
@@ -261,7 +261,7 @@ async def _connected(address: Address, options: Options) -> _Datagrams:
 
 
 class QuicTransport:
-    """A connection with blocking calls: the other one, on a loop in a thread."""
+    """A connection with blocking calls: the asynchronous one, on a loop in a thread."""
 
     def __init__(self, address: Address, options: Options) -> None:
         self._address = address
@@ -276,7 +276,7 @@ class QuicTransport:
 
     @classmethod
     def connect(cls, address: Address, options: Options) -> "QuicTransport":
-        """A connection to the address; `CannotConnect` when there is none in time."""
+        """Connect to the address; `CannotConnect` if that fails or takes too long."""
         return cls(address, options)
 
     @property
@@ -298,14 +298,14 @@ class QuicTransport:
         try:
             return future.result()
         except BaseException:
-            # Such as KeyboardInterrupt: the work must not go on without us.
+            # Such as KeyboardInterrupt: cancel the work that nothing waits for any more.
             future.cancel()
             raise
 
     def _run(self) -> None:
         try:
             self._loop.run_forever()
-            # Looking an address up takes a thread, which would outlive us.
+            # A lookup uses a thread, which would outlive this one.
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()

@@ -1,8 +1,8 @@
 """TCP, plain and inside TLS, on an event loop and with blocking calls.
 
-Both colours write the parts of a frame with one system call where the kernel takes them, and
-receive into the memory that the wire points at. What the frames lie in (nothing, WebSocket, HTTP)
-only the wire knows.
+Both colours write the parts of a frame with one system call if the kernel accepts them, and receive
+into the memory that the wire provides. Only the wire knows how frames are wrapped (not at all, in
+WebSocket messages, as HTTP calls).
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from borzoi.model.errors import BorzoiError, ClientClosed, InvalidVersion
 from borzoi.protocol.buffers import Buffer
 from borzoi.protocol.framing import ResponseFrame
 
-#: How much may wait inside an event loop's transport before senders have to wait themselves.
+#: How many bytes an event loop's transport may buffer before senders have to wait.
 WRITE_BUFFER_BYTES: Final = 1024 * 1024
 
 
 def unsent(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
-    """What is left of the parts behind their first `sent` bytes."""
+    """Return the parts without their first `sent` bytes."""
     rest: list[Buffer] = []
     for part in parts:
         if sent >= len(part):
@@ -43,7 +43,7 @@ def unsent(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
 
 
 def readable(descriptor: int) -> "select.poll":
-    """Asked, it says whether something can be read, or the connection has ended."""
+    """Poll whether there is something to read, or the connection has ended."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return poller
@@ -61,13 +61,13 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
         self._wire = wire
         self._waiting: deque[asyncio.Future[ResponseFrame]] = deque()
         self._transport: asyncio.Transport | None = None
-        #: For writes past the transport; -1 when it has to encrypt them.
+        #: For writes that bypass the transport; -1 when it has to encrypt them.
         self._descriptor = -1
         self._poller: select.poll | None = None
         self._fault: BorzoiError | None = None
         self._drained: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        #: Done when the wire is open, or never will be.
+        #: Done when the wire is open, or has failed to open.
         self._opened: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
@@ -105,7 +105,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        # The loop may not have come to it yet: a program that was busy elsewhere asks at once.
+        # A program that blocked the loop may send before the loop has seen the end.
         poller = self._poller
         if self._fault is None and poller is not None and not self._waiting and poller.poll(0):
             self._end(lost(self._address))
@@ -139,7 +139,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
             and not transport.get_write_buffer_size()
             and not transport.is_closing()
         ):
-            # An event loop would join the parts, or hold them back until its turn ends.
+            # An event loop would join the parts, or delay them until the end of its turn.
             with suppress(OSError):
                 rest = unsent(parts, os.writev(self._descriptor, parts))
         if rest:
@@ -159,13 +159,13 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
             self._end(lost(self._address, late(self._address, timeout)))
 
     def _end(self, fault: BorzoiError) -> None:
-        """End the connection, once; the first reason is the one that everyone gets."""
+        """Close the connection once; every pending call raises the first reason."""
         if self._fault is None:
             self._fault = fault
         if self._transport is not None:
             self._transport.abort()
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -185,14 +185,14 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
         wire = self._wire
         try:
             answers = wire.received(nbytes)
-            # What is there already need not wait for another turn of the loop each.
+            # Drain the socket now; one receive per turn of the loop would be slower.
             while wire.missing and self._descriptor >= 0:
                 nbytes = os.readv(self._descriptor, [wire.space()])
                 if not nbytes:
-                    break  # the loop will find the end as well
+                    break  # the loop reports EOF as well
                 answers += wire.received(nbytes)
         except OSError:
-            pass  # nothing more now; what is wrong the loop will find as well
+            pass  # nothing more now; the loop reports errors as well
         except InvalidVersion as fault:
             self._end(fault)
             return
@@ -207,7 +207,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
     def _hand_out(self, answers: list[ResponseFrame]) -> None:
         for answer in answers:
             if not self._waiting:
-                # Servers say so unasked before they close.
+                # Servers send this unasked before they close.
                 self._end(lost(self._address))
                 return
             waiter = self._waiting.popleft()
@@ -240,7 +240,7 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
 
 
 class _Ticket:
-    """A request that was sent, and its answer once it is there."""
+    """A request that was sent, and its answer once received."""
 
     __slots__ = ("answer", "fault")
 
@@ -252,9 +252,9 @@ class _Ticket:
 class TcpTransport:
     """A connection with blocking calls.
 
-    A thread sends under one lock and receives under another. While one thread receives, it also
-    takes the answers of those that wait behind it, so requests of several threads overlap without
-    a thread of our own.
+    A thread sends under one lock and receives under another. The thread
+    that receives also takes the answers of the threads waiting behind it, so requests of several
+    threads overlap without a thread of our own.
     """
 
     def __init__(self, sock: socket.socket, address: Address, wire: Wire) -> None:
@@ -321,7 +321,7 @@ class TcpTransport:
                 try:
                     parts = self._wire.outgoing(parts)
                 except BorzoiError as unsaid:
-                    # Nothing was sent, and the connection is as it was.
+                    # Nothing was sent, and the connection is unchanged.
                     ticket.fault = unsaid
                 else:
                     self._sent.append(ticket)
@@ -347,8 +347,8 @@ class TcpTransport:
         self._end(ClientClosed("the client was closed"))
 
     def _has_ended(self) -> bool:
-        """Whether the server closed an idle connection, or said that it will: nothing else can be
-        there to be read. While another thread sends, the connection is not idle."""
+        """Whether the server closed an idle connection, or announced it: nothing else can be
+        readable then. While another thread sends, the connection is not idle."""
         if not self._sending.acquire(blocking=False):
             return False
         try:
@@ -387,14 +387,14 @@ class TcpTransport:
             try:
                 ticket = self._sent.popleft()
             except IndexError:
-                # Servers say so unasked before they close.
+                # Servers send this unasked before they close.
                 raise lost(self._address) from None
             ticket.answer = answer
         if self._is_opened and not self._wire.is_open:
             self._end(lost(self._address))
 
     def _say(self, unasked: bytes, until: float) -> None:
-        """Send what no caller asked for while this thread receives."""
+        """Send what the protocol itself requires while this thread receives."""
         if self._receiving is self._sending:
             self._send([unasked], until)
             return
@@ -408,10 +408,10 @@ class TcpTransport:
         return left
 
     def _end(self, fault: BorzoiError) -> None:
-        """End the connection, once; the first reason is the one that everyone gets."""
+        """Close the connection once; every pending call raises the first reason."""
         if self._fault is None:
             self._fault = fault
-            # Wakes a thread that is inside a receive; closing alone would not.
+            # Wakes a thread blocked in a receive; closing alone would not.
             with suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
             self._sock.close()

@@ -7,7 +7,7 @@ from borzoi.model.errors import InvalidConnectionString
 
 
 def context_of(tls: Tls) -> ssl.SSLContext:
-    """The context that judges the server's certificate; reads the file of trusted ones."""
+    """Return the context that verifies the server's certificate; reads the CA file."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file)
     except (OSError, ssl.SSLError) as fault:

@@ -1,7 +1,7 @@
 """Frames inside WebSocket messages; sans-IO.
 
-The binary messages of one direction are one stream with the frames of TCP in it. A request leaves
-as one message, a large one as several, because servers take 16 MiB at most at a time.
+The binary messages of one direction are one stream with the frames of TCP in it. A request is
+sent as one message, a large one as several, because servers accept at most 16 MiB per message.
 """
 
 import base64
@@ -25,7 +25,7 @@ from borzoi.protocol.websocket.frames import (
 )
 from borzoi.protocol.websocket.opening import KEY_BYTES, opened_once_whole, opening
 
-#: Half of what servers take.
+#: Half of what servers accept.
 MESSAGE_BYTES_MAX: Final = 8 << 20
 RECEIVED_BYTES: Final = 64 * 1024
 MASK_BYTES: Final = 4
@@ -46,7 +46,7 @@ class WebSocketWire:
         self._frames = FrameReader(LIMITS)
         self._receiver = AnswerReceiver(address)
         self._buffer = memoryview(bytearray(RECEIVED_BYTES))
-        #: Whether the bytes that are received next go where the answer is read from.
+        #: Whether the next bytes are received straight into the memory of the answer.
         self._is_direct = False
         self._unasked = bytearray()
 
@@ -97,7 +97,7 @@ class WebSocketWire:
         try:
             return self._read(data)
         except FrameFault as fault:
-            raise InvalidVersion(f"what answers breaks the WebSocket protocol: {fault}") from None
+            raise InvalidVersion(f"the peer violates the WebSocket protocol: {fault}") from None
 
     def _read(self, data: memoryview) -> list[ResponseFrame]:
         answers: list[ResponseFrame] = []
