@@ -8,8 +8,7 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-#: What is found here as well as where it lives, loaded when it is asked for: a server that starts
-#: must not wait for the client.
+#: Names re-exported here and imported on demand: the server must not wait for the client to load.
 _FOUND_HERE = {
     "AsyncClient": "borzoi.client",
     "Client": "borzoi.client",

@@ -14,8 +14,8 @@ from borzoi import __version__
 from borzoi.cli.global_options import global_options, write_trace
 from borzoi.command_tree import CommandTree, LazyCommand
 
-# Before anything loads numpy: no matrices are multiplied here, and its library for that would start
-# a thread for each processor of the machine.
+# Before anything imports numpy: borzoi does no linear algebra, and numpy's BLAS would start a
+# thread for each processor of the machine.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # fmt: off
@@ -43,30 +43,30 @@ COMMANDS: Final = {
     "context":  LazyCommand("borzoi.cli.contexts:context", "Named connection options.", ("ctx",)),
     "client":   LazyCommand("borzoi.cli.system:client", "Connections to the server.", ("c",)),
     "cluster":  LazyCommand("borzoi.cli.system:cluster", "The nodes of a cluster.", ("cl",)),
-    "ping":     LazyCommand("borzoi.cli.system:ping", "Ask for a sign of life."),
+    "ping":     LazyCommand("borzoi.cli.system:ping", "Check that a server responds."),
     "me":       LazyCommand("borzoi.cli.system:me", "This connection, as the server sees it."),
     "stats":    LazyCommand("borzoi.cli.system:stats", "What the server is doing."),
-    "snapshot": LazyCommand("borzoi.cli.system:snapshot", "Save what a person who helps needs."),
+    "snapshot": LazyCommand("borzoi.cli.system:snapshot", "Save diagnostics for support."),
     "top":      LazyCommand("borzoi.cli.top:top", "Watch a server, live."),
     "doctor":   LazyCommand("borzoi.cli.doctor:doctor", "Check this machine and the server."),
-    "demo":     LazyCommand("borzoi.cli.demo:demo", "Fill a stream with something to look at."),
-    "generate": LazyCommand("borzoi.cli.generating:generate", "Files to watch a server with."),
+    "demo":     LazyCommand("borzoi.cli.demo:demo", "Fill a stream with sample data."),
+    "generate": LazyCommand("borzoi.cli.generating:generate", "Files to monitor a server with."),
     "completion": LazyCommand("borzoi.cli.completion:completion", "Completion script of a shell."),
     "bench":    LazyCommand("borzoi.bench.command:bench", "Load a server and report what it does."),
     "config":   LazyCommand("borzoi.server.config_command:config", "Check and show settings."),
     "log":      LazyCommand("borzoi.tools.command:log", "Verify and repair files of a server."),
-    "import":   LazyCommand("borzoi.tools.command:import_", "Take over data of another server."),
+    "import":   LazyCommand("borzoi.tools.command:import_", "Import data of another server."),
     "archive": LazyCommand(
-        "borzoi.tools.archive_command:archive", "Look into archives, restore them."),
+        "borzoi.tools.archive_command:archive", "Inspect and restore archives."),
     "storage": LazyCommand(
-        "borzoi.tools.storage_command:storage", "Try what an object store can do."),
+        "borzoi.tools.storage_command:storage", "Test an object store."),
     "reset-root-password": LazyCommand(
         "borzoi.tools.root_password:reset_root_password", "Replace a lost password of root."),
     "pipeline": LazyCommand("borzoi.spark.commands:pipeline", "Run pipelines on Spark."),
     "job": LazyCommand(
         "borzoi.spark.job_commands:job", "Archive, copy, replay topics on Spark."),
     "spark":    LazyCommand("borzoi.spark.cluster_commands:spark", "Prepare Spark for borzoi."),
-    "simulate": LazyCommand("borzoi.simulator.command:simulate", "Try to break replication."),
+    "simulate": LazyCommand("borzoi.simulator.command:simulate", "Simulate a cluster with faults."),
 }
 # fmt: on
 
@@ -86,7 +86,7 @@ def main(
 ) -> None:
     """A persistent message-streaming platform that speaks the Apache Iggy 0.8 protocol."""
     if context.invoked_subcommand == "serve":
-        # A server has no use for a client, which would double the memory of a supervisor.
+        # A server needs no client, which would double the memory of a supervisor.
         return
     from borzoi.cli.connecting import Connecting
 

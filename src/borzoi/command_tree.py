@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-#: The exit code of a command that Ctrl-C ended: 128 and the number of the signal.
+#: The exit code of a command that Ctrl-C ended: 128 plus the signal number.
 INTERRUPTED: Final = 130
 
 

@@ -1,4 +1,4 @@
-"""Fixtures for pytest, there as soon as borzoi is installed.
+"""Fixtures for pytest, available as soon as borzoi is installed.
 
 ==================  ===============================================================================
 ``borzoi_server``   a `borzoi.testing.Server`, started once; empty at the beginning of each test
@@ -6,8 +6,8 @@
 ==================  ===============================================================================
 
 An asynchronous test connects by itself: ``async with AsyncClient(borzoi_server.url)``. A test may
-kill, pause or restart the server; the next one finds it running. Nothing is started, and no part of
-borzoi loaded, before a test asks for one of the two.
+kill, pause or restart the server; the next one finds it running. Nothing is started, and no
+part of borzoi imported, before a test uses one of the two.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class SessionServer:
     """The server of a test session, and the connection that cleans it."""
 
     def __init__(self) -> None:
-        # Every test session of everyone loads this file; only those that use it pay for it.
+        # Every pytest session loads this file; only those that use it should pay for it.
         self._cleaning = import_module("borzoi.testing.cleaning")
         self._client_class = import_module("borzoi.client").Client
         self.server = import_module("borzoi.testing.server").Server()
@@ -33,7 +33,7 @@ class SessionServer:
         return self._client_class(self.url)
 
     def recover(self) -> None:
-        """Make the server what it was before the test."""
+        """Restore the server to its state before the test."""
         self.server.resume()
         if not self.server.is_running:
             self.server.start()

@@ -39,7 +39,7 @@ def test_places_in_a_topic(text, start):
 
 
 def test_what_is_no_place_is_named():
-    with pytest.raises(InvalidFormat, match="'soon' is no place in a topic"):
+    with pytest.raises(InvalidFormat, match="'soon' is not a place in a topic"):
         start_of("soon")
     assert microseconds(NOW) == 1_769_860_800_000_000
     assert moment_of("1h") < datetime.now().astimezone()

@@ -28,12 +28,12 @@ def test_several_are_separated_by_commas():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("k", "'k' is no header: write key:kind:value"),
-        ("k:string", "is no header"),
-        (":string:x", "is no header"),
-        ("k:text:x", "'text' is no kind of header; allowed are raw, string"),
-        ("k:uint8:x", "the header 'k' is no uint8: 'x'"),
-        ("k:bool:yes", "the header 'k' is no bool: 'yes'"),
+        ("k", "'k' is not a header: write key:kind:value"),
+        ("k:string", "is not a header"),
+        (":string:x", "is not a header"),
+        ("k:text:x", "'text' is not a kind of header; allowed are raw, string"),
+        ("k:uint8:x", "the header 'k' is not of kind uint8: 'x'"),
+        ("k:bool:yes", "the header 'k' is not of kind bool: 'yes'"),
     ],
 )
 def test_what_is_no_header_is_named(text, sentence):

@@ -83,7 +83,7 @@ def test_what_cannot_be_is_refused(call, code):
 def test_a_broken_file_is_named(place):
     place.mkdir()
     (place / home.CONTEXTS).write_text("[prod\n")
-    with pytest.raises(CommandFailed, match=r"contexts\.toml is no valid TOML"):
+    with pytest.raises(CommandFailed, match=r"contexts\.toml is not valid TOML"):
         home.contexts()
 
 

@@ -14,8 +14,8 @@ def test_partitions_come_and_go(borzoi, client, stream, form, names):
     fewer = borzoi.document(group, delete, "shop", "orders", 2, form=form)
     assert client.get_topic("shop/orders").partitions_count == 3
     if form == "table":
-        assert more == "Topic shop/orders has 3 more partitions.\n"
-        assert fewer == "Topic shop/orders has 2 fewer partitions.\n"
+        assert more == "3 partitions were added to topic shop/orders.\n"
+        assert fewer == "2 partitions were removed from topic shop/orders.\n"
     else:
         assert one_of(more, form) == {"created": 3}
         assert one_of(fewer, form) == {"deleted": 2}
@@ -26,7 +26,7 @@ def test_sealed_segments_are_deleted_and_the_open_one_stays(borzoi, client, stre
     said = borzoi.document(*names, "shop/orders", 0, 1, form=form)
     assert client.get_topic("shop/orders").messages_count == 8
     if form == "table":
-        assert said == "Up to 1 segments of shop/orders, partition 0, are gone.\n"
+        assert said == "Up to 1 segments of shop/orders/0 were deleted.\n"
     else:
         assert one_of(said, form) == {"requested": 1}
 
@@ -35,7 +35,7 @@ def test_sealed_segments_are_deleted_and_the_open_one_stays(borzoi, client, stre
 def test_a_count_is_a_number_within_bounds(borzoi, stream, count):
     result = borzoi.invoke("partition", "create", "--", "shop/orders", count)
     assert result.exit_code == 2
-    assert f"{count!r} is no count; 1 to 100000 is allowed" in result.stderr
+    assert f"{count!r} is not a count; 1 to 100000 is allowed" in result.stderr
 
 
 def test_what_is_missing_is_named(borzoi):

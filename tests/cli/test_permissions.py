@@ -45,9 +45,9 @@ def test_every_permission_can_be_given():
 @pytest.mark.parametrize(
     ("globally", "streams", "sentence"),
     [
-        ("fly", (), "'fly' is no global permission; allowed are manage_servers"),
-        (None, ("1:m_srv",), "'m_srv' is no stream permission"),
-        (None, ("1#2:r_str",), "'r_str' is no topic permission"),
+        ("fly", (), "'fly' is not a global permission; allowed are manage_servers"),
+        (None, ("1:m_srv",), "'m_srv' is not a stream permission"),
+        (None, ("1#2:r_str",), "'r_str' is not a topic permission"),
         (None, ("shop:r_str",), "'shop' where the id of a stream or topic belongs"),
         (None, ("1#orders",), "'orders' where the id of a stream or topic belongs"),
     ],

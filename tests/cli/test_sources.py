@@ -60,7 +60,7 @@ def test_keys_and_payloads_of_fields(tmp_path):
 def test_a_file_that_is_no_parquet_is_named(tmp_path):
     path = tmp_path / "rows.parquet"
     path.write_text("oops")
-    with pytest.raises(CommandFailed, match="is no Parquet file"):
+    with pytest.raises(CommandFailed, match="is not a Parquet file"):
         rows(path, "parquet")
 
 

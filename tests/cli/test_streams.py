@@ -40,8 +40,8 @@ def test_a_stream_is_renamed_emptied_and_deleted(borzoi, client, stream, form, n
     deleted = borzoi.document("stream", delete, "market", form=form)
     assert client.get_stream("market") is None
     if form == "table":
-        assert renamed == "Stream 'shop' is called 'market' now.\n"
-        assert purged == "Stream 'market' is empty now.\n"
+        assert renamed == "Stream 'shop' was renamed to 'market'.\n"
+        assert purged == "Stream 'market' was purged.\n"
         assert deleted == "Stream 'market' was deleted.\n"
     else:
         assert one_of(renamed, form) == {"name": "market"}

@@ -78,12 +78,12 @@ def test_follow_shows_what_arrives_and_ctrl_c_ends_it_quietly(borzoi, client, st
     [
         (("tail", "shop/orders", "-n", "1", "--from", "first"), 2, "give --last or --from"),
         (("tail", "shop/orders", "-w", "price >"), 8, "cannot be read"),
-        (("tail", "shop/orders", "--from", "soon"), 8, "'soon' is no place in a topic"),
+        (("tail", "shop/orders", "--from", "soon"), 8, "'soon' is not a place in a topic"),
         (("tail", "shop/absent"), 6, "there is no topic shop/absent"),
         (("tail", "shop/orders", "-p", "7"), 6, "has no partition 7"),
-        (("tail", "shop"), 2, "'shop' is no topic: write STREAM/TOPIC"),
+        (("tail", "shop"), 2, "'shop' is not a topic: write STREAM/TOPIC"),
         (("tail", "shop/orders", "--format", "{price}"), 2, "the format has {price}; allowed"),
-        (("send", "shop/orders", "x", "-H", "n"), 8, "'n' is no header"),
+        (("send", "shop/orders", "x", "-H", "n"), 8, "'n' is not a header"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(borzoi, stream, arguments, code, sentence):

@@ -45,7 +45,7 @@ def test_a_topic_is_changed_emptied_and_deleted(borzoi, client, stream, form, na
     assert client.get_topic("shop/sales") is None
     if form == "table":
         assert changed == "Topic shop/orders was changed.\n"
-        assert purged == "Topic shop/sales is empty now.\n"
+        assert purged == "Topic shop/sales was purged.\n"
         assert deleted == "Topic shop/sales was deleted.\n"
     else:
         assert one_of(changed, form) == {"name": "sales"}
@@ -59,7 +59,7 @@ def test_a_topic_is_changed_emptied_and_deleted(borzoi, client, stream, form, na
         (("create", "shop", "x", "many"), "number of partitions is 'many'"),
         (
             ("create", "shop", "x", "1", "brotli"),
-            "'brotli' is no compression; none, gzip",
+            "'brotli' is not a compression; none, gzip",
         ),
         (("create", "shop"), "a topic is needed: STREAM TOPIC, or STREAM/TOPIC"),
         (("update", "shop", "orders"), "the topic's name is needed"),

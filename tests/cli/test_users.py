@@ -66,7 +66,7 @@ def test_a_user_is_changed(borzoi, client, ann, form, names):
     stopped = borzoi.document("user", status, "anna", "inactive", form=form)
     assert known(client, "anna")["status"] == "inactive"
     if form == "table":
-        assert named == "User 'ann' is called 'anna' now.\n"
+        assert named == "User 'ann' was renamed to 'anna'.\n"
         assert changed == "The password of user 'anna' was changed.\n"
         assert granted == "The permissions of user 'anna' were set.\n"
         assert stopped == "User 'anna' is inactive now.\n"
@@ -85,7 +85,7 @@ def test_passwords_come_from_a_pipe_when_they_are_not_given(borzoi, client, ann)
 def test_a_wrong_permission_is_named_before_anything_is_sent(borzoi):
     result = borzoi.invoke("user", "create", "x", "secret-1", "-g", "fly")
     assert result.exit_code == 8
-    assert "'fly' is no global permission; allowed are manage_servers" in result.stderr
+    assert "'fly' is not a global permission; allowed are manage_servers" in result.stderr
 
 
 def test_a_user_without_the_permission_is_told_so(borzoi, ann):

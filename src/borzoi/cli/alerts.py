@@ -1,7 +1,7 @@
-"""Rules by which Prometheus raises an alarm: a table, and the document that it reads.
+"""Alerting rules for Prometheus: a table, and the rule file built from it.
 
-The thresholds are a beginning: each suits a server that does well on small hardware, and the file
-is there to be edited.
+The thresholds are a starting point, chosen for a healthy server on small hardware; edit the file to
+suit yours.
 """
 
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 class AlertRule(NamedTuple):
     name: str
     expression: str
-    #: For so long before anybody is told.
+    #: How long the condition must hold before the alert fires.
     lasting: str
     severity: str
     summary: str
@@ -19,7 +19,7 @@ class AlertRule(NamedTuple):
 
 
 def _slowest(family: str, more: str = "") -> str:
-    """The slowest hundredth of the last five minutes, by server."""
+    """The 99th percentile of the last five minutes, by server."""
     selected = f"{family}_bucket{more}[5m]"
     return f"histogram_quantile(0.99, sum by (job, instance, le) (rate({selected})))"
 
@@ -31,16 +31,16 @@ RULES: Final = (
         "1m",
         "critical",
         "{{ $labels.instance }} does not answer",
-        "Look whether the process runs and what it wrote last. A start that fails says why.",
+        "Check that the process runs and read the end of its log; a failed start says why.",
     ),
     AlertRule(
         "BorzoiRestarts",
-        # Every scrape is a call, so this one grows for as long as the server runs.
+        # Every scrape is an HTTP call, so this counter grows as long as the server runs.
         "resets(http_requests_total[30m]) > 2 and on (job, instance) borzoi_partitions_left_out",
         "0m",
         "critical",
-        "{{ $labels.instance }} starts again and again",
-        "The log before each start says what ended the server.",
+        "{{ $labels.instance }} keeps restarting",
+        "The log before each start says why the server ended.",
     ),
     AlertRule(
         "BorzoiGroupFarBehind",
@@ -49,7 +49,7 @@ RULES: Final = (
         "warning",
         "{{ $labels.group }} has {{ $value }} messages of {{ $labels.stream }}/{{ $labels.topic }}"
         " to read",
-        "Add members up to the number of partitions, or look why they are slow: borzoi lag.",
+        "Add members up to the number of partitions, or find out why they are slow: borzoi lag.",
     ),
     AlertRule(
         "BorzoiGroupFallsBehind",
@@ -58,7 +58,7 @@ RULES: Final = (
         "warning",
         "{{ $labels.group }} falls behind in partition {{ $labels.partition }} of"
         " {{ $labels.stream }}/{{ $labels.topic }}",
-        "Look whether the partition has a member that reads and commits: borzoi lag.",
+        "Check that the partition has a member that reads and commits: borzoi lag.",
     ),
     AlertRule(
         "BorzoiSlowSends",
@@ -66,7 +66,7 @@ RULES: Final = (
         "10m",
         "warning",
         "one send in a hundred takes {{ $value }} s on {{ $labels.instance }}",
-        "Compare with the time of syncs and of the event loop: it is the disk or the processor.",
+        "Compare with the sync and event loop latencies: the disk or the CPU is the bottleneck.",
     ),
     AlertRule(
         "BorzoiSlowSyncs",
@@ -74,7 +74,7 @@ RULES: Final = (
         "10m",
         "warning",
         "one sync in a hundred takes {{ $value }} s on {{ $labels.instance }}",
-        "The disk is busy or fails; look at its queue and who else writes to it.",
+        "The disk is busy or failing; check its queue and what else writes to it.",
     ),
     AlertRule(
         "BorzoiLoopBusy",
@@ -82,7 +82,7 @@ RULES: Final = (
         "10m",
         "warning",
         "the event loop of {{ $labels.instance }} is {{ $value }} s late",
-        "The processor is at its limit: spread the load, or see which command grew.",
+        "The CPU is saturated: spread the load, or find the command that grew.",
     ),
     AlertRule(
         "BorzoiConnectionsRefused",
@@ -90,15 +90,15 @@ RULES: Final = (
         "5m",
         "warning",
         "{{ $labels.instance }} refuses connections",
-        "Raise tcp.max_connections and the limit of open files, or find who connects so often.",
+        "Raise tcp.max_connections and the limit of open files, or find the busy client.",
     ),
     AlertRule(
         "BorzoiPasswordsQueue",
         'borzoi_queue_depth{queue="passwords"} > 32',
         "5m",
         "warning",
-        "{{ $value }} logins wait for their turn on {{ $labels.instance }}",
-        "Somebody guesses passwords, or clients log in anew for each request.",
+        "{{ $value }} logins are queued on {{ $labels.instance }}",
+        "A password-guessing attack, or clients that log in for every request.",
     ),
     AlertRule(
         "BorzoiPoolFull",
@@ -106,21 +106,21 @@ RULES: Final = (
         "10m",
         "warning",
         "the memory pool of {{ $labels.instance }} is nearly used up",
-        "Raise system.memory_pool.size; until then buffers are made beside the pool.",
+        "Raise system.memory_pool.size; until then buffers are allocated outside the pool.",
     ),
     AlertRule(
         "BorzoiSeriesLeftOut",
         "borzoi_partitions_left_out > 0 or borzoi_group_lags_left_out > 0",
         "1h",
         "info",
-        "some of what {{ $labels.instance }} holds has no series, so no rule sees it",
+        "some partitions or groups of {{ $labels.instance }} have no series, so no rule sees them",
         "Raise http.metrics.max_partitions and http.metrics.max_group_lags.",
     ),
 )
 
 
 def alerts() -> dict[str, Any]:
-    """The document, a file for `rule_files` of Prometheus."""
+    """Return the rule file, for `rule_files` of Prometheus."""
     rules = [
         {
             "alert": rule.name,

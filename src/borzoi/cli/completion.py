@@ -7,7 +7,7 @@ from borzoi.cli.faults import CommandFailed, Exit
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_BORZOI_COMPLETE"
-#: A person waits for the names with the finger on the key.
+#: In seconds: the user is waiting at the prompt.
 PATIENCE_SECONDS = 0.5
 
 
@@ -19,7 +19,7 @@ def completion(shell: str) -> None:
 
 
 def script_of(shell: str) -> str:
-    """The completion script of the command that runs."""
+    """Return the completion script of the running command."""
     root = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
     if kind is None:
@@ -33,7 +33,7 @@ def live_streams(incomplete: str) -> list[CompletionItem]:
 
 
 def live_topics(incomplete: str) -> list[CompletionItem]:
-    """``stream/topic``, once a stream was typed; streams with a slash before."""
+    """Return ``stream/topic`` names once a stream was typed; before that, streams and a slash."""
     stream, slash, _ = incomplete.partition("/")
     if not slash:
         return [CompletionItem(f"{name}/") for name in _names() if name.startswith(incomplete)]

@@ -1,8 +1,8 @@
 """From global options, context and environment to a client that is logged in.
 
-Credentials, the first that is there: the session of a login at this server, a token, a user name
-with its password, ``BORZOI_USERNAME`` and ``BORZOI_PASSWORD`` (or ``IGGY_…``). On the command line
-they come before those of the context.
+Credentials, in this order: the login session at this server, a token, a user name with its
+password, ``BORZOI_USERNAME`` and ``BORZOI_PASSWORD`` (or ``IGGY_…``). The command line takes
+precedence over the context.
 """
 
 import os
@@ -21,7 +21,7 @@ from borzoi.client import Client, Options, Password, Token
 from borzoi.client.connection_string import parse
 from borzoi.model.errors import BorzoiError, InvalidAccessToken, ResourceNotFound, TokenExpired
 
-#: Transport → scheme, the option that holds its address, and the address unless given.
+#: Transport → scheme, the option that holds its address, and the default address.
 TRANSPORTS: Final = {
     "tcp": ("borzoi+tcp", "tcp_server_address", "127.0.0.1:8090"),
     "quic": ("borzoi+quic", "quic_server_address", "127.0.0.1:8080"),
@@ -32,7 +32,7 @@ TRANSPORTS: Final = {
 
 @dataclass(slots=True)
 class Connecting:
-    """The global options of one call; None where nothing was said."""
+    """The global options of one call; None where not given."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     quiet: bool = False
@@ -48,14 +48,14 @@ class Connecting:
 
     @property
     def address(self) -> str:
-        """Where the server is; also the name that login sessions are kept under."""
+        """The address of the server; login sessions are stored under it."""
         if server := self.options.get("server"):
             return ",".join(map(str, parse(server).addresses))
         _, name, usual = TRANSPORTS[self.transport]
         return str(self.get(name) or usual).removeprefix("http://").removeprefix("https://")
 
     def client_options(self, *, log_in: bool = True) -> Options:
-        """Everything but which credentials; `log_in` adds those."""
+        """The connection string without credentials; `log_in` adds them."""
         if server := self.options.get("server"):
             options = parse(server)
         else:
@@ -66,7 +66,7 @@ class Connecting:
         return options if log_in else replace(options, credentials=None)
 
     def _query(self) -> str:
-        """Options of the connection string for what was said on the command line."""
+        """Options of the connection string for the given command line options."""
         said: dict[str, Any] = {
             "reconnection_retries": self.options.get("reconnection_retries"),
             "reconnection_interval": self.options.get("reconnection_interval"),
@@ -121,16 +121,16 @@ def _stored_token(address: str, name: str) -> Token:
     token = home.stored_token(address, name)
     if token is None:
         raise CommandFailed(
-            f"no token {name!r} is kept for {address}",
+            f"no token {name!r} is stored for {address}",
             Exit.LOGIN_REFUSED,
-            "`borzoi pat create NAME --store-token` keeps one",
+            "`borzoi pat create NAME --store-token` stores one",
         )
     return Token(token)
 
 
 @contextmanager
 def connected(*, log_in: bool = True) -> Iterator[Client]:
-    """A client for the call that runs; errors become failures of the command."""
+    """Return a client for the running command; errors become failures of the command."""
     connecting = click.get_current_context().find_object(Connecting)
     assert connecting is not None
     with reported():
@@ -144,7 +144,7 @@ def connected(*, log_in: bool = True) -> Iterator[Client]:
 
 
 def _explain_session(connecting: Connecting, options: Options, fault: BorzoiError) -> None:
-    """A session that has expired is forgotten, so that the next call does not try it again."""
+    """Delete an expired session, so that the next call does not try it again."""
     session = home.session_token(connecting.address)
     if isinstance(options.credentials, Token) and options.credentials.token == session:
         if isinstance(fault, ResourceNotFound) and "Login" not in str(fault):

@@ -11,7 +11,7 @@ COLUMNS = {"name": "Name", "active": "Active", "transport": "Transport", "userna
 
 @click.group(cls=CommandTree)
 def context() -> None:
-    """Named connection options, kept in ~/.borzoi; options of a call come before them."""
+    """Named connection options in ~/.borzoi; options on the command line override them."""
 
 
 assert isinstance(context, CommandTree)

@@ -1,18 +1,18 @@
 """The Grafana dashboard of a server: a table of panels, and the document that Grafana imports.
 
-Queries use only names that `/metrics` has; a test holds them against a server that runs.
+Queries use only names that `/metrics` has; a test compares them with a running server.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-#: Every query is about the servers that are chosen at the top of the dashboard.
+#: Restricts every query to the servers selected at the top of the dashboard.
 CHOSEN: Final = 'job=~"$job", instance=~"$instance"'
 TOPIC: Final = f'{CHOSEN}, stream=~"$stream", topic=~"$topic"'
 WINDOW: Final = "[$__rate_interval]"
 COLUMNS: Final = 24
 HEIGHT: Final = 8
-#: Of the documents of Grafana 10; later ones read it.
+#: The schema version of Grafana 10; later versions accept it.
 SCHEMA_VERSION: Final = 38
 
 
@@ -81,10 +81,10 @@ ROWS: Final[dict[str, Sequence[Panel]]] = {
             ],
         ),
         Panel(
-            "Slowest hundredth by command",
+            "p99 by command",
             "s",
             [Query(_quantile(0.99, "borzoi_request_seconds", "command"), "{{command}}")],
-            "Polls that wait for messages count with their wait.",
+            "Includes the waiting time of polls that wait for messages.",
         ),
         Panel(
             "Time of a send",
@@ -106,7 +106,7 @@ ROWS: Final[dict[str, Sequence[Panel]]] = {
             "Who waits",
             "short",
             [Query(f"sum by (queue) (borzoi_queue_depth{{{CHOSEN}}})", "{{queue}}")],
-            "Requests without an answer, by what they wait for, and syncs under way.",
+            "Pending requests, by what they wait for, and syncs in flight.",
         ),
     ],
     "Topics": [
@@ -114,7 +114,7 @@ ROWS: Final[dict[str, Sequence[Panel]]] = {
             "Messages written",
             "wps",
             [
-                # An offset only grows, so it is a counter in all but its type.
+                # An offset only grows, so it can be used as a counter.
                 Query(
                     "sum by (stream, topic)"
                     f" (rate(borzoi_partition_current_offset{{{TOPIC}}}{WINDOW}))",
@@ -169,7 +169,7 @@ ROWS: Final[dict[str, Sequence[Panel]]] = {
             ],
         ),
         Panel(
-            "How late the event loop is",
+            "Event loop delay",
             "s",
             [
                 Query(
@@ -226,7 +226,7 @@ ROWS: Final[dict[str, Sequence[Panel]]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """The document, to be imported or put where Grafana looks for dashboards."""
+    """Return the document, to be imported or put where Grafana looks for dashboards."""
     return {
         "uid": "borzoi",
         "title": "borzoi",

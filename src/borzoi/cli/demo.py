@@ -1,4 +1,4 @@
-"""``borzoi demo``: a stream with three lively topics and a consumer group that lags."""
+"""``borzoi demo``: a stream with three topics that fill up and a consumer group that lags."""
 
 import json
 import random
@@ -52,7 +52,7 @@ TOPICS: Final[dict[str, tuple[Callable[[random.Random, int], dict[str, Any]], st
 
 @click.command()
 @click.option("--seconds", type=float, help="Stop after this long.  [until Ctrl-C]")
-@click.option("--messages", type=int, help="Stop at this many each, as fast as it goes.")
+@click.option("--messages", type=int, help="Send this many to each, as fast as possible.")
 @click.option("--seed", type=int, default=7, show_default=True)
 def demo(seconds: float | None, messages: int | None, seed: int) -> None:
     """Fill the stream demo with orders, clicks and sensor readings, until Ctrl-C."""
@@ -104,7 +104,7 @@ def fill(
     first: int,
     count: int,
 ) -> None:
-    """Send as many messages, those with one key to one partition."""
+    """Send `count` messages; those with the same key go to the same partition."""
     by_partition: dict[int, list[NewMessage]] = {}
     for number in range(first, first + count):
         made = make(draw, number)
@@ -120,5 +120,5 @@ def hash_of(text: str) -> int:
 
 
 def consume(client: Client) -> None:
-    """What the slow group does: one poll, committed."""
+    """Poll and commit once for the slow group."""
     client.poll_messages((STREAM, "orders"), group=GROUP, count=20, commit=True)

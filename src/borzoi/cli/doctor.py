@@ -1,4 +1,4 @@
-"""``borzoi doctor``: is this machine fit for a server, and does the one there work?
+"""``borzoi doctor``: checks whether this machine can run a server, and whether a running one works.
 
 Each check is a function that returns a verdict: what was found, and what to do about it.
 """
@@ -28,10 +28,10 @@ GIB: Final = 1 << 30
 #: Below this many descriptors a server can serve few partitions and connections.
 DESCRIPTORS_MIN: Final = 4096
 FREE_DISK_MIN: Final = 2 * GIB
-#: A server and a client whose clocks differ by more confuse reads by time. Its statistics may be a
-#: second or two old, so less cannot be seen.
+#: If the clocks of client and server differ by more, reads by time give wrong results. The server's
+#: statistics may be a second or two old, so a smaller difference cannot be detected.
 CLOCK_SECONDS_MAX: Final = 5.0
-#: Variables of the command line, which a server takes for settings that it does not know.
+#: Variables of the command line; a server would report them as unknown settings.
 VARIABLES: Final = frozenset({"BORZOI_SERVER", "BORZOI_HOME", "BORZOI_USERNAME", "BORZOI_PASSWORD"})
 PACKAGES: Final = ("msgspec", "numpy", "uvloop", "xxhash", "cryptography", "click")
 
@@ -101,7 +101,7 @@ def accelerator() -> Verdict:
 
 
 def configuration() -> Verdict:
-    """What `borzoi config check` says, in a process of its own: it belongs to the server."""
+    """Run `borzoi config check` in its own process: it belongs to the server."""
     import subprocess
 
     ran = subprocess.run(
@@ -125,7 +125,7 @@ def data_directory() -> Path:
 
 
 def disk(directory: Path) -> Verdict:
-    """Room where the data lie, or would lie."""
+    """Check the free space in the data directory."""
     place = next(
         (one for one in (directory, *directory.absolute().parents) if one.exists()), Path("/")
     )
@@ -156,7 +156,7 @@ def processors() -> Verdict:
 
 
 def server(connecting: Connecting) -> Iterator[Verdict]:
-    """The server at the address, if there is one."""
+    """Check the server at the address, if there is one."""
     address = connecting.address
     try:
         with Client(

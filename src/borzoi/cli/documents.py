@@ -11,14 +11,14 @@ Found = TypeVar("Found")
 
 
 def found(answer: Found | None, sentence: str) -> Found:
-    """The answer; a failure where the server has no such thing."""
+    """Return the answer; fail if the server found nothing."""
     if answer is None:
         raise CommandFailed(sentence, Exit.NOT_FOUND, "`list` shows what there is")
     return answer
 
 
 def record_of(answer: Any) -> dict[str, Any]:
-    """The fields of an answer, nested ones included."""
+    """Return the fields of an answer, nested ones included."""
     value = _plain(answer)
     assert isinstance(value, dict)
     return value

@@ -1,8 +1,8 @@
 """Filters over messages, such as ``json.price > 10 and headers.kind == "order"``. Pure.
 
-Names are `partition`, `offset`, `id`, `timestamp`, `size`, `text`, `json` and `headers`. What a
-path leads past is None, and a comparison with None is false unless it is ``== None``. Comparisons,
-``and``, ``or``, ``not``, ``in`` and brackets work as in Python; nothing can be called.
+Names are `partition`, `offset`, `id`, `timestamp`, `size`, `text`, `json` and `headers`. A path
+to something missing is None, and a comparison with None is false unless it is ``== None``.
+Comparisons, ``and``, ``or``, ``not``, ``in`` and brackets work as in Python; calls are rejected.
 """
 
 import ast
@@ -49,7 +49,7 @@ NAMES: Final[Mapping[str, _Value]] = {
 
 
 def condition(text: str) -> Condition:
-    """The filter that the text describes; `InvalidFormat` says what it may not contain."""
+    """Compile a filter; `InvalidFormat` says what it may not contain."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except SyntaxError as fault:
@@ -116,6 +116,6 @@ def _comparison(node: ast.Compare) -> _Value:
                 for test, left, right in zip(tests, values, values[1:], strict=False)
             )
         except TypeError:
-            return False  # such as None < 3: the message does not have what is asked for
+            return False  # such as None < 3: the message lacks the field
 
     return compare

@@ -1,4 +1,4 @@
-"""Errors as a script and a person meet them: an exit code, a sentence, a hint.
+"""Errors for scripts and people: an exit code, a message, a hint.
 
 The table is in the documentation, and a test compares the two.
 """
@@ -46,7 +46,7 @@ class Exit(IntEnum):
 
 MEANINGS: Final = {
     Exit.OK: "the command did what it says",
-    Exit.FAILED: "any other failure; the sentence says which",
+    Exit.FAILED: "any other failure; the message says which",
     Exit.USAGE: "the command line is wrong: an unknown command, option or value",
     Exit.UNREACHABLE: "no server answers at the address, or it stopped answering",
     Exit.LOGIN_REFUSED: "the user name, password or token is wrong, missing or expired",
@@ -65,7 +65,7 @@ OUTCOMES: Final[tuple[tuple[type[BaseException], Exit, str], ...]] = (
     (InvalidCredentials, Exit.LOGIN_REFUSED, "give -u and -p, or log in with `borzoi login`"),
     (Unauthenticated, Exit.LOGIN_REFUSED, "give -u and -p, or log in with `borzoi login`"),
     (TokenExpired, Exit.LOGIN_REFUSED, "log in again with `borzoi login`"),
-    (Unauthorized, Exit.NOT_PERMITTED, "a user who manages users can grant it"),
+    (Unauthorized, Exit.NOT_PERMITTED, "a user with manage_users can grant it"),
     (AccessDenied, Exit.LOGIN_REFUSED, "`borzoi me` shows the user of this login"),
     (NotFound, Exit.NOT_FOUND, "`borzoi stream list` and `topic list` show what there is"),
     (AlreadyExists, Exit.ALREADY_EXISTS, "choose another name, or delete the one there is"),
@@ -78,7 +78,7 @@ OUTCOMES: Final[tuple[tuple[type[BaseException], Exit, str], ...]] = (
 
 
 class CommandFailed(click.ClickException):
-    """One sentence and one hint on stderr, and the exit code of the table."""
+    """A message and a hint on stderr, and the exit code of the table."""
 
     def __init__(self, sentence: str, exit_code: Exit = Exit.FAILED, hint: str = "") -> None:
         super().__init__(sentence)
@@ -93,7 +93,7 @@ class CommandFailed(click.ClickException):
 
 
 def failure_of(fault: BorzoiError) -> CommandFailed:
-    """The failure that stands for an error of the client or the server."""
+    """Return the failure for an error of the client or the server."""
     for kind, code, hint in OUTCOMES:
         if isinstance(fault, kind):
             return CommandFailed(str(fault) or fault.name, code, hint)

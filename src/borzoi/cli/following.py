@@ -1,4 +1,4 @@
-"""Reading a whole topic, partition by partition, to its end or for ever.
+"""Reads a whole topic, partition by partition, to its end or for ever.
 
 A walk keeps one offset per partition, reads each to where the topic ended when it began, and with
 `follow` waits for more. It stores no offsets on the server.
@@ -17,7 +17,7 @@ from borzoi.client.naming import Start
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.units import SECOND, parse_duration
 
-#: Pauses between looks at a topic without news: short at first, so that tail feels live.
+#: Pauses between polls of an idle topic: short at first, so that tail feels live.
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 0.5
 BATCH: Final = 1000
@@ -28,7 +28,7 @@ class MessageRange:
     """Which messages of each partition: from a place, up to an offset or a time."""
 
     start: Start = "first"
-    #: Offset behind the last one; None for the end of the partition.
+    #: The offset after the last one; None for the end of the partition.
     end_offset: int | None = None
     #: Microseconds; messages stored at or after it are left out.
     end_time: int | None = None
@@ -54,7 +54,7 @@ def moment_of(text: str, *, now: Callable[[], datetime] | None = None) -> dateti
         ago = parse_duration(text.removesuffix(" ago"))
     except InvalidFormat:
         raise InvalidFormat(
-            f"{text!r} is no place in a topic: first, an offset, a time such as"
+            f"{text!r} is not a place in a topic: first, an offset, a time such as"
             " 2026-01-31T12:00, or how long ago such as 10m"
         ) from None
     current = now() if now is not None else datetime.now().astimezone()
@@ -77,7 +77,7 @@ def partitions_of(client: Client, topic: Topic, wanted: tuple[int, ...]) -> list
 def batches(
     client: Client, topic: Topic, among: MessageRange, *, follow: bool = False, count: int = BATCH
 ) -> Iterator[Polled]:
-    """Polls that brought something, partition after partition, oldest first within each."""
+    """Yield non-empty polls, partition after partition, oldest first within each."""
     offsets: dict[int, Start] = dict.fromkeys(
         partitions_of(client, topic, among.partitions), among.start
     )
@@ -104,7 +104,7 @@ def batches(
 
 
 def followed(client: Client, topic: Topic, offsets: dict[int, int]) -> Iterator[Message]:
-    """For ever what arrives behind the offsets, looking at the partitions in turn."""
+    """Yield new messages after the offsets for ever, polling the partitions in turn."""
     pause = PAUSE_SECONDS_MIN
     while True:
         brought = False
@@ -120,7 +120,7 @@ def followed(client: Client, topic: Topic, offsets: dict[int, int]) -> Iterator[
 
 
 def bounded(polled: Polled, among: MessageRange) -> Polled:
-    """What lies before the end of the range; offsets and times both rise."""
+    """Return the messages before the end of the range; offsets and times both ascend."""
     kept = polled.messages
     if among.end_offset is not None:
         kept = [one for one in kept if one.offset < among.end_offset]

@@ -1,4 +1,4 @@
-"""``borzoi generate``: files for the programs that watch a server."""
+"""``borzoi generate``: files for programs that monitor a server."""
 
 import json
 
@@ -12,7 +12,7 @@ from borzoi.command_tree import CommandTree
 
 @click.group(cls=CommandTree)
 def generate() -> None:
-    """Print files for the programs that watch a server."""
+    """Print files for programs that monitor a server."""
 
 
 @generate.command_named("grafana")
@@ -23,5 +23,5 @@ def grafana() -> None:
 
 @generate.command_named("alerts")
 def alert_rules() -> None:
-    """Print rules (YAML) by which Prometheus raises an alarm."""
+    """Print alerting rules (YAML) for Prometheus."""
     click.echo(yaml_of(alerts()), nl=False)

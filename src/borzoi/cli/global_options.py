@@ -1,7 +1,7 @@
 """The options in front of every command: which server, as whom, how.
 
 They are those of the published command line, so that scripts keep working, and a connection string.
-Options about buffers and windows are taken and have no effect: the client has none to tune.
+Options for buffers and windows are accepted and ignored: the client has none to tune.
 """
 
 import logging
@@ -13,7 +13,7 @@ import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-#: Taken without effect.
+#: Accepted and ignored.
 TUNING: Final = (
     "--http-retries",
     "--quic-client-address",
@@ -48,7 +48,7 @@ OPTIONS: Final = (
                  "--quic-reconnection-interval", "--websocket-reconnection-interval",
                  "reconnection_interval", hidden=True),
     click.option("-u", "--username", "--credentials-username"),
-    click.option("-p", "--password", "--credentials-password", help="Asked for unless given."),
+    click.option("-p", "--password", "--credentials-password", help="Prompted for unless given."),
     click.option("-t", "--token", help="A personal access token."),
     click.option("-n", "--token-name", help="The name of a token that was stored."),
     click.option("-q", "--quiet", is_flag=True, help="Print results only."),
@@ -66,7 +66,7 @@ def global_options(function: Decorated) -> Decorated:
 
 
 def write_trace(path: Path) -> None:
-    """Append everything that borzoi's parts log to the file."""
+    """Append all log records of borzoi to the file."""
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as fault:

@@ -38,7 +38,7 @@ assert isinstance(consumer_offset, CommandTree)
 def _topic_and_one(arguments: tuple[str, ...], name: str) -> tuple[Topic, str]:
     named, rest = topic_of(arguments, rest=1)
     if len(rest) != 1:
-        raise click.UsageError(f"{name} is needed behind the topic")
+        raise click.UsageError(f"{name} is needed after the topic")
     return named, rest[0]
 
 
@@ -103,7 +103,7 @@ def _place(arguments: tuple[str, ...], count: int) -> tuple[Topic, list[int]]:
     named, rest = topic_of(arguments, rest=count)
     if len(rest) != count or not all(one.isdecimal() for one in rest):
         wanted = "a partition" if count == 1 else "a partition and an offset"
-        raise click.UsageError(f"{wanted} is needed behind the topic, as whole numbers")
+        raise click.UsageError(f"{wanted} is needed after the topic, as whole numbers")
     return named, [int(one) for one in rest]
 
 
@@ -117,9 +117,9 @@ def _reader(kind: str, consumer: Identifier) -> _Reader:
 
 
 def _join_empty(client: Client, named: Topic, group: Identifier) -> None:
-    """A server takes the offset of a group from its members only, so this connection becomes one.
+    """Join the group for a moment, because a server accepts its offsets only from members.
 
-    It would take partitions away from others, so there must be none.
+    That would take partitions from other members, so there must be none.
     """
     details = found(client.get_consumer_group(named, group), f"there is no group {group!r}")
     if details.members_count:
@@ -151,10 +151,10 @@ def get_offset(consumer: Identifier, arguments: tuple[str, ...], kind: str, form
 @KIND
 @format_option
 def set_offset(consumer: Identifier, arguments: tuple[str, ...], kind: str, form: str) -> None:
-    """Set how far a consumer has read; its next poll starts behind that offset."""
+    """Set how far a consumer has read; its next poll starts after that offset."""
     named, (partition, offset) = _place(arguments, 2)
     with connected() as client:
         if kind == "consumer-group":
             _join_empty(client, named, consumer)
         client.store_consumer_offset(named, offset, partition=partition, **_reader(kind, consumer))
-    done(f"The offset of {kind} {consumer!r} is {offset}.", {"offset": offset}, chosen(form))
+    done(f"The offset of {kind} {consumer!r} is now {offset}.", {"offset": offset}, chosen(form))

@@ -27,18 +27,18 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 def headers_of(text: str) -> dict[str, HeaderValue]:
-    """The headers that the text names."""
+    """Parse headers."""
     found: dict[str, HeaderValue] = {}
     for part in text.split(","):
         key, first, rest = part.partition(":")
         kind, second, value = rest.partition(":")
         names = {one.name.lower(): one for one in HeaderKind}
         if not (key and first and second):
-            raise InvalidFormat(f"{part!r} is no header: write key:kind:value")
+            raise InvalidFormat(f"{part!r} is not a header: write key:kind:value")
         if kind not in names:
-            raise InvalidFormat(f"{kind!r} is no kind of header; allowed are {', '.join(names)}")
+            raise InvalidFormat(f"{kind!r} is not a kind of header; allowed are {', '.join(names)}")
         try:
             found[key] = HeaderValue.of(_READERS.get(kind, int)(value), names[kind])
         except ValueError:
-            raise InvalidFormat(f"the header {key!r} is no {kind}: {value!r}") from None
+            raise InvalidFormat(f"the header {key!r} is not of kind {kind}: {value!r}") from None
     return found

@@ -1,4 +1,4 @@
-"""What the command line keeps between two calls: contexts and tokens.
+"""What the command line stores between calls: contexts and tokens.
 
 ::
 
@@ -28,7 +28,7 @@ TOKENS: Final = "tokens.toml"
 DEFAULT: Final = "default"
 NAME: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 SERVICE: Final = "borzoi"
-#: The name of the token that `borzoi login` makes.
+#: The name of the token that `borzoi login` creates.
 SESSION: Final = "borzoi-cli-session"
 
 #: What a context may hold, all as text, but for the flag.
@@ -113,12 +113,12 @@ def use_context(name: str) -> None:
 
 
 def session_token(address: str) -> str | None:
-    """The token of a login at the address, if one was kept."""
+    """Return the token of a login at the address, if one is stored."""
     return stored_token(address, SESSION)
 
 
 def stored_token(address: str, name: str) -> str | None:
-    """A token that was kept under a name."""
+    """Return a token that was stored under a name."""
     store = _key_store()
     if store is not None:
         with contextlib.suppress(Exception):
@@ -150,7 +150,7 @@ def forget_token(address: str, name: str) -> None:
 
 
 def _key_store() -> Any:
-    """The module ``keyring``, where it is installed and finds a key store.
+    """Return the module ``keyring`` if it is installed and finds a key store.
 
     A key store that is locked or broken raises whatever its backend raises. Callers suppress that
     and use the file instead.
@@ -174,7 +174,7 @@ def _read(path: Path) -> Table:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
         raise CommandFailed(
-            f"{path} is no valid TOML: {fault}", Exit.INVALID, "mend or remove the file"
+            f"{path} is not valid TOML: {fault}", Exit.INVALID, "repair or remove the file"
         ) from fault
     return {name: table for name, table in found.items() if isinstance(table, dict)}
 
@@ -190,7 +190,7 @@ def _write(path: Path, tables: Table) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Replace the file in one step; only its owner may read it, at every moment."""
+    """Replace the file atomically; at no time can anyone but its owner read it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

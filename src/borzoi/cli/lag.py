@@ -27,7 +27,7 @@ COLUMNS = {
 @click.option("--total", is_flag=True, help="One line per group, not per partition.")
 @list_options
 def lag(topic: Topic | None, group: str | None, total: bool, form: str, list_mode: str) -> None:
-    """Show how many messages each consumer group has yet to read."""
+    """Show how many messages each consumer group has not read yet."""
     with connected() as client:
         topics = [topic] if topic is not None else list(_all_topics(client))
         rows = [row for one in topics for row in lag_of(client, one, group)]
@@ -50,7 +50,7 @@ def _all_topics(client: Client) -> list[Topic]:
 
 
 def lag_of(client: Client, topic: Topic, only: Identifier | None = None) -> list[dict[str, Any]]:
-    """One row per group and partition; what was never read counts from the first message."""
+    """Return one row per group and partition; without a stored offset all messages count."""
     details = client.get_topic(topic)
     if details is None:
         return []
@@ -85,7 +85,7 @@ def lag_of(client: Client, topic: Topic, only: Identifier | None = None) -> list
 
 
 def behind(stored: int | None, last: int, count: int) -> int:
-    """Messages that are there and lie behind the stored offset."""
+    """Return how many stored messages follow the stored offset."""
     if not count:
         return 0
     first = last + 1 - count

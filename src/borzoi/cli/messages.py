@@ -40,7 +40,7 @@ assert isinstance(message, CommandTree)
 @message.command_named("send", "s")
 @click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC [MESSAGES…]")
 @click.option("-p", "--partition-id", type=click.IntRange(0))
-@click.option("-m", "--message-key", help="Messages with one key share a partition.")
+@click.option("-m", "--message-key", help="Messages with the same key share a partition.")
 @click.option("-H", "--headers", help="key:kind:value, separated by commas.")
 @click.option("--input-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @format_option
@@ -83,7 +83,7 @@ def _send_lines(client: Client, named: Topic, shared: Any, to: dict[str, Any]) -
 
 
 def _send_file(client: Client, named: Topic, path: Path, to: dict[str, Any]) -> int:
-    """Send what `poll --output-file` kept, with its ids and headers."""
+    """Send the messages that `poll --output-file` wrote, with their ids and headers."""
     with reported():
         kept = decode_messages(memoryview(path.read_bytes()), 0)
     for start in range(0, len(kept), LINES_PER_SEND):
@@ -93,7 +93,7 @@ def _send_file(client: Client, named: Topic, path: Path, to: dict[str, Any]) -> 
 
 
 def again(message: Message) -> NewMessage:
-    """A message that was read, to be sent once more with its id and headers."""
+    """Return a received message as one to send again with its id and headers."""
     headers = {str(key.value): value for key, value in message.typed_headers.items()}
     return NewMessage(message.payload, headers, message.id)
 
@@ -132,7 +132,7 @@ def poll(
     """Read messages of a partition: exactly one of -o, -f, -l, -n says from where."""
     named, rest = topic_of(arguments, rest=1)
     if len(rest) != 1 or not rest[0].isdecimal():
-        raise click.UsageError("a partition is needed behind the topic, as a whole number")
+        raise click.UsageError("a partition is needed after the topic, as a whole number")
     if (offset is not None) + first + last + next_ != 1:
         raise click.UsageError("exactly one of --offset, --first, --last and --next is needed")
     start: Any = offset if offset is not None else "first" if first else "last" if last else "next"
@@ -152,7 +152,7 @@ def poll(
         return
     records = [{"length": len(one.payload), **record_of_message(one)} for one in messages]
     if form == "table":
-        # People see the payload as it was sent; documents have it as JSON where it is JSON.
+        # Tables show the payload as it was sent; documents embed it as JSON if it is JSON.
         for record, one in zip(records, messages, strict=True):
             record["payload"] = one.payload.decode("utf-8", "replace")
     columns = COLUMNS | ({"headers": "Headers"} if show_headers else {})
@@ -169,13 +169,13 @@ def _append(path: Path, data: bytes) -> None:
 
 @message.command_named("flush", "f")
 @click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC PARTITION")
-@click.option("-f", "--fsync", is_flag=True, help="Wait for the disk as well.")
+@click.option("-f", "--fsync", is_flag=True, help="Sync to disk as well.")
 @format_option
 def flush(arguments: tuple[str, ...], fsync: bool, form: str) -> None:
-    """Have the server write what it holds in memory."""
+    """Make the server write buffered messages to its files."""
     named, rest = topic_of(arguments, rest=1)
     if len(rest) != 1 or not rest[0].isdecimal():
-        raise click.UsageError("a partition is needed behind the topic, as a whole number")
+        raise click.UsageError("a partition is needed after the topic, as a whole number")
     with connected() as client:
         client.flush_unsaved_buffer(named, int(rest[0]), fsync=fsync)
     done(f"Partition {rest[0]} of {shown_topic(named)} is saved.", {"flushed": True}, chosen(form))

@@ -34,7 +34,7 @@ class TopicType(click.ParamType[tuple[Identifier, Identifier]]):
             return value
         stream, slash, topic = str(value).partition("/")
         if not (stream and slash and topic) or "/" in topic:
-            self.fail(f"{value!r} is no topic: write STREAM/TOPIC", param, ctx)
+            self.fail(f"{value!r} is not a topic: write STREAM/TOPIC", param, ctx)
         return IDENTIFIER.convert(stream, param, ctx), IDENTIFIER.convert(topic, param, ctx)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
@@ -50,8 +50,8 @@ TOPIC: Final = TopicType()
 def topic_of(parts: tuple[str, ...], *, rest: int = 0) -> tuple[Topic, list[str]]:
     """The topic at the start of arguments, as ``STREAM TOPIC`` or ``STREAM/TOPIC``, and the rest.
 
-    `rest` is how many arguments have to follow; that is how the two forms are told apart when a
-    name has a slash in it.
+    `rest` is how many arguments have to follow; it distinguishes the two forms when a name
+    contains a slash.
     """
     given = list(parts)
     if given and "/" in given[0] and (len(given) == 1 or len(given) - 1 >= rest):

@@ -1,8 +1,8 @@
 """What a command prints: a document, as a table, JSON, YAML or JSON lines.
 
-A command hands in plain dicts, the same for every format: numbers stay numbers in JSON, and only
-tables (`tables.py`) format them. Standard output holds nothing but the document, so it can be
-piped; everything meant for people goes to standard error.
+A command passes plain dicts, the same for every format: numbers stay numbers in JSON, and only
+tables (`tables.py`) format them. Standard output contains only the document, so it can be piped;
+messages for people go to standard error.
 """
 
 import json
@@ -38,7 +38,7 @@ def format_option(function: Decorated) -> Decorated:
         "form",
         type=click.Choice([one.value for one in Format if one is not Format.LIST]),
         default=Format.TABLE.value,
-        help="How to print it.  [default: table]",
+        help="Output format.  [default: table]",
     )(function)
 
 
@@ -72,7 +72,7 @@ def emit_list(records: Sequence[Record], columns: Mapping[str, str], form: Forma
 
 
 def emit(record: Record, form: Format) -> None:
-    """Print one thing."""
+    """Print one item."""
     if form in (Format.TABLE, Format.LIST):
         print_record(record)
     elif form is Format.JSONL:
@@ -90,7 +90,7 @@ def done(sentence: str, record: Record, form: Format) -> None:
 
 
 def note(sentence: str) -> None:
-    """For people only; keeps out of the document."""
+    """Print a message for people on standard error."""
     click.echo(sentence, err=True)
 
 
@@ -99,7 +99,7 @@ def _document(value: Any, form: Format) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Only what JSON has: enums as their names, bytes as text where they are text."""
+    """Convert to JSON types: enums to their names, bytes to text if they are text."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, Enum):
@@ -139,13 +139,13 @@ def _yaml_scalar(value: Any) -> str:
 
 
 def _yaml_text(value: str) -> str:
-    """Plain where no parser could take it for anything but text."""
+    """Return the string unquoted if every parser reads it as a string."""
     plain_start = value[:1].isalpha() or value[:1] == "_"
     safe = all(letter.isalnum() or letter in "_./-" for letter in value)
     words = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
     if value and plain_start and safe and value.lower() not in words:
         return value
-    # JSON writes what lies above U+FFFF as two halves, which YAML takes for two characters.
+    # JSON escapes characters above U+FFFF as surrogate pairs, which YAML reads as two characters.
     return _HALVES.sub(_whole, json.dumps(value))
 
 

@@ -26,7 +26,7 @@ assert isinstance(segment, CommandTree)
 
 def _counted(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= COUNT_MAX:
-        raise click.BadParameter(f"{text!r} is no count; 1 to {COUNT_MAX} is allowed")
+        raise click.BadParameter(f"{text!r} is not a count; 1 to {COUNT_MAX} is allowed")
     return int(text)
 
 
@@ -39,7 +39,7 @@ def create(arguments: tuple[str, ...], form: str) -> None:
     count = _counted(_only(rest, "COUNT"))
     with connected() as client:
         client.create_partitions(named, count)
-    sentence = f"Topic {shown_topic(named)} has {count} more partitions."
+    sentence = f"{count} partitions were added to topic {shown_topic(named)}."
     done(sentence, {"created": count}, chosen(form))
 
 
@@ -52,7 +52,7 @@ def delete(arguments: tuple[str, ...], form: str) -> None:
     count = _counted(_only(rest, "COUNT"))
     with connected() as client:
         client.delete_partitions(named, count)
-    sentence = f"Topic {shown_topic(named)} has {count} fewer partitions."
+    sentence = f"{count} partitions were removed from topic {shown_topic(named)}."
     done(sentence, {"deleted": count}, chosen(form))
 
 
@@ -67,11 +67,11 @@ def delete_segments(arguments: tuple[str, ...], form: str) -> None:
     count = _counted(rest[1])
     with connected() as client:
         client.delete_segments(named, int(rest[0]), count)
-    sentence = f"Up to {count} segments of {shown_topic(named)}, partition {rest[0]}, are gone."
+    sentence = f"Up to {count} segments of {shown_topic(named)}/{rest[0]} were deleted."
     done(sentence, {"requested": count}, chosen(form))
 
 
 def _only(rest: list[str], name: str) -> str:
     if len(rest) != 1:
-        raise click.UsageError(f"exactly one {name} is needed behind the topic")
+        raise click.UsageError(f"exactly one {name} is needed after the topic")
     return rest[0]

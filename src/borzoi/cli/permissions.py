@@ -40,7 +40,7 @@ TOPIC: Final = tuple(one.name for one in fields(TopicPermissions))
 
 
 def permissions_of(globally: str | None, streams: Iterable[str]) -> Permissions | None:
-    """The permissions that the texts name; None when none were given."""
+    """Parse permissions; None when none were given."""
     texts = list(streams)
     if globally is None and not texts:
         return None
@@ -54,7 +54,7 @@ def _flags(text: str, allowed: tuple[str, ...], where: str) -> dict[str, bool]:
     for word in filter(None, (part.strip() for part in text.split(","))):
         if word not in by_name:
             raise InvalidFormat(
-                f"{word!r} is no {where} permission; allowed are {', '.join(allowed)}"
+                f"{word!r} is not a {where} permission; allowed are {', '.join(allowed)}"
             )
         found[by_name[word]] = True
     return found

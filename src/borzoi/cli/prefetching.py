@@ -1,4 +1,4 @@
-"""Work on one batch while the next one is on its way."""
+"""Process one batch while the next one is being fetched."""
 
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +10,9 @@ _END: Final = object()
 
 
 def ahead(items: Iterator[T]) -> Generator[T, None, None]:
-    """The same items, each fetched by a thread while the one before is worked on.
+    """Yield the same items, each fetched by a thread while the previous one is processed.
 
-    Waiting for the server or for a file then costs no time of its own. One item is fetched ahead,
-    and no more.
+    This hides the latency of the server or the file. At most one item is fetched ahead.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as pool:
         pending = pool.submit(next, items, _END)

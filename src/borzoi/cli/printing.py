@@ -64,7 +64,7 @@ def fields_of(message: Message) -> dict[str, Any]:
 def print_messages(
     messages: Iterable[Message], form: Format, *, template: str | None = None
 ) -> int:
-    """Print as they come; how many there were. `json` is one array, closed whatever happens."""
+    """Print messages as they arrive and return their count; `json` is one array, always closed."""
     if template is not None:
         list(templated(template))
         return _each(messages, lambda message: template.format(**fields_of(message)))

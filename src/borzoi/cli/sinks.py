@@ -1,6 +1,6 @@
 """Files that messages are written to: JSON lines, CSV, Parquet, Arrow.
 
-A sink takes one batch after the other and holds none of them.
+A sink writes one batch after another and keeps none in memory.
 """
 
 import csv
@@ -60,7 +60,7 @@ def line_of(message: Message) -> Line:
 
 
 def _payload(data: bytes) -> str | msgspec.Raw:
-    """A payload that is a JSON object or array stays one, but on one line."""
+    """Return a JSON object or array on one line, unchanged otherwise."""
     text = data.decode("utf-8", "replace")
     if text[:1] in ("{", "["):
         try:
@@ -88,7 +88,7 @@ def opened_sink(form: str, path: Path | None) -> Iterator[Sink]:
 
 
 def opened(path: Path, mode: str) -> IO[bytes]:
-    """A binary file, or the failure of the command."""
+    """Open a binary file, or fail the command."""
     try:
         return path.open(mode)
     except OSError as fault:
@@ -122,7 +122,7 @@ def _csv_sink(file: IO[bytes]) -> Sink:
 
 
 def pyarrow_module(name: str) -> Any:
-    """A module of pyarrow, or the failure that says how to install it."""
+    """Return a module of pyarrow, or fail with how to install it."""
     try:
         return import_module(name)
     except ImportError as fault:
@@ -136,7 +136,7 @@ def pyarrow_module(name: str) -> Any:
 @contextmanager
 def _arrow_sink(form: str, path: Path) -> Iterator[Sink]:
     pa = pyarrow_module("pyarrow")
-    # The usual pool keeps what it was given, which is several times a batch.
+    # The default pool keeps freed memory, which is several times a batch.
     pa.set_memory_pool(pa.system_memory_pool())
     fields = [
         ("partition", pa.uint32()),

@@ -1,6 +1,6 @@
 """Files whose rows become messages: JSON lines, CSV, Parquet.
 
-Rows come in batches, with the share of the file that was read, and no more than a batch is held.
+Rows come in batches, with the fraction of the file read so far; at most one batch is in memory.
 """
 
 import csv
@@ -67,7 +67,7 @@ def _parquet_rows(path: Path, shape: Shape) -> Iterator[Rows]:
     try:
         file = parquet.ParquetFile(path)
     except (OSError, ValueError) as fault:
-        raise CommandFailed(f"{path} is no Parquet file: {fault}", Exit.INVALID) from fault
+        raise CommandFailed(f"{path} is not a Parquet file: {fault}", Exit.INVALID) from fault
     done, total = 0, max(file.metadata.num_rows, 1)
     for batch in file.iter_batches(BATCH):
         done += batch.num_rows
@@ -75,7 +75,7 @@ def _parquet_rows(path: Path, shape: Shape) -> Iterator[Rows]:
 
 
 def _whole_lines(file: IO[bytes], path: Path) -> Iterator[tuple[str | None, bytes]]:
-    """Every line is a payload as it stands, once it is known to be JSON."""
+    """Yield every line unchanged as a payload, after checking that it is JSON."""
     for number, line in enumerate(file, start=1):
         text = line.strip()
         if text:
@@ -87,12 +87,12 @@ def _whole_lines(file: IO[bytes], path: Path) -> Iterator[tuple[str | None, byte
 
 
 def _as_written(value: bytes) -> bytes:
-    """A JSON value; a string stands for its text, as everywhere."""
+    """Return the payload for a JSON value; a string becomes its text."""
     return msgspec.json.decode(value, type=str).encode() if value[:1] == b'"' else value
 
 
 def _json_rows(file: IO[bytes], path: Path) -> Iterator[Any]:
-    """Objects whose values stay as they are written; what is inside them does not matter here."""
+    """Parse objects, keeping their values as raw JSON."""
     for number, line in enumerate(file, start=1):
         if line.strip():
             try:
@@ -104,7 +104,7 @@ def _json_rows(file: IO[bytes], path: Path) -> Iterator[Any]:
 
 
 def _no_json(number: int, path: Path, fault: Exception) -> CommandFailed:
-    return CommandFailed(f"line {number} of {path} is no JSON: {fault}", Exit.INVALID)
+    return CommandFailed(f"line {number} of {path} is not JSON: {fault}", Exit.INVALID)
 
 
 def _field(row: Any, name: str) -> Any:
@@ -114,7 +114,7 @@ def _field(row: Any, name: str) -> Any:
 
 
 def payload_of(value: Any) -> bytes:
-    """A text or bytes as they are, anything else as JSON."""
+    """Return text or bytes unchanged, anything else as JSON."""
     if isinstance(value, msgspec.Raw):
         return _as_written(bytes(value))
     if isinstance(value, bytes):

@@ -21,7 +21,7 @@ COLUMNS = {
 
 @click.group(cls=CommandTree)
 def stream() -> None:
-    """Streams: the places where topics live."""
+    """Streams: collections of topics."""
 
 
 assert isinstance(stream, CommandTree)
@@ -57,17 +57,17 @@ def update(stream: Identifier, name: str, form: str) -> None:
     """Rename a stream."""
     with connected() as client:
         client.update_stream(stream, name)
-    done(f"Stream {stream!r} is called {name!r} now.", {"name": name}, chosen(form))
+    done(f"Stream {stream!r} was renamed to {name!r}.", {"name": name}, chosen(form))
 
 
 @stream.command_named("purge", "p")
 @click.argument("stream", type=IDENTIFIER)
 @format_option
 def purge(stream: Identifier, form: str) -> None:
-    """Remove all messages of a stream; its topics stay."""
+    """Delete all messages of a stream; its topics stay."""
     with connected() as client:
         client.purge_stream(stream)
-    done(f"Stream {stream!r} is empty now.", {"purged": stream}, chosen(form))
+    done(f"Stream {stream!r} was purged.", {"purged": stream}, chosen(form))
 
 
 @stream.command_named("get", "g")

@@ -31,7 +31,7 @@ NODES = {
     "role": "Role",
     "status": "Status",
 }
-#: What a snapshot holds unless told otherwise, as in 0.8.
+#: The default content of a snapshot, as in 0.8.
 SNAPSHOT_KINDS = ("filesystem_overview", "process_list", "resource_usage", "server_logs")
 
 
@@ -39,7 +39,7 @@ SNAPSHOT_KINDS = ("filesystem_overview", "process_list", "resource_usage", "serv
 @click.option("-c", "--count", type=click.IntRange(1), default=1, show_default=True)
 @format_option
 def ping(count: int, form: str) -> None:
-    """Ask the server for a sign of life, once a second; needs no login."""
+    """Ping the server once a second; needs no login."""
     times: list[float] = []
     with connected(log_in=False) as client:
         for number in range(count):
@@ -94,7 +94,7 @@ def stats(form: str) -> None:
 @click.option("--out-dir", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @format_option
 def snapshot(compression: str, snapshot_types: tuple[str, ...], out_dir: Path, form: str) -> None:
-    """Save a ZIP file with what a person who helps would want to see."""
+    """Save a ZIP file with diagnostics for support."""
     kinds = [SnapshotKind[one.upper()] for one in snapshot_types]
     with connected() as client:
         data = client.get_snapshot(kinds, compression=SnapshotCompression[compression.upper()])

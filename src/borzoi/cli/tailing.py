@@ -20,7 +20,7 @@ from borzoi.client import Client, Message, NewMessage
 @click.command()
 @click.argument("topic", type=TOPIC)
 @click.argument("payloads", nargs=-1)
-@click.option("-k", "--key", help="Messages with one key share a partition.")
+@click.option("-k", "--key", help="Messages with the same key share a partition.")
 @click.option("-p", "--partition", type=click.IntRange(0))
 @click.option("-H", "--headers", help="key:kind:value, separated by commas.")
 @click.option("--create", is_flag=True, help="Create the stream and the topic if needed.")
@@ -98,7 +98,7 @@ def tail(
 def _last(
     client: Client, topic: Topic, count: int, partitions: tuple[int, ...], follow: bool
 ) -> Iterator[Message]:
-    """The last messages of every partition, by time; then what follows them."""
+    """Yield the last messages of every partition by time, then new ones."""
     ends: dict[int, int] = {}
     newest: list[Message] = []
     for partition in partitions_of(client, topic, partitions):

@@ -1,4 +1,4 @@
-"""``borzoi pat``, ``borzoi login`` and ``borzoi logout``: tokens, made, listed, kept."""
+"""``borzoi pat``, ``borzoi login`` and ``borzoi logout``: create, list and store tokens."""
 
 import contextlib
 
@@ -14,7 +14,7 @@ from borzoi.command_tree import CommandTree
 from borzoi.model.errors import BorzoiError, NotFound, TokenNameTaken
 
 COLUMNS = {"name": "Name", "expiry_at": "Token Expiry Time"}
-#: How long a login lasts unless told otherwise.
+#: How long a login lasts by default.
 LOGIN_EXPIRY = "15m"
 
 
@@ -34,7 +34,7 @@ def _expiry(parts: tuple[str, ...]) -> str | int:
 @pat.command_named("create", "c")
 @click.argument("name")
 @click.argument("expiry", nargs=-1)
-@click.option("-s", "--store-token", is_flag=True, help="Keep it here, for -n NAME.")
+@click.option("-s", "--store-token", is_flag=True, help="Store it here, for -n NAME.")
 @format_option
 @click.pass_obj
 def create(
@@ -69,7 +69,7 @@ def delete(connecting: Connecting, name: str, form: str) -> None:
 @pat.command_named("list", "l")
 @list_options
 def list_(form: str, list_mode: str) -> None:
-    """List the names of the tokens there are."""
+    """List the names of the tokens."""
     with connected() as client:
         tokens = client.get_personal_access_tokens()
     emit_list([record_of(one) for one in tokens], COLUMNS, chosen(form, list_mode))
@@ -80,14 +80,14 @@ def list_(form: str, list_mode: str) -> None:
 @format_option
 @click.pass_obj
 def login(connecting: Connecting, expiry: tuple[str, ...], form: str) -> None:
-    """Log in and keep the session for later commands.
+    """Log in and store the session for later commands.
 
-    EXPIRY is how long it lasts: 15 minutes unless given, none for no end.
+    EXPIRY is how long it lasts: 15 minutes by default, none for no limit.
     """
     address = connecting.address
     with connected() as client:
         if home.session_token(address) is None:
-            # Left by a login whose token was lost; only the server still has it.
+            # Left over from a login whose token was lost; only the server still has it.
             with contextlib.suppress(NotFound):
                 client.delete_personal_access_token(home.SESSION)
         token = _session_token(client, _expiry(expiry) if expiry else LOGIN_EXPIRY)

@@ -13,7 +13,7 @@ from borzoi.client import Client
 
 @dataclass(slots=True)
 class Sample:
-    """What is compared with the sample before."""
+    """Counters that are compared with the previous sample."""
 
     at: float
     messages: dict[str, int] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class TopicRow:
 
 
 def topic_rows(before: Sample | None, now: Sample, partitions: dict[str, int]) -> list[TopicRow]:
-    """Rates since the sample before; the busiest topics first. Pure."""
+    """Return the rates since the previous sample; the busiest topics first. Pure."""
     seconds = max(now.at - before.at, 1e-9) if before is not None else 1.0
     rows = []
     for topic, messages in now.messages.items():
         more = more_bytes = 0
         if before is not None and topic in before.messages:
-            # A purge makes the counts smaller; that is no negative rate.
+            # A purge decreases the counts; do not show a negative rate.
             more = max(0, messages - before.messages[topic])
             more_bytes = max(0, now.sizes[topic] - before.sizes[topic])
         rows.append(
@@ -67,14 +67,14 @@ def sample(client: Client) -> tuple[Sample, dict[str, int], list[tuple[str, str]
     return taken, partitions, names
 
 
-#: Columns of a terminal below which names matter more than totals.
+#: On narrower terminals totals are left out in favour of names.
 NARROW: Final = 60
 
 
 def screen(
     stats: Any, rows: list[TopicRow], lags: list[dict[str, Any]], *, width: int, height: int
 ) -> Any:
-    """The whole screen as one renderable that fits."""
+    """Return the whole screen as one renderable that fits."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -43,7 +43,7 @@ def _expiry(parts: list[str]) -> str | int:
 def _compression(text: str) -> Compression:
     if text not in COMPRESSIONS:
         raise click.BadParameter(
-            f"{text!r} is no compression; {', '.join(COMPRESSIONS)} are allowed"
+            f"{text!r} is not a compression; {', '.join(COMPRESSIONS)} are allowed"
         )
     return COMPRESSIONS[text]
 
@@ -101,7 +101,7 @@ def create(
 def update(
     arguments: tuple[str, ...], max_topic_size: str, replication_factor: int, form: str
 ) -> None:
-    """Rename a topic and change what it keeps."""
+    """Rename a topic and change its settings."""
     named, rest = topic_of(arguments, rest=1)
     if not rest:
         raise click.UsageError("the topic's name is needed, the same or a new one")
@@ -133,12 +133,12 @@ def delete(arguments: tuple[str, ...], form: str) -> None:
 @click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC")
 @format_option
 def purge(arguments: tuple[str, ...], form: str) -> None:
-    """Remove all messages of a topic."""
+    """Delete all messages of a topic."""
     named, _ = topic_of(arguments)
     with connected() as client:
         client.purge_topic(named)
     shown = shown_topic(named)
-    done(f"Topic {shown} is empty now.", {"purged": shown}, chosen(form))
+    done(f"Topic {shown} was purged.", {"purged": shown}, chosen(form))
 
 
 @topic.command_named("get", "g")

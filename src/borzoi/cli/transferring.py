@@ -1,6 +1,6 @@
 """``borzoi read``, ``load`` and ``replay``: topics to files, files to topics, topics to topics.
 
-All of them work in batches and hold a few of those at a time, whatever the size of the topic.
+All of them work in batches and keep only a few of them in memory, whatever the size of the topic.
 """
 
 import sys
@@ -89,7 +89,7 @@ def read(
     if path is None and kind in ("parquet", "arrow"):
         raise click.UsageError(f"{kind} needs a file: borzoi read {shown_topic(topic)} FILE")
     if path is None and chosen(form) is not Format.TABLE:
-        raise click.UsageError("-o describes what was written to a file; --format chooses the rows")
+        raise click.UsageError("-o formats the summary of a file; --format chooses the rows")
     with reported():
         among = range_of(start, end, partitions)
         passes = condition(where) if where else None
@@ -107,7 +107,7 @@ def read(
 
 
 def _summarise(sentence: str, record: dict[str, Any], form: str) -> None:
-    """A document where one is asked for. The sentence goes beside the rows, not among them."""
+    """Print the summary as a document if requested, else on stderr, apart from the rows."""
     if chosen(form) is Format.TABLE:
         note(sentence)
     else:
@@ -122,7 +122,7 @@ def _kept(messages: list[Message], passes: Condition | None) -> list[Message]:
 def _progress(
     client: Client, topic: Topic, among: MessageRange, *, show: bool
 ) -> Iterator[Callable[[int], None]]:
-    """A bar over the messages there are now; on a terminal only."""
+    """Return a progress bar over the present messages; on a terminal only."""
     if not (show and sys.stderr.isatty()):
         yield lambda _: None
         return
@@ -136,7 +136,7 @@ def _progress(
 
 @contextmanager
 def _share(name: str) -> Iterator[Callable[[float], None]]:
-    """A bar over a file, told the share that is done; on a terminal only."""
+    """Return a progress bar over a file, updated with the fraction read; on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -202,9 +202,9 @@ def _partitions_count(client: Client, topic: Topic) -> int:
 def lanes_of(
     messages: list[tuple[str | None, bytes]], partitions_count: int
 ) -> dict[int | None, list[bytes]]:
-    """The payloads by partition, as the server would place their keys; None lets it choose.
+    """Group payloads by partition as the server would place their keys; None lets it choose.
 
-    One request per key would be one per row where every row has its own.
+    One request per key would be one per row if every row has its own key.
     """
     lanes: dict[int | None, list[bytes]] = {}
     for key, payload in messages:
@@ -244,5 +244,5 @@ def replay(
                 client.send_messages(target, kept, partition=to)
             count += len(kept)
             advance(len(polled))
-    sentence = f"{count} messages went from {shown_topic(source)} to {shown_topic(target)}."
+    sentence = f"{count} messages were sent from {shown_topic(source)} to {shown_topic(target)}."
     _summarise(sentence, {"sent": count}, form)

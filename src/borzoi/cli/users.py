@@ -47,7 +47,7 @@ def create(
     streams: tuple[str, ...],
     form: str,
 ) -> None:
-    """Create a user; the password is asked for unless given."""
+    """Create a user; prompts for the password unless given."""
     password = password if password is not None else _new_password(username)
     with reported():
         permissions = permissions_of(globally, streams)
@@ -95,7 +95,7 @@ def name(user: Identifier, username: str, form: str) -> None:
     """Rename a user."""
     with connected() as client:
         client.update_user(user, username=username)
-    done(f"User {user!r} is called {username!r} now.", {"username": username}, chosen(form))
+    done(f"User {user!r} was renamed to {username!r}.", {"username": username}, chosen(form))
 
 
 @user.command_named("status", "s")
@@ -115,7 +115,7 @@ def status(user: Identifier, status: str, form: str) -> None:
 @click.argument("new", required=False)
 @format_option
 def password(user: Identifier, current: str | None, new: str | None, form: str) -> None:
-    """Change a password; what is not given is asked for."""
+    """Change a password; prompts for what is not given."""
     if current is None:
         current = _asked(f"Current password of {user}")
     if new is None:
@@ -133,7 +133,7 @@ def password(user: Identifier, current: str | None, new: str | None, form: str) 
 def permissions(
     user: Identifier, globally: str | None, streams: tuple[str, ...], form: str
 ) -> None:
-    """Replace the permissions of a user; without options it has none afterwards."""
+    """Replace the permissions of a user; without options all are revoked."""
     with reported():
         granted = permissions_of(globally, streams)
     with connected() as client:
