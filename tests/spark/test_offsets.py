@@ -138,7 +138,7 @@ def test_few_messages_wait_for_more_but_not_forever() -> None:
         (Position(101, 7), Extent(10, 100, 7), "was purged: wanted from offset 101"),
         (Position(1, 7), Extent(0, 0, 7), "keeps nothing, its next offset is 0"),
         (Position(50, 7), Extent(10, 100, 8), "deleted and created again"),
-        (Position(50, 7), None, "does not exist any more"),
+        (Position(50, 7), None, "no longer exists"),
     ],
 )
 def test_what_is_gone_is_named(

@@ -231,7 +231,7 @@ def test_schemas_that_are_no_messages_are_refused() -> None:
     with pytest.raises(InvalidOption, match="needs the columns id"):
         check_schema(payload, sink_options({"topic": "a/b", "idempotence": "column"}))
     by_key = sink_options({"topic": "a/b", "idempotence": "key", "idColumns": "k"})
-    with pytest.raises(InvalidOption, match="'k', which is no column"):
+    with pytest.raises(InvalidOption, match="'k', which is not a column"):
         check_schema(payload, by_key)
     with pytest.raises(InvalidOption, match="mode append"):
         BatchTopicWriter(payload, sink_options({"topic": "a/b"}), overwrite=True)

@@ -1,11 +1,10 @@
 """Topics as DataFrames and DataFrames as topics: the Spark connector, lake sinks and pipelines.
 
-Handed work by Spark (through `pyspark.sql.datasource`) and by `borzoi pipeline` and `borzoi job`;
-hands work to the client, for everything that a server must say, and to `records`, which decodes
-segments and polled messages into Arrow columns. Planning is pure and apart from the classes that
-Spark calls: `options`, `offsets`, `plan`, `ids` and `reconcile` import neither pyspark nor Java.
-Server internals do not belong here: a segment is read by the layout that docs/storage-format.md
-publishes.
+Used by Spark (through `pyspark.sql.datasource`) and by `borzoi pipeline` and `borzoi job`; uses the
+client for everything that needs a server, and `records`, which decodes segments and polled messages
+into Arrow columns. Planning is pure and separate from the classes that Spark calls: `options`,
+`offsets`, `plan`, `ids` and `reconcile` import neither pyspark nor Java. Server internals do not
+belong here: a segment is read by the layout that docs/storage-format.md publishes.
 
     >>> import borzoi.spark
     >>> spark = borzoi.spark.session()                             # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""What the connector asks of a server, in the words of the protocol.
+"""The requests that the connector sends to a server.
 
 A `Broker` is one connection. Planning keeps one in the driver; each Python worker keeps one for the
 tasks it runs (`broker_of_worker`), because workers are reused and a login costs milliseconds.
@@ -38,13 +38,13 @@ from borzoi.records.columnar import Run, run_of
 from borzoi.spark.offsets import Extent, PartitionKey
 from borzoi.spark.options import ConnectionOptions, InvalidOption
 
-#: Polls name a consumer, and nothing is stored for this one.
+#: Polls must name a consumer; no offsets are stored for this one.
 READER: Final = Consumer(ConsumerKind.CONSUMER, 0)
 DEFAULT_USER: Final = "iggy"
 
 
 class Broker:
-    """One connection to a server, made when it is first needed."""
+    """One connection to a server, opened on demand."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
         self._connection = connection
@@ -75,7 +75,7 @@ class Broker:
         return None if found is None else found.id
 
     def matching_topics(self, pattern: str) -> list[str]:
-        """Names of the topics that the whole pattern matches."""
+        """Return the names of the topics that fully match the pattern."""
         wanted = re.compile(pattern)
         streams = self.call(GetStreams())
         assert isinstance(streams, Streams | None)
@@ -89,7 +89,7 @@ class Broker:
     def extents(
         self, topics: Iterable[str], assign: Mapping[str, tuple[int, ...]] | None = None
     ) -> dict[PartitionKey, Extent]:
-        """What every partition of these topics holds; a missing topic has none."""
+        """Return the extent of every partition of these topics; none for a missing topic."""
         found = {}
         for name in topics:
             details = self.topic(name)
@@ -102,7 +102,7 @@ class Broker:
                 is_virgin = part.messages_count == 0 and part.current_offset == 0
                 latest = 0 if is_virgin else part.current_offset + 1
                 mean = part.size_bytes // part.messages_count if part.messages_count else 0
-                # A topic that is deleted and created again has new creation times, both.
+                # Deleting and recreating a topic changes both creation times.
                 created = max(part.created_at, details.created_at)
                 earliest = latest - part.messages_count
                 found[PartitionKey(name, part.id)] = Extent(earliest, latest, created, mean)
@@ -116,7 +116,7 @@ class Broker:
     # ---- messages -------------------------------------------------------------------------------
 
     def poll(self, key: PartitionKey, strategy: PollingStrategy, count: int) -> memoryview | bytes:
-        """Messages as they are stored, back to back."""
+        """Return messages as they are stored, back to back."""
         stream, topic = name_parts(key.topic)
         request = PollMessages(READER, stream, topic, key.partition, strategy, count)
         polled = self.call(request)
@@ -127,12 +127,12 @@ class Broker:
         return run_of(self.poll(key, PollingStrategy.offset(offset), count))
 
     def find_time(self, key: PartitionKey, micros: int) -> int | None:
-        """Offset of the first message at least as new; None when there is none."""
+        """Return the offset of the first message at or after the time; None if there is none."""
         run = run_of(self.poll(key, PollingStrategy.timestamp(micros), 1))
         return int(run.headers["offset"][0]) if run.count else None
 
     def timestamp_at(self, key: PartitionKey, offset: int) -> int | None:
-        """When the message was appended; None when it is not there."""
+        """Return when the message was appended; None if it does not exist."""
         run = self.run(key, offset, 1)
         if run.count == 0 or int(run.headers["offset"][0]) != offset:
             return None
@@ -154,13 +154,13 @@ class Broker:
     # ---- changes --------------------------------------------------------------------------------
 
     def store_offset(self, consumer: str, key: PartitionKey, offset: int) -> None:
-        """Say that a consumer has processed everything up to and with this offset."""
+        """Store this offset as the last one that a consumer has processed."""
         stream, topic = name_parts(key.topic)
         named = Consumer(ConsumerKind.CONSUMER, consumer)
         self.call(StoreConsumerOffset(named, stream, topic, key.partition, offset))
 
     def stored_offset(self, consumer: str, key: PartitionKey) -> int | None:
-        """What a consumer has processed; None when it stored nothing."""
+        """Return the stored offset of a consumer; None if there is none."""
         stream, topic = name_parts(key.topic)
         named = Consumer(ConsumerKind.CONSUMER, consumer)
         try:
@@ -171,7 +171,7 @@ class Broker:
         return None if found is None else found.stored_offset
 
     def ensure_topic(self, name: str, partitions: int) -> None:
-        """Create stream and topic unless they are there."""
+        """Create stream and topic unless they exist."""
         stream, topic = name_parts(name)
         if self.stream_id(name) is None:
             try:
@@ -187,7 +187,7 @@ class Broker:
     # ---- the connection -------------------------------------------------------------------------
 
     def call(self, request: Request) -> Response | None:
-        """The answer; the client connects again after a connection was lost.
+        """Send a request and return its answer; the client reconnects if necessary.
 
         A first connection is tried several times: a worker may start while a server restarts.
         """
@@ -206,7 +206,7 @@ class Broker:
 
 
 def client_options(connection: ConnectionOptions) -> Options:
-    """What the client is told; secrets are read here, where they are used."""
+    """Return the client's options; secrets are read here, where they are used."""
     if connection.connection is not None:
         return replace(parse(connection.connection), heartbeat_interval=0)
     token = _secret(connection.token, connection.token_env, connection.token_file, "tokenEnv")
@@ -219,7 +219,7 @@ def client_options(connection: ConnectionOptions) -> Options:
         addresses=addresses,
         credentials=user if token is None else Token(token),
         timeout=connection.timeout / 1_000_000,
-        # Tasks are short, and between two micro-batches nothing is lost with a connection.
+        # Tasks are short, and losing the connection between micro-batches is harmless.
         heartbeat_interval=0,
     )
 
@@ -239,18 +239,18 @@ def name_parts(name: str) -> tuple[Identifier, Identifier]:
     return identifier_of(stream), identifier_of(topic)
 
 
-#: Connections of this process, by how they were made.
+#: Connections of this process, by their options.
 _OF_WORKER: dict[ConnectionOptions, Broker] = {}
 
 
 def broker_of_worker(connection: ConnectionOptions) -> Broker:
-    """The connection of this process to that server, kept for the next task."""
+    """Return this process's connection to the server; it is kept for the next task."""
     if connection not in _OF_WORKER:
         _OF_WORKER[connection] = Broker(connection)
     return _OF_WORKER[connection]
 
 
 def close_brokers_of_worker() -> None:
-    """End the connections that `broker_of_worker` keeps."""
+    """Close the connections that `broker_of_worker` keeps."""
     while _OF_WORKER:
         _OF_WORKER.popitem()[1].close()

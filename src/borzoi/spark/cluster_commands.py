@@ -19,14 +19,14 @@ DIRECTORY = click.option(
 
 @click.group()
 def spark() -> None:
-    """Start and end a Spark cluster on this machine."""
+    """Start and stop a Spark cluster on this machine."""
 
 
 @spark.command()
 @DIRECTORY
 @click.option("--cores", type=int, default=os.cpu_count() or 1, show_default=True)
 @click.option("--memory", default="1g", show_default=True, help="Memory of the worker.")
-@click.option("--port", type=int, default=7077, show_default=True, help="0 is any free port.")
+@click.option("--port", type=int, default=7077, show_default=True, help="0 means any free port.")
 @reports_errors
 def up(directory: Path, cores: int, memory: str, port: int) -> None:
     """Start a master and a worker on loopback."""

@@ -1,7 +1,7 @@
 """A standalone Spark cluster on this machine: a master and a worker on loopback.
 
-The wheel of pyspark has no scripts to start one; `spark-class` starts the same classes. What runs
-is remembered in a file, so that another command can end it.
+The wheel of pyspark has no scripts to start one; `spark-class` starts the same classes. A file
+names the processes, so that another command can stop them.
 """
 
 import json
@@ -26,7 +26,7 @@ WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 START_SECONDS_MAX: Final = 90.0
 STOP_SECONDS_MAX: Final = 30.0
 
-#: Processes that this one started; those that another command started are nobody's children here.
+#: Child processes; those started by another command are not children of this process.
 _STARTED: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
@@ -43,10 +43,10 @@ class Cluster:
 
 
 def start(directory: Path, *, cores: int, memory: str = "1g", port: int = 0) -> Cluster:
-    """Start a master and a worker; `directory` gets their logs and the file that names them."""
+    """Start a master and a worker; `directory` holds their logs and the file with their ids."""
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "cluster.json").exists():
-        raise CannotStart(f"{directory} has a cluster that was not ended: borzoi spark down")
+        raise CannotStart(f"{directory} has a cluster that was not stopped: borzoi spark down")
     port = port or _free_port()
     url = f"spark://127.0.0.1:{port}"
     environment = _environment()
@@ -88,7 +88,7 @@ def start(directory: Path, *, cores: int, memory: str = "1g", port: int = 0) -> 
 
 
 def stop(directory: Path) -> bool:
-    """End the cluster that was started with this directory; False when there is none."""
+    """Stop the cluster that was started with this directory; False when there is none."""
     path = directory / "cluster.json"
     if not path.exists():
         return False

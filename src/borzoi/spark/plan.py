@@ -1,11 +1,11 @@
-"""From offset ranges to tasks: what is read from segments, what through the server, cut how.
+"""From offset ranges to tasks: which parts come from segments or the server, in which splits.
 
 The sealed part of a range becomes pieces of segments. Neighbouring pieces are gathered into splits
 of at most `bytes_max` bytes, and long ones are cut at index positions. The rest is the tail: one
 split per partition that the server answers by polls, cut by number of messages.
 
-Several splits of one partition run at the same time, so what they write is not in order. A stream
-that is not told to cut has one split for each partition.
+Several splits of one partition run concurrently, so their output is not in order. By default a
+stream has one split per partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ class SplitLimits:
     splits_min: int = 1
 
 
-#: What a stream gets unless its options say otherwise.
+#: The default of a stream.
 ONE_PER_PARTITION: Final = SplitLimits(None)
 DEFAULT_SPLIT_BYTES: Final = 128 * 1024 * 1024
 
@@ -39,7 +39,7 @@ DEFAULT_SPLIT_BYTES: Final = 128 * 1024 * 1024
 class Split:
     """The work of one task: offsets `start` up to `end` of one partition.
 
-    The pieces are read from segments; what they do not cover is read through the server.
+    The pieces are read from segments; the rest is read through the server.
     """
 
     key: PartitionKey
@@ -162,7 +162,7 @@ def _tail_splits(
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the pushed filters leave: offsets and times [low, high), and partitions."""
+    """What the pushed filters allow: offsets and times [low, high), and partitions."""
 
     offset_low: int = 0
     offset_high: int | None = None

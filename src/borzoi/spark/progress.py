@@ -1,7 +1,7 @@
-"""How far a query is: numbers out of what Spark reports after each batch, and how they are shown.
+"""The progress of a query, computed from Spark's report after each batch, and its display.
 
 Spark reports start, end and latest offsets of each source as JSON; the lag is what lies between the
-last two. On a terminal each query is a line that is drawn again; elsewhere each batch is a line of
+last two. On a terminal each query has a line that is redrawn; elsewhere each batch is a line of
 JSON. `PipelineMetrics` keeps the same numbers for Prometheus.
 """
 
@@ -18,7 +18,7 @@ from rich.table import Table
 from borzoi.model.units import format_bytes_roughly
 from borzoi.spark.offsets import PartitionKey, from_json
 
-#: What `observe` calls the bytes of payloads, before the name of a source.
+#: Prefix of the observation with the payload bytes of a source.
 BYTES_METRIC = "borzoi_bytes"
 
 
@@ -30,7 +30,7 @@ class Report:
     batch: int
     rows: int
     rows_per_second: float
-    #: Messages from the first to the last offset that was planned, and how many are done.
+    #: Messages between the first and the last planned offset, and how many are done.
     done: int
     total: int
     lag: Mapping[str, int]
@@ -90,7 +90,7 @@ def _sum(progress: Mapping[str, Any], name: str) -> float:
 
 
 def start_offsets(progress: Mapping[str, Any]) -> dict[PartitionKey, int]:
-    """Where the first batch of a query began."""
+    """Return where the first batch of a query began."""
     found = {}
     for source in progress.get("sources", []):
         begin = _offsets(source.get("startOffset"))
@@ -100,7 +100,7 @@ def start_offsets(progress: Mapping[str, Any]) -> dict[PartitionKey, int]:
 
 
 def end_offsets(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The offsets that a batch ended at, one document per source."""
+    """Return the end offsets of a batch, one document per source."""
     found = [_document(source.get("endOffset")) for source in progress.get("sources", [])]
     return [document for document in found if document]
 
@@ -111,7 +111,7 @@ def _offsets(value: Any) -> dict[PartitionKey, Any]:
 
 
 def _document(value: Any) -> dict[str, Any] | None:
-    """Offsets arrive as a text with JSON, or as JSON already; other sources have other shapes."""
+    """Parse offsets, which arrive as a JSON string or already parsed; other sources differ."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -140,11 +140,11 @@ class JsonLines:
         self._out.flush()
 
     def close(self) -> None:
-        """Nothing to tidy up."""
+        """Nothing to clean up."""
 
 
 class Terminal:
-    """One line for each query, drawn again after each batch."""
+    """One line for each query, redrawn after each batch."""
 
     def __init__(self, console: Console) -> None:
         self._reports: dict[str, Report] = {}
@@ -223,4 +223,4 @@ class PipelineMetrics:
             self._phases.labels(*labels, phase).set(milliseconds / 1000)
 
     def close(self) -> None:
-        """The exposition ends with the process."""
+        """Nothing to do: the exposition ends with the process."""

@@ -1,8 +1,8 @@
 """The work of one task: a split becomes runs of messages, from segments or through the server.
 
-A segment that is gone when its turn comes (retention, a twin that was just swapped in, another
-machine) is read through the server from there on. What the server does not have either is lost:
-that ends the task, or is passed over when the query says so.
+If a segment is missing when it is needed (retention, just replaced by a compressed twin, on another
+machine), the rest is read through the server. Messages that the server does not have either are
+lost: the task fails, or skips them if the query allows it.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from borzoi.spark.plan import Split
 from borzoi.spark.rows import Shape, batch_of, index_batch
 from borzoi.spark.segments import SegmentGone, index_between, open_body, read_runs
 
-#: Entries of an index that become one batch, when the log is not read.
+#: Index entries per batch when the log is not read.
 INDEX_ROWS = 256 * 1024
-#: Messages asked for by the first poll, before their size is known.
+#: Messages requested by the first poll, before their size is known.
 FIRST_POLL = 1000
 
 
@@ -64,7 +64,7 @@ def read_runs_of(split: Split, options: SourceOptions) -> Iterator[Run]:
 
 
 def index_batches(split: Split, shape: Shape) -> Iterator[pa.RecordBatch]:
-    """Columns that the index holds: the log is not opened."""
+    """Yield columns that the index holds, without opening the log."""
     for piece in split.pieces:
         _, entries = index_between(piece.directory, piece.base, piece.start, piece.end)
         for low in range(0, len(entries), INDEX_ROWS):
@@ -77,7 +77,7 @@ def index_batches(split: Split, shape: Shape) -> Iterator[pa.RecordBatch]:
 def poll_runs(
     broker: Broker, key: PartitionKey, start: int, end: int, options: SourceOptions
 ) -> Iterator[Run]:
-    """The messages [start, end) by polls; each answer is about `maxPollBytes`."""
+    """Yield the messages [start, end) by polls of about `maxPollBytes`."""
     count = FIRST_POLL
     while start < end:
         run = broker.run(key, start, min(count, end - start))
@@ -92,13 +92,13 @@ def poll_runs(
 
 
 def _after_gap(key: PartitionKey, wanted: int, end: int, run: Run, options: SourceOptions) -> int:
-    """Where to go on when the server does not have the wanted message."""
+    """Return where to continue when the server does not have the wanted message."""
     kept = int(run.headers["offset"][0]) if run.count else None
     if options.fail_on_data_loss:
         first = "nothing from there on" if kept is None else f"{kept} on"
         raise DataLoss(
             f"{key.topic}[{key.partition}] lost messages: wanted {wanted} to {end - 1}, "
-            f"the server keeps {first}; failOnDataLoss=false goes on without them"
+            f"the server keeps {first}; failOnDataLoss=false continues without them"
         )
     return end if kept is None or kept < wanted else min(kept, end)
 

@@ -1,4 +1,4 @@
-"""Exactly-once into a topic: markers in a control topic, and what a task does about them.
+"""Exactly-once writes to a topic: markers in a control topic, and how tasks use them.
 
 A marker is one message in `{stream}/__borzoi_spark`, as JSON::
 
@@ -6,10 +6,10 @@ A marker is one message in `{stream}/__borzoi_spark`, as JSON::
 
 `commit()` on the driver writes one after all tasks of an epoch have succeeded. Before the first
 message of a query, a task writes one with epoch -1, the *begin* marker. Of several begin markers
-the first one counts: its ends were read before any marker was there, so before anything was sent.
+the first one counts: its ends were read before any marker existed, so before anything was sent.
 
-A task whose epoch may have been tried before (`Doubt`) reads the ids that are behind the ends of
-the last marker, and leaves out the rows that are there. Only after a failure is anything read.
+A task whose epoch may have been tried before (`Doubt`) reads the ids after the ends of the last
+marker, and skips the rows that are stored. Without a failure nothing is read.
 """
 
 import json
@@ -77,14 +77,14 @@ def chosen(markers: Iterable[Marker], query: str, topic: str) -> Marker | None:
 class Doubt(Enum):
     """What a task must assume about its epoch."""
 
-    COMMITTED = "committed"  # it is all there: send nothing
-    NONE = "none"  # never tried: send without looking
-    RETRIED = "retried"  # this run tried it: look, and send what is missing
-    RESTARTED = "restarted"  # another run may have tried it, and may still be sending: wait, look
+    COMMITTED = "committed"  # committed: send nothing
+    NONE = "none"  # never tried: send without checking
+    RETRIED = "retried"  # this run tried it: check, and send what is missing
+    RESTARTED = "restarted"  # another run may have tried it and may still send: wait, then check
 
 
 def doubt(marker: Marker | None, *, epoch: int, run: str, attempt: int) -> Doubt:
-    """What the marker and the attempt say about an epoch; None is a query that never sent."""
+    """Return the doubt about an epoch; without a marker the query never sent anything."""
     if marker is None:
         return Doubt.NONE
     if marker.epoch >= epoch:

@@ -29,7 +29,7 @@ from borzoi.records.columnar import Run
 from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import COLUMNS, InvalidOption, SourceOptions
 
-#: Columns that the index of a segment holds, or the plan: the log need not be read for them.
+#: Columns that the index or the plan provides: the log need not be read for them.
 FROM_INDEX: Final = frozenset({"stream", "topic", "partition", "offset", "timestamp"})
 
 TYPED_HEADER: Final = StructType(
@@ -55,7 +55,7 @@ TYPES: Final[Mapping[str, DataType]] = {
     "checksum": LongType(),
     "payload": BinaryType(),
 }
-#: Of the bulk plane: one row is a range of messages.
+#: The bulk plane: one row is a range of messages.
 RANGE_SCHEMA: Final = StructType(
     [
         StructField("topic", StringType()),
@@ -85,7 +85,7 @@ def column_type(name: str, options: SourceOptions) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a reader makes of messages: which columns, and in which form."""
+    """The shape of a reader's rows: which columns, and in which form."""
 
     columns: tuple[str, ...]
     headers: HeadersForm = HeadersForm.RAW
@@ -97,7 +97,7 @@ class Shape:
 
 
 def shape_of(schema: StructType, options: SourceOptions) -> Shape:
-    """The shape for a schema that a user may have written; raises when no column fits it."""
+    """Return the shape for a schema, perhaps a user's; raises if a column does not fit."""
     for found in schema.fields:
         if found.name not in COLUMNS:
             raise InvalidOption(
@@ -130,7 +130,7 @@ def batch_of(run: Run, key: PartitionKey, shape: Shape) -> pa.RecordBatch:
 def index_batch(
     key: PartitionKey, offsets: NDArray[np.int64], micros: NDArray[np.uint64], shape: Shape
 ) -> pa.RecordBatch:
-    """The columns that need no message."""
+    """Return the columns that need no message."""
     constants = _constants(key)
     columns = {"offset": pa.array(offsets, pa.int64()), "timestamp": timestamps(micros)}
     arrays = [

@@ -1,8 +1,8 @@
-"""Segments on a disk, read without a server: what docs/storage-format.md says, and nothing more.
+"""Reads segments on disk without a server, by the layout in docs/storage-format.md.
 
-A segment is read when it is sealed, which every segment of a partition but the last one is. Its
-index is complete then, and neither file changes any more; the plain log may be replaced by a
-compressed twin, and both may be removed by retention, so a body is looked for when it is opened.
+Only sealed segments are read: all of a partition but the last. The index of a sealed segment is
+complete, and neither file changes any more. The plain log may be replaced by a compressed twin, and
+retention may remove both, so a body is located when it is opened.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from borzoi.records.columnar import BATCH_BYTES, Run, check_run, cuts, run_betwe
 from borzoi.records.compression import Frames
 from borzoi.records.validation import INDEX_DTYPE
 
-#: What follows the 20 digits of the first offset, and how the body is compressed.
+#: The suffix after the 20 digits of the first offset → the compression of the body.
 SUFFIXES: Final = {
     ".log": Compression.NONE,
     ".log.gz": Compression.GZIP,
@@ -33,7 +33,7 @@ DIGITS: Final = 20
 
 
 class SegmentGone(BorzoiError):
-    """A segment, or the part of its index that was planned, is not there any more."""
+    """A segment, or the planned part of its index, no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Piece:
 
 
 def partition_directory(data: Path, stream: int, topic: int, partition: int) -> Path:
-    """Where the segments of a partition lie below a data directory."""
+    """Return the directory of a partition below a data directory."""
     return data / "streams" / f"{stream}" / "topics" / f"{topic}" / "partitions" / f"{partition}"
 
 
 def list_bases(directory: Path) -> list[int]:
-    """First offsets of the segments in a directory, ascending; none when it is not there."""
+    """Return the first offsets of a directory's segments, ascending; empty if it is missing."""
     try:
         names = [path.name for path in directory.iterdir()]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -83,7 +83,7 @@ def sealed_segments(directory: Path) -> list[SealedSegment]:
 
 
 def all_segments(directory: Path) -> list[SealedSegment]:
-    """The sealed segments, and what the index of the last one has: for directories at rest."""
+    """Return the sealed segments, and the indexed part of the last: for stopped servers."""
     segments = sealed_segments(directory)
     bases = list_bases(directory)
     if bases:
@@ -100,7 +100,7 @@ def read_index(directory: Path, base: int, low: int = 0, count: int = -1) -> NDA
             directory / f"{base:020}.index", INDEX_DTYPE, count, offset=low * INDEX_ENTRY_BYTES
         )
     except FileNotFoundError as error:
-        raise SegmentGone(f"the index of segment {base} is gone") from error
+        raise SegmentGone(f"the index of segment {base} is missing") from error
 
 
 def index_between(directory: Path, base: int, start: int, end: int) -> tuple[int, NDArray[Any]]:
@@ -130,7 +130,7 @@ class MappedLogFile:
 
 
 class InflatedLogFile:
-    """A log file in frames; a read inflates the frames it needs."""
+    """A compressed log file; a read decompresses the frames it needs."""
 
     def __init__(self, path: Path, algorithm: Compression) -> None:
         with path.open("rb") as file:
@@ -186,6 +186,6 @@ def read_runs(piece: Piece, *, bytes_max: int = BATCH_BYTES) -> Iterator[tuple[i
 
 
 def offset_from_time(segment: SealedSegment, micros: int) -> int:
-    """The first message of a segment that is at least as new; its end when there is none."""
+    """Return the first message of a segment at or after the time; its end if there is none."""
     timestamps = read_index(segment.directory, segment.base)["timestamp"]
     return min(segment.end, segment.base + int(np.searchsorted(timestamps, micros, side="left")))

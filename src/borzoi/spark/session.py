@@ -17,14 +17,14 @@ from borzoi.spark.java import find_java_home
 from borzoi.spark.lake.sink import LakeDataSource
 from borzoi.spark.source import BorzoiDataSource
 
-#: Two log files and two renames less per micro-batch than with the default class: 100 ms.
+#: Saves two log files and two renames per micro-batch, about 100 ms, over the default class.
 FAST_CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
 STDERR: Final = 2
 
-#: Settings of every session, whoever made it.
+#: Settings of every session, including those that borzoi did not create.
 SETTINGS: Final[Mapping[str, str]] = {
     # Timestamps of messages are UTC.
     "spark.sql.session.timeZone": "UTC",
@@ -79,7 +79,7 @@ def session(
 
 @contextmanager
 def _printing_to(log_file: Path | None) -> Iterator[None]:
-    """Processes that start meanwhile print their errors into the file, this one does not."""
+    """Redirect stderr of processes started meanwhile to the file, but not our own."""
     if log_file is None:
         yield
         return
@@ -96,7 +96,7 @@ def _printing_to(log_file: Path | None) -> Iterator[None]:
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the formats of borzoi known to a session, and switch on what they need."""
+    """Register the formats of borzoi in a session, and enable the settings they need."""
     for key, value in SETTINGS.items():
         if key != "spark.sql.session.timeZone":
             spark.conf.set(key, value)
@@ -106,8 +106,8 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def _prepare_environment() -> None:
-    """What the JVM and the Python workers read from the environment, before either starts."""
-    # Workers must be the Python that has pyarrow, not any python3 on the path.
+    """Set the environment of the JVM and the Python workers before they start."""
+    # Workers must run the Python that has pyarrow, not any python3 on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -5,7 +5,7 @@ column                meaning
 ====================  ====================================================================
 payload               binary or string, required
 topic                 stream/topic of this row, when the option `topic` is not given
-partition             target partition; with `offset` beside it, the partition it came from
+partition             target partition; together with `offset`, the partition it came from
 key                   binary or string: rows with one key go to one partition
 headers               binary as stored, or map<string, string>
 id                    binary, 16 bytes
@@ -13,9 +13,9 @@ origin_timestamp      timestamp
 __partition, __offset, __topic    where a row came from, for ids by lineage
 ====================  ====================================================================
 
-Tasks run `write`; `commit` runs in a short process on the driver that is built from the options
-again. A task never says itself that it is complete: when Spark's JVM dies, its Python workers see
-an ordinary end of input.
+Tasks run `write`; `commit` runs in a short-lived process on the driver, rebuilt from the options. A
+task never decides that it is complete: when Spark's JVM dies, its Python workers see an ordinary
+end of input.
 """
 
 import os
@@ -64,7 +64,7 @@ SCAN_COUNT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which try of which task this is."""
+    """Identifies the attempt of a task."""
 
     query: str
     run: str
@@ -75,7 +75,7 @@ class Attempt:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     attempt: Attempt | None
     topics: tuple[str, ...]
@@ -85,7 +85,7 @@ class Written(WriterCommitMessage):
 
 
 def way_of_ids(schema: StructType, options: SinkOptions) -> str:
-    """How ids are made: as asked for, else the safest way that the columns allow."""
+    """Return how ids are generated: as requested, else the safest way that the columns allow."""
     names = set(schema.fieldNames())
     has_lineage = "__offset" in names or {"offset", "partition"} <= names
     if options.idempotence == "auto":
@@ -101,7 +101,7 @@ def way_of_ids(schema: StructType, options: SinkOptions) -> str:
         )
     missing = [name for name in options.id_columns if name not in names]
     if missing:
-        raise InvalidOption(f"idColumns names {missing[0]!r}, which is no column of the rows")
+        raise InvalidOption(f"idColumns names {missing[0]!r}, which is not a column of the rows")
     return options.idempotence
 
 
@@ -116,7 +116,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
 
 
 class _TopicWriter:
-    """What batch and stream writers share: rows in, requests out."""
+    """The common part of batch and stream writers: rows in, requests out."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         check_schema(schema, options)
@@ -133,7 +133,7 @@ class _TopicWriter:
 
 
 class BatchTopicWriter(_TopicWriter, DataSourceArrowWriter):
-    """`df.write.format("borzoi")`: at least once; `writeId` makes ids that repeat."""
+    """`df.write.format("borzoi")`: at least once; `writeId` makes ids reproducible."""
 
     def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
         super().__init__(schema, options)
@@ -151,7 +151,7 @@ class BatchTopicWriter(_TopicWriter, DataSourceArrowWriter):
 
 
 class StreamTopicWriter(_TopicWriter, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("borzoi")`: exactly once when ids can be made again."""
+    """`df.writeStream.format("borzoi")`: exactly once if ids are reproducible."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._write(iterator, current_attempt())
@@ -173,11 +173,11 @@ class StreamTopicWriter(_TopicWriter, DataSourceStreamArrowWriter):
             broker.close()
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Nothing to undo: what was sent is found again by its ids."""
+        """Nothing to undo: a retry recognises sent messages by their ids."""
 
 
 def current_attempt() -> Attempt:
-    """Which try this is, from what Spark tells its tasks."""
+    """Return the attempt from Spark's task context."""
     context = TaskContext.get()
     assert context is not None, "only tasks write"
     query = context.getLocalProperty("sql.streaming.queryId")
@@ -192,7 +192,7 @@ def current_attempt() -> Attempt:
 
 
 class Sender:
-    """Sends the rows of one task; per topic it decides once whether to look first."""
+    """Sends the rows of one task; per topic it decides once whether to check for sent rows."""
 
     def __init__(
         self, broker: Broker, options: SinkOptions, way: str, attempt: Attempt | None
@@ -284,7 +284,7 @@ class Sender:
             encoded, bytes_max=self._options.batch_bytes, count_max=self._options.batch_messages
         ):
             if os.getppid() != self._parent:
-                # Spark died: what an orphan still sends would race with the next run.
+                # Spark died: messages from an orphan would race with the next run.
                 raise Disconnected("the Spark worker lost its parent")
             self._broker.send(topic, Partitioning.partition(partition), request)
 
@@ -298,7 +298,7 @@ class Sender:
             self._broker.ensure_topic(topic, self._options.create_partitions)
         details = self._broker.topic(topic)
         if details is None:
-            raise TopicNotFound(f"there is no topic {topic}; createPartitions=N makes it")
+            raise TopicNotFound(f"there is no topic {topic}; createPartitions=N creates it")
         count = len(details.partitions)
         attempt = self._attempt
         if attempt is None or self._way == "none" or not attempt.run:
@@ -422,7 +422,7 @@ def write_marker(broker: Broker, marker: Marker) -> None:
 
 
 def last_marker(broker: Broker, query: str, topic: str) -> Marker | None:
-    """The marker that counts; the newest page of the control topic usually has it."""
+    """Return the valid marker; the newest page of the control topic usually has it."""
     control = control_topic(topic)
     if broker.topic(control) is None:
         return None
@@ -446,7 +446,7 @@ def _markers(polled: memoryview | bytes) -> list[Marker]:
 
 
 def present_ids(broker: Broker, topic: str, ends: Mapping[int, int]) -> frozenset[bytes]:
-    """Ids of all messages behind these ends."""
+    """Return the ids of all messages after these ends."""
     found: set[bytes] = set()
     for key, extent in broker.extents([topic]).items():
         start = max(extent.earliest, ends.get(key.partition, 0))

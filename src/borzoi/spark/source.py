@@ -1,8 +1,8 @@
 """`format("borzoi")` as Spark sees it: the data source, its batch reader and its stream reader.
 
-Spark makes these objects in short-lived planner processes, pickles readers to the tasks, and keeps
-one stream reader beside the driver for the life of a query. What they decide is in `offsets` and
-`plan`; what they read is in `reading`.
+Spark creates these objects in short-lived planner processes, pickles readers to the tasks, and
+keeps one stream reader next to the driver for the life of a query. Decisions are in `offsets` and
+`plan`; reading is in `reading`.
 """
 
 import pickle
@@ -61,7 +61,7 @@ from borzoi.spark.workers import settle
 
 
 class PlainBorzoiDataSource(DataSource):
-    """The source without filter push-down, for sessions that have not switched it on."""
+    """The source without filter push-down, for sessions that have not enabled it."""
 
     @classmethod
     def name(cls) -> str:
@@ -84,7 +84,7 @@ class PlainBorzoiDataSource(DataSource):
 
 
 class BorzoiDataSource(PlainBorzoiDataSource):
-    """The source of sessions made or registered by `borzoi.spark`."""
+    """The source of sessions created or registered by `borzoi.spark`."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return FilteringReader(schema, source_options(self.options))
@@ -96,7 +96,7 @@ class BorzoiDataSource(PlainBorzoiDataSource):
 def read_partition(
     partition: InputPartition, schema: StructType, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
-    """What a task reads: the messages of a split, or on the bulk plane the split itself."""
+    """Yield what a task reads: the messages of a split, or on the bulk plane the split itself."""
     settle()
     split: Split = partition.value
     if options.plane == "bulk":
@@ -121,7 +121,7 @@ def range_row(split: Split) -> pa.RecordBatch:
 
 
 def limits_of(options: SourceOptions, *, is_stream: bool = False) -> SplitLimits:
-    """Streams of rows are not cut unless asked: the order of a partition would be lost."""
+    """Row streams are split only on request: splitting loses the order of a partition."""
     size = options.max_bytes_per_split
     if size is None and not (is_stream and options.plane == "row"):
         size = DEFAULT_SPLIT_BYTES
@@ -155,7 +155,7 @@ class BorzoiReader(DataSourceReader):
 
 
 def batch_ranges(locator: Locator, options: SourceOptions) -> list[Range]:
-    """What a batch read covers: from the starting to the ending bound, as far as it is kept."""
+    """Return what a batch read covers: from the start to the end bound, as far as stored."""
     extents = locator.extents()
     now = now_micros()
     start = resolve(options.starting, extents, now=now, find_time=locator.find_time)
@@ -163,7 +163,7 @@ def batch_ranges(locator: Locator, options: SourceOptions) -> list[Range]:
     if options.fail_on_data_loss and options.starting.offsets is not None:
         for key, offset in start.items():
             if reason := lost(key, Position(offset, 0), extents[key]):
-                raise DataLoss(f"{reason}; failOnDataLoss=false reads what is there")
+                raise DataLoss(f"{reason}; failOnDataLoss=false reads what is left")
     return [
         Range(key, max(start[key], extent.earliest), min(end[key], extent.latest))
         for key, extent in sorted(extents.items())
@@ -176,7 +176,7 @@ class FilteringReader(BorzoiReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         for each in filters:
             self._window = narrowed_by(self._window, each)
-            # Spark checks every filter again: segments are cut by index entries, rows are not.
+            # Spark applies every filter again: they only narrow segments by index entries.
             yield each
 
 
@@ -220,14 +220,14 @@ def _number(value: Any) -> int:
 
 
 class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as they grow; all but `read` runs in one process beside the driver."""
+    """Reads topics as they grow; everything but `read` runs in one process next to the driver."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
         self._locator = Locator(options)
         self._target: dict[PartitionKey, int] | None = None
-        #: Since when messages wait that are too few for `minOffsetsPerTrigger`.
+        #: Since when fewer messages than `minOffsetsPerTrigger` have been waiting.
         self._waiting_since: float | None = None
         if options.plane == "row":
             shape_of(schema, options)
@@ -294,7 +294,7 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self._schema, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has finished everything before `end`: store it, for lag and retention."""
+        """Spark has processed everything before `end`: store it, for lag and retention."""
         if self._options.consumer_name is not None:
             self._locator.store(self._options.consumer_name, from_json(end))
 
@@ -304,13 +304,13 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check(
         self, positions: dict[PartitionKey, Position], extents: dict[PartitionKey, Any]
     ) -> None:
-        """Raise when messages that the query wants are gone, unless it goes on without them."""
+        """Raise if messages that the query needs are lost, unless it may continue without them."""
         if not self._options.fail_on_data_loss:
             return
         for key, position in sorted(positions.items()):
             reason = lost(key, position, extents.get(key)) or self._locator.changed(key, position)
             if reason:
-                raise DataLoss(f"{reason}; failOnDataLoss=false goes on with what is there")
+                raise DataLoss(f"{reason}; failOnDataLoss=false continues with what is left")
 
     def _at(
         self, offsets: dict[PartitionKey, int], extents: dict[PartitionKey, Any]
@@ -320,7 +320,7 @@ class BorzoiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _admitted(
         self, begin: dict[PartitionKey, int], available: dict[PartitionKey, int], limit: ReadLimit
     ) -> dict[PartitionKey, int] | None:
-        """Where the batch ends; None when there is nothing to do yet."""
+        """Return where the batch ends; None when there is nothing to do yet."""
         waiting = sum(max(0, available[key] - begin[key]) for key in available)
         if waiting == 0:
             return None

@@ -1,8 +1,8 @@
 """Python workers of Spark: processes that run one task after another.
 
 pyspark collects garbage after every task. With everything that a worker has imported, one
-collection takes 80 ms or more, which is more than reading 100 MiB. `settle` takes what is there
-when the first task starts out of all later collections.
+collection takes 80 ms or more, which is more than reading 100 MiB. `settle` exempts the
+objects that exist when the first task starts from all later collections.
 """
 
 import gc
@@ -14,7 +14,7 @@ _settled_process: int | None = None
 
 
 def settle() -> None:
-    """Exempt the modules of a worker from collection; once for each, and nowhere but there."""
+    """Exempt the modules of a worker from collection; once per worker, and only in workers."""
     global _settled_process
     if _settled_process == os.getpid() or TaskContext.get() is None:
         return

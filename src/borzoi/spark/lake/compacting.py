@@ -1,4 +1,4 @@
-"""Few large files in place of many small ones, and no files that no commit names."""
+"""Merges small files into large ones and removes files that no commit names."""
 
 import time
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from borzoi.spark.options import InvalidOption
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of the files of a table."""
+    """The result of a compaction."""
 
     files_before: int
     files_after: int

@@ -62,7 +62,7 @@ class DeltaLakeTable:
         }
 
     def rewrite(self, target_bytes: int, older_than_hours: float) -> int:
-        """Rewrite small files into large ones, and remove those no version in use needs."""
+        """Rewrite small files into large ones, and remove files that no live version needs."""
         table = self._table()
         table.optimize.compact(target_size=target_bytes)
         removed = table.vacuum(

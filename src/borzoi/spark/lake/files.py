@@ -21,7 +21,7 @@ from borzoi.spark.options import InvalidOption
 
 _TRANSFORM = re.compile(r"(day|hour)\((\w+)\)")
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
-#: Open files of one task; a row for one more partition closes the fullest.
+#: Limit of open files per task; opening one more closes the fullest.
 WRITERS_MAX: Final = 64
 
 
@@ -72,7 +72,7 @@ class DataFile:
 
 
 def derived(batch: pa.RecordBatch, partition_by: Iterable[Partitioner]) -> pa.RecordBatch:
-    """The batch with a column for each transformed partition."""
+    """Return the batch with a column for each transformed partition."""
     for each in partition_by:
         if each.transform is None or each.name in batch.schema.names:
             continue
@@ -92,7 +92,7 @@ def _hours(values: pa.Array) -> pa.Array:
 
 
 class FileWriter:
-    """Writes the batches of one task; `close` gives the files."""
+    """Writes the batches of one task; `close` returns the files."""
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
@@ -126,7 +126,7 @@ class FileWriter:
         return self._done
 
     def abort(self) -> None:
-        """Remove what was written; files of a dead process stay for `compact` to remove."""
+        """Remove the written files; those of a dead process stay until `compact` removes them."""
         for each in self._open.values():
             each.close()
             each.path.unlink(missing_ok=True)
@@ -148,7 +148,7 @@ class FileWriter:
 
 
 class _OpenFile:
-    """One Parquet file under way."""
+    """One Parquet file being written."""
 
     def __init__(
         self, layout: TableLayout, values: tuple[str | None, ...], schema: pa.Schema
@@ -217,5 +217,5 @@ def _bounds(metadata: Any) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Partition values as the texts that stand in paths."""
+    """Partition values as they appear in paths."""
     return column if pa.types.is_string(column.type) else column.cast(pa.string())

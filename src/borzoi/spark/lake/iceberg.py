@@ -18,7 +18,7 @@ from borzoi.spark.lake.files import DataFile
 from borzoi.spark.lake.tables import Epoch
 from borzoi.spark.options import InvalidOption
 
-# It warns about each column without statistics in each file; bodies have none on purpose.
+# It warns about every column without statistics; payloads have none on purpose.
 logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 
 
@@ -98,7 +98,7 @@ class IcebergTable:
         return {path.removeprefix(prefix) for path in paths}
 
     def table(self) -> PyIcebergTable:
-        """The table as pyiceberg has it, for readers."""
+        """The pyiceberg table, for readers."""
         return self._catalog().load_table(self._name)
 
     def _catalog(self) -> Catalog:
@@ -106,7 +106,7 @@ class IcebergTable:
 
 
 def default_catalog(directory: str) -> dict[str, str]:
-    """A catalog in one file beside the table."""
+    """A catalog in one file next to the table."""
     root = Path(directory).resolve()
     root.mkdir(parents=True, exist_ok=True)
     return {

@@ -1,4 +1,4 @@
-"""The table formats there are, by the name people write."""
+"""The supported table formats, by name."""
 
 from typing import Final
 

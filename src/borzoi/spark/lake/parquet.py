@@ -1,9 +1,9 @@
-"""A directory of Parquet files with manifests: what counts is what a manifest names.
+"""A directory of Parquet files with manifests: a file counts if a manifest names it.
 
 `_borzoi/commits/{number:020}.json` lists the files of one commit with their sizes, rows and the
 query and epoch they came from. A manifest is written under a draft name and linked into place, so
-the first writer of a number wins and a reader never sees half of one. Readers that do not know
-about manifests see the same files, and those of aborted epochs until `compact` removes them.
+the first writer of a number wins and a reader never sees a partial one. Readers that ignore
+manifests also see the files of aborted epochs, until `compact` removes them.
 """
 
 import json
@@ -70,7 +70,7 @@ class ParquetTable:
         return [json.loads(path.read_text()) for path in paths]
 
     def replace(self, removed: Sequence[str], files: Sequence[DataFile]) -> None:
-        """Put files in the place of others, in one step."""
+        """Replace files by others atomically."""
         number = max((each["number"] for each in self.manifests()), default=-1) + 1
         manifest = {
             "number": number,
@@ -80,11 +80,11 @@ class ParquetTable:
             "files": [asdict(each) for each in files],
         }
         if not _put(self._commits / f"{number:020}.json", json.dumps(manifest).encode()):
-            raise InvalidOption(f"{self._directory} was changed while it was compacted: try again")
+            raise InvalidOption(f"{self._directory} changed during the compaction: try again")
 
 
 def _put(path: Path, content: bytes) -> bool:
-    """Create a file whole or not at all; False when there is one."""
+    """Create a file atomically; False if it exists."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with draft.open("xb") as file:
         file.write(content)

@@ -1,8 +1,8 @@
 """`format("borzoi-lake")`: rows, or ranges of messages, into a Parquet, Delta or Iceberg table.
 
 On the row plane a task gets record batches and writes them. On the bulk plane the source runs with
-`plane=bulk` and a task gets ranges: it reads the messages itself and writes them, so nothing but a
-few hundred bytes for each range passes through the JVM.
+`plane=bulk` and a task gets ranges: it reads the messages itself and writes them, so only a
+few hundred bytes per range pass through the JVM.
 """
 
 import json
@@ -89,7 +89,7 @@ BULK_KEYS: Final = frozenset(row.name.lower() for row in SOURCE_ROWS)
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
-    """Everything a writer of a table needs to know."""
+    """The options of a table writer."""
 
     kind: str
     directory: str
@@ -150,7 +150,7 @@ def table_of(options: LakeOptions) -> Table:
 
 
 class LakeDataSource(DataSource):
-    """A sink; reading is what every engine does with these formats."""
+    """A sink only; every engine can read these formats."""
 
     @classmethod
     def name(cls) -> str:
@@ -167,14 +167,14 @@ class LakeDataSource(DataSource):
 
 @dataclass
 class Files(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     query: str
     files: list[DataFile]
 
 
 class _LakeTasks:
-    """What batch and stream writers share."""
+    """The common part of batch and stream writers."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         self._is_bulk = schema.fieldNames() == RANGE_SCHEMA.fieldNames()
@@ -221,7 +221,7 @@ def bulk_schema(shape: Shape) -> pa.Schema:
 
 
 class LakeWriter(_LakeTasks, DataSourceArrowWriter):
-    """`df.write.format("borzoi-lake")`: one commit; with `writeId` a repeated one is nothing."""
+    """`df.write.format("borzoi-lake")`: one commit; with `writeId` a repeated one is a no-op."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
         return Files(self._options.write_id or "", self._write(iterator))

@@ -1,4 +1,4 @@
-"""What a sink asks of a table format: which epoch is in it, and to take files in with the next."""
+"""The interface of a table format: its last committed epoch, and committing files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from borzoi.spark.lake.files import DataFile
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Where files come from: a batch of a query; a batch write is a query of its own."""
+    """The origin of files: a batch of a query; a batch write counts as a query."""
 
     query: str
     number: int
 
 
 class Table(Protocol):
-    """A table that takes files in one atomic step, each epoch once."""
+    """A table to which files are committed atomically, once per epoch."""
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Create the table unless it is there; raise when its columns are others."""
+        """Create the table unless it exists; raise if its columns differ."""
 
     def committed_epoch(self, query: str) -> int | None:
-        """The last epoch of the query that is in the table."""
+        """Return the last epoch of the query in the table."""
 
     def commit(self, files: Sequence[DataFile], epoch: Epoch) -> bool:
-        """Take the files in; False when the epoch is there already."""
+        """Commit the files; False if the epoch is already committed."""
 
     def live_files(self) -> set[str]:
         """Paths of the files that are part of the table, relative to its directory."""

@@ -2,10 +2,10 @@
 
 A source with JSON payloads becomes a view of its columns and `_meta`: topic, partition, offset,
 timestamp and id of the message. A step that keeps `_meta` keeps the lineage of its rows, and a
-topic sink makes message ids of it; otherwise ids come from all columns of a row.
+topic sink derives message ids from it; otherwise ids come from all columns of a row.
 
-Records that cannot be read, or do not meet `expect`, end the query, are dropped, or go to the
-dead-letter topic with the reason. They do so in a query of their own, which reads the topic again.
+Records that cannot be parsed, or do not meet `expect`, fail the query, are dropped, or go to the
+dead-letter topic with the reason. Dead letters have their own query, which reads the topic again.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from borzoi.spark.progress import BYTES_METRIC
 
 META: Final = "_meta"
 CORRUPT: Final = "_corrupt"
-#: Columns of a message that `_meta` is made of.
+#: Columns of a message that `_meta` contains.
 META_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "id")
 DEAD_LETTERS: Final = "dead-letters"
 
@@ -79,7 +79,7 @@ def reader_options(pipeline: Pipeline, source: Source) -> dict[str, str]:
 def source_frames(
     spark: SparkSession, pipeline: Pipeline, source: Source
 ) -> tuple[DataFrame, DataFrame | None]:
-    """Rows of the source, and those that go to the dead-letter topic."""
+    """Return the rows of the source, and the dead letters."""
     options = reader_options(pipeline, source)
     options["consumerName"] = source.options.get("consumerName", f"spark-{pipeline.name}")
     raw = counted(spark.readStream.format("borzoi").options(**options).load(), source.name)
@@ -105,7 +105,7 @@ def source_frames(
 
 
 def counted(frame: DataFrame, name: str) -> DataFrame:
-    """The frame, which also reports the bytes of its payloads after each batch."""
+    """Return the frame, which also reports the bytes of its payloads after each batch."""
     if "payload" not in frame.columns:
         return frame
     size = F.sum(F.length("payload")).alias("bytes")
@@ -113,7 +113,7 @@ def counted(frame: DataFrame, name: str) -> DataFrame:
 
 
 def parsed_frame(raw: DataFrame, ddl: str) -> DataFrame:
-    """Messages with their payload read as JSON into `_value`, which has `_corrupt` as well."""
+    """Return messages with the payload parsed as JSON into `_value`, which includes `_corrupt`."""
     schema = f"{ddl}, {CORRUPT} string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     meta = F.struct(
@@ -130,7 +130,7 @@ def _value_names(parsed: DataFrame) -> list[str]:
 
 
 def problem_of(source: Source) -> Column:
-    """Why a record is refused; null for those that are not."""
+    """The reason to reject a record; null for valid ones."""
     problem = F.when(F.col("_unreadable"), F.lit("the payload is not JSON of the declared columns"))
     if source.expect is not None:
         met = F.coalesce(F.expr(source.expect), F.lit(False))
@@ -144,7 +144,7 @@ def _place() -> Column:
 
 
 def dead_letters(bad: DataFrame, source: Source) -> DataFrame:
-    """Refused records as messages: the payload as it was, the reason in the headers."""
+    """Rejected records as messages: the original payload, the reason in the headers."""
     headers = F.create_map(
         F.lit("error"),
         F.col("_problem"),
@@ -195,7 +195,7 @@ def sink_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Flow:
 
 
 def is_bulk(pipeline: Pipeline, sink: Sink) -> bool:
-    """Whether nothing but copying is asked for: then messages need not pass through the JVM."""
+    """Whether the pipeline only copies: then messages need not pass through the JVM."""
     source = pipeline.sources.get(sink.source)
     return source is not None and source.json is None and sink.lake is not None
 
@@ -266,5 +266,5 @@ def _triggered(writer: DataStreamWriter, trigger: str) -> DataStreamWriter:
 
 
 def _spark_duration(text: str) -> str:
-    """Spark reads whole words of units; borzoi's spans are shorter."""
+    """Return the span as Spark parses it, with full unit names."""
     return f"{max(1, parse_duration(text) // 1000)} milliseconds"

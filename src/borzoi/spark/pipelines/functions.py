@@ -1,4 +1,4 @@
-"""Pipelines in Python, for what SQL cannot say: functions that are sources, steps and sinks.
+"""Pipelines in Python, for what SQL cannot express: functions as sources, steps and sinks.
 
     from borzoi.spark.pipelines.functions import Definition
 
@@ -31,7 +31,7 @@ Section = Callable[[], Mapping[str, Any]]
 
 
 class Definition:
-    """Collects the functions of a file and makes a pipeline of them."""
+    """Collects the functions of a file and builds a pipeline from them."""
 
     def __init__(self, name: str, *, server: Mapping[str, Any] | None = None, **head: Any) -> None:
         self._head = {"name": name} | head
@@ -41,14 +41,14 @@ class Definition:
         self._steps: list[Step] = []
 
     def source(self, function: Section) -> Section:
-        """A function without arguments that gives the keys of [source.NAME]."""
+        """Register a function without arguments that returns the keys of [source.NAME]."""
         self._sources[function.__name__] = function
         return function
 
     def step(
         self, *, inputs: Sequence[str], output: str = "append"
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A function from the data frames of its inputs to one."""
+        """Register a function from the data frames of its inputs to one."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self._steps.append(
@@ -59,7 +59,7 @@ class Definition:
         return register
 
     def sink(self, *, source: str) -> Callable[[Section], Section]:
-        """A function without arguments that gives the keys of [sink.NAME] but `from`."""
+        """Register a function without arguments that returns the keys of [sink.NAME] but `from`."""
 
         def register(function: Section) -> Section:
             self._sinks[function.__name__] = (source, function)
@@ -73,7 +73,7 @@ class Definition:
             "pipeline": self._head,
             "server": self._server,
             "source": {name: dict(make()) for name, make in self._sources.items()},
-            # Checked as a file is; the functions take the place of the queries afterwards.
+            # Checked like a file; afterwards the functions replace the queries.
             "step": [
                 {"name": each.name, "from": list(each.inputs), "sql": "", "output": each.output}
                 for each in self._steps

@@ -1,6 +1,6 @@
 """A pipeline as values: sources, tables, steps, sinks, read from TOML and checked without Spark.
 
-Every section has a table of its keys. An unknown key is refused with the nearest known one, every
+Every section has a table of its keys. An unknown key is rejected with the nearest known one, every
 path is relative to the file, and secrets are named by `env` or `file`, never written down.
 """
 
@@ -22,7 +22,7 @@ TABLE_FORMATS: Final = ("parquet", "csv", "json", "orc")
 
 
 class InvalidPipeline(BorzoiError, ValueError):
-    """A pipeline file says something that cannot be run; the sentence names section and key."""
+    """A pipeline file is invalid; the message names section and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """All of a file."""
+    """A whole pipeline file."""
 
     name: str
     checkpoint: Path
@@ -113,7 +113,7 @@ class Pipeline:
 
 
 def load_pipeline(path: Path) -> Pipeline:
-    """The pipeline of a TOML file."""
+    """Read the pipeline of a TOML file."""
     try:
         document = tomllib.loads(path.read_text())
     except OSError as error:
@@ -146,7 +146,7 @@ def pipeline_of(document: Mapping[str, Any], base: Path) -> Pipeline:
 
 
 def check_pipeline(pipeline: Pipeline) -> Pipeline:
-    """The pipeline itself, when its parts fit together."""
+    """Return the pipeline if its parts are consistent."""
     if not pipeline.sources or not pipeline.sinks:
         raise InvalidPipeline("a pipeline needs at least one [source.NAME] and one [sink.NAME]")
     names = list(pipeline.sources) + list(pipeline.tables)

@@ -1,7 +1,7 @@
 """What a pipeline would read and what it has read, without starting Spark.
 
 The offset log of a checkpoint is a folder of files named by batch, each with a line `v1`, a line of
-metadata and a line of JSON for each source; the commit log has a file for each batch that ended.
+metadata and a line of JSON for each source; the commit log has a file for each completed batch.
 """
 
 import json
@@ -16,7 +16,7 @@ from borzoi.spark.options import source_options
 from borzoi.spark.pipelines.model import Pipeline, Sink
 from borzoi.spark.source import limits_of
 
-#: Bytes a second of one core, to say how long a backfill takes: docs/spark.md has the figures.
+#: Bytes per second of one core, to estimate a backfill: docs/spark.md has the figures.
 ROW_PLANE_SPEED = 400_000_000
 BULK_PLANE_SPEED = 500_000_000
 
@@ -37,7 +37,7 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the query of a sink stands."""
+    """The progress of the query of a sink."""
 
     sink: str
     batch: int | None
@@ -46,7 +46,7 @@ class Standing:
 
 
 def plan_pipeline(pipeline: Pipeline, now: int) -> list[PlannedRead]:
-    """What each sink would read if the pipeline started now."""
+    """Return what each sink would read if the pipeline started now."""
     found = []
     for sink in pipeline.sinks.values():
         for name in sources_of(pipeline, sink):
@@ -93,7 +93,7 @@ def sources_of(pipeline: Pipeline, sink: Sink) -> list[str]:
 
 
 def status_of(pipeline: Pipeline) -> list[Standing]:
-    """Where each query stands, and how far behind its topics."""
+    """Return the position and the lag of each query."""
     found = []
     for sink in pipeline.sinks.values():
         checkpoint = pipeline.checkpoint / sink.name
@@ -128,7 +128,7 @@ def _latest(pipeline: Pipeline, sink: Sink) -> dict[PartitionKey, Extent]:
 
 
 def committed_offsets(checkpoint: Path) -> dict[PartitionKey, Position] | None:
-    """Positions at the end of the last batch that ended; None when there is none."""
+    """Return the positions at the end of the last completed batch; None if there is none."""
     commits = _numbers(checkpoint / "commits")
     if not commits:
         return None
@@ -142,7 +142,7 @@ def committed_offsets(checkpoint: Path) -> dict[PartitionKey, Position] | None:
 
 
 def reset_pipeline(pipeline: Pipeline) -> bool:
-    """Forget where the queries stand; False when there was nothing to forget."""
+    """Delete the checkpoints; False when there were none."""
     if not pipeline.checkpoint.exists():
         return False
     shutil.rmtree(pipeline.checkpoint)

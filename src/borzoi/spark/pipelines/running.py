@@ -1,4 +1,4 @@
-"""Queries of a pipeline: started, watched, and ended with a code that says how it went.
+"""Starts and watches the queries of a pipeline; the exit code says how they ended.
 
 ====  ================================================================
 code  meaning
@@ -33,9 +33,9 @@ from borzoi.spark.progress import Report, end_offsets, report_of, start_offsets
 
 OK, FAILED, BAD_FILE, DATA_LOSS, SINK_REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
-#: Pause between two looks at the queries.
+#: Pause between checks of the queries.
 LOOK_SECONDS: Final = 0.2
-#: Names that stand in the traceback of a query that failed for a known reason.
+#: Exception names in the traceback of a query that failed for a known reason.
 LOSSES: Final = ("DataLoss",)
 REFUSALS: Final = (
     "sink.py",
@@ -53,7 +53,7 @@ class Display(Protocol):
 
 
 class Interruption:
-    """Ctrl-C: the first lets running batches finish, the second ends them."""
+    """Ctrl-C: the first lets running batches finish, the second stops them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -62,7 +62,7 @@ class Interruption:
         self.count += 1
 
     def install(self) -> Callable[[], None]:
-        """Take the signals over; the result gives them back. Only the main thread may."""
+        """Install signal handlers; the result restores the old ones. Main thread only."""
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
         before = {each: signal.signal(each, self) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -77,7 +77,7 @@ class Interruption:
 def run_pipeline(
     spark: SparkSession, pipeline: Pipeline, displays: Sequence[Display] = ()
 ) -> tuple[int, str]:
-    """Run all queries to their end; the exit code and a sentence about what ended them."""
+    """Run all queries to their end; return the exit code and why they ended."""
     interruption = Interruption()
     restore = interruption.install()
     watches: list[Watch] = []
@@ -106,7 +106,7 @@ class Watch:
         self.last: dict[str, Any] | None = None
 
     def look(self, displays: Sequence[Display]) -> None:
-        """Show the batches that have ended since the last look."""
+        """Show the batches that completed since the last call."""
         for progress in self.query.recentProgress:
             document = _plain(progress)
             number = int(document["batchId"])
@@ -151,7 +151,7 @@ def _watch(
 
 
 def outcome_of(text: str) -> tuple[int, str]:
-    """Exit code and sentence of a query that failed with this text."""
+    """Return exit code and message for a query that failed with this text."""
     sentence = sentence_of(text)
     if any(f"{name}:" in text for name in LOSSES):
         return DATA_LOSS, sentence
@@ -161,7 +161,7 @@ def outcome_of(text: str) -> tuple[int, str]:
 
 
 def sentence_of(text: str) -> str:
-    """The line that says what went wrong, out of the tracebacks that Spark wraps around it."""
+    """Return the line with the cause from the tracebacks that Spark wraps around it."""
     lines = [line.strip() for line in text.splitlines()]
     own = [line for line in lines if line.startswith("borzoi.") and ": " in line]
     if own:
@@ -171,7 +171,7 @@ def sentence_of(text: str) -> str:
 
 
 def _store_ends(pipeline: Pipeline, watches: Sequence[Watch]) -> None:
-    """Store where the queries ended: Spark tells a source about all batches but the last."""
+    """Commit the last batch of each query: Spark does not report it to the source."""
     ends: dict[PartitionKey, int] = {}
     for watch in watches:
         for document in end_offsets(watch.last or {}):
@@ -187,7 +187,7 @@ def _store_ends(pipeline: Pipeline, watches: Sequence[Watch]) -> None:
         for key, offset in ends.items():
             broker.store_offset(f"spark-{pipeline.name}", key, offset - 1)
     except BorzoiError:
-        # The checkpoint is the truth; this is for lag displays and retention.
+        # The checkpoint is authoritative; this is for lag displays and retention.
         pass
     finally:
         broker.close()
