@@ -59,7 +59,7 @@ def test_another_segment_of_the_same_number_is_told_apart(field: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"start_offset": "x"}'])
 def test_what_is_no_marker_is_corrupt(data: bytes) -> None:
-    with pytest.raises(Corrupt, match="some/key: it is no marker"):
+    with pytest.raises(Corrupt, match="some/key: it is not a marker"):
         decode_segment_marker(data, key="some/key")
 
 

@@ -235,5 +235,5 @@ def test_the_other_providers_are_opened_by_their_own_clients(
     for service, kind in (("gcs", "GCSStore"), ("azure", "AzureStore")):
         store = open_store(Location(service, "bucket", "prefix"))
         assert type(store._once).__name__ == kind  # type: ignore[attr-defined]
-    with pytest.raises(InvalidConfiguration, match="'ftp' is no service"):
+    with pytest.raises(InvalidConfiguration, match="'ftp' is not a service"):
         open_store(Location("ftp", "bucket"))

@@ -87,7 +87,7 @@ def _decoded(data: Buffer, kind: type[M], key: str) -> M:
     try:
         marker = msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as fault:
-        raise Corrupt(f"it is no marker: {fault}", op="get", key=key) from fault
+        raise Corrupt(f"it is not a marker: {fault}", op="get", key=key) from fault
     check = _CHECK.search(text)
     if check is None or int(check[1], 16) != xxhash.xxh3_64_intdigest(text[: check.start()]):
         raise Corrupt("it is a marker that does not match its checksum", op="get", key=key)

@@ -57,7 +57,7 @@ def _summaries(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     try:
         return {group["summary"]["kind"]: group["summary"] for group in report["group_metrics"]}
     except (KeyError, TypeError) as fault:
-        raise InvalidFormat(f"this is no report of a bench: {fault!r} is missing") from fault
+        raise InvalidFormat(f"this is not a report of a bench: {fault!r} is missing") from fault
 
 
 def _figure(summary: Mapping[str, Any], key: str) -> float:

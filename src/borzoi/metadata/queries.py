@@ -147,7 +147,7 @@ def find_member(group: Group, client_id: int) -> Member | None:
 def member(group: Group, client_id: int) -> Member:
     found = group.members.named(client_id)
     if found is None:
-        raise MemberNotFound(f"client {client_id} is no member of consumer group {group.name!r}")
+        raise MemberNotFound(f"client {client_id} is not a member of consumer group {group.name!r}")
     return found
 
 

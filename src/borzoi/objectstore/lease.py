@@ -97,7 +97,7 @@ async def newest_lease(store: ObjectStore, prefix: str) -> Lease | None:
     try:
         return msgspec.json.decode(data, type=Lease)
     except msgspec.DecodeError as fault:
-        raise Corrupt(f"it is no lease: {fault}", op="get", key=found.key) from fault
+        raise Corrupt(f"it is not a lease: {fault}", op="get", key=found.key) from fault
 
 
 async def acquire(

@@ -90,7 +90,9 @@ def parse_location(url: str) -> Location:
     service = SERVICES.get(parts.scheme)
     if service is None:
         allowed = ", ".join(f"{scheme}://" for scheme in SERVICES)
-        raise InvalidConfiguration(f"{url!r} is no address of a store; it begins with {allowed}")
+        raise InvalidConfiguration(
+            f"{url!r} is not the address of a store; it begins with {allowed}"
+        )
     if "@" in parts.netloc:
         raise InvalidConfiguration(
             "credentials do not belong into an address; give them by AWS_ACCESS_KEY_ID and"

@@ -40,7 +40,7 @@ def library_store(location: Location, timing: Timing, *, retries: int) -> Any:
         case "azure":
             return AzureStore(location.bucket, config=_endpoint(location, "endpoint"), **keywords)
     raise InvalidConfiguration(
-        f"{location.service!r} is no service; there are: {', '.join(SERVICES.values())}"
+        f"{location.service!r} is not a service; there are: {', '.join(SERVICES.values())}"
     )
 
 

@@ -248,7 +248,7 @@ class Frames:
         trailer, trailer_at = _last_wrapper(algorithm, read, size, TRAILER.size)
         magic, code, frame_bytes, plain_bytes, count, sealed = TRAILER.unpack(trailer)
         if magic != MAGIC or code != algorithm or not 0 < frame_bytes <= FRAME_BYTES_MAX:
-            raise StorageFailure(f"this is no segment compressed with {algorithm.name}")
+            raise StorageFailure(f"this is not a segment compressed with {algorithm.name}")
         if count != -(-plain_bytes // frame_bytes) or count * TABLE_DTYPE.itemsize > size:
             raise StorageFailure("the frame table of a compressed segment does not add up")
         parts: list[bytes] = []

@@ -174,7 +174,7 @@ def _suggested_kind(value: PlainValue) -> HeaderKind:
             if 0 <= value <= U64_MAX:
                 return HeaderKind.UINT64
             return HeaderKind.UINT128 if 2**127 <= value <= U128_MAX else HeaderKind.INT128
-    raise InvalidHeaderValue(f"{type(value).__name__} is no type for a user header")
+    raise InvalidHeaderValue(f"{type(value).__name__} cannot be a user header")
 
 
 def _to_bytes(value: PlainValue, kind: HeaderKind) -> bytes:
