@@ -90,7 +90,7 @@ def test_what_is_gone_is_said(tmp_path: Path) -> None:
     with pytest.raises(SegmentGone, match="ends before offset 5"):
         index_between(tmp_path, 0, 0, 5)
     (tmp_path / f"{0:020}.log").unlink()
-    with pytest.raises(SegmentGone, match="segment 0 is gone"):
+    with pytest.raises(SegmentGone, match="segment 0 is missing"):
         open_body(tmp_path, 0)
     (tmp_path / f"{0:020}.index").unlink()
     with pytest.raises(SegmentGone, match="index of segment 0"):

@@ -1,7 +1,7 @@
-"""The archiver: which segments are archived already, and copying those that are not.
+"""The archiver: knows which segments are archived, and copies the others.
 
-It runs beside the partitions, on the same event loop; files are read in threads. An archive that
-fails never holds up an append: a segment that could not be copied is tried again at the next turn.
+It runs on the event loop of the partitions; files are read in threads. A failing archive never
+delays an append: a segment that could not be copied is retried in the next run.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from borzoi.storage.segment import SegmentFacts
 
 log = logging.getLogger(__name__)
 
-#: Markers that are read at once when a server starts.
+#: Markers that are read concurrently when a server starts.
 MARKERS_AT_ONCE: Final = 16
 
 
@@ -57,7 +57,7 @@ class StateFiles(Protocol):
         ...
 
     def read(self) -> dict[str, bytes]:
-        """The files as they were at one moment, by name. Blocks."""
+        """Return a consistent copy of the files, by name. Blocks."""
         ...
 
 
@@ -74,11 +74,11 @@ class ArchiveSettings(msgspec.Struct, frozen=True):
 
 
 class Counters(msgspec.Struct):
-    """What the archiver did since the process began, and where it stands."""
+    """Counters since the start of the process, and the present state."""
 
     segments_archived: int = 0
     segments_failed: int = 0
-    #: Turns in which all of the archive, or the markers of a partition, could not be read.
+    #: Runs in which the archive, or the markers of a partition, could not be read.
     turns_failed: int = 0
     bytes_archived: int = 0
     #: Sealed segments that are not archived yet.
@@ -87,7 +87,7 @@ class Counters(msgspec.Struct):
     deletions_blocked: int = 0
     states_archived: int = 0
     states_failed: int = 0
-    #: When a turn last ended with nothing left to do, µs.
+    #: When a run last ended with nothing left to do, µs.
     last_success: int = 0
 
 
@@ -107,25 +107,25 @@ class Archiver:
         self._settings = settings
         self._clock = clock
         self._version = version
-        #: Whether the store is still to be asked for what archives rely on.
+        #: Whether the store still has to be probed.
         self._asks_first = asks_first
         self.counters = Counters()
-        #: Numbers of the archived segments, by life; read from the store once.
+        #: First offsets of the archived segments, by life; read from the store once.
         self._listed: dict[Life, set[int]] | None = None
-        #: The life that a partition is in, and the markers of it that were read or written.
+        #: The present life of each partition, and its markers that were read or written.
         self._lives: dict[Namespace, Life] = {}
         self._markers: defaultdict[Life, dict[int, SegmentMarker]] = defaultdict(dict)
         self._state_index: int | None = None
 
     async def run(self, partitions: Sequence[PartitionView], state: StateFiles | None) -> None:
-        """One turn: archive what is sealed and not archived yet."""
+        """One run: archive what is sealed and not archived yet."""
         failed_before = self.counters.turns_failed
         try:
             await self._ask_first()
             work = await self._pending(partitions)
         except (BorzoiError, OSError) as fault:
             self.counters.turns_failed += 1
-            log.warning("the archive could not be used: %s", fault)
+            log.warning("cannot use the archive: %s", fault)
             return
         self.counters.lag_segments = len(work)
         await self._upload_all(work)
@@ -135,19 +135,19 @@ class Archiver:
             self.counters.last_success = self._clock()
 
     async def _ask_first(self) -> None:
-        """Refuse a store from which nothing could be restored, before anything is in it."""
+        """Reject a store that lacks what a restore needs, before anything is written."""
         if self._asks_first:
             try:
                 (await probe(self._store)).check()
             except PermissionDenied as fault:
                 # Archiving needs fewer rights than the probe, which deletes its object.
-                log.warning("the store of the archive was not examined: %s", fault)
+                log.warning("could not probe the store of the archive: %s", fault)
             self._asks_first = False
 
     async def _pending(
         self, partitions: Sequence[PartitionView]
     ) -> list[tuple[PartitionView, Life, SegmentFacts]]:
-        """What is to be copied, partition by partition, oldest first."""
+        """Return the segments to copy, partition by partition, oldest first."""
         listed = await self._list()
         self._forget_others(partitions)
         work = []
@@ -155,16 +155,16 @@ class Archiver:
             try:
                 life = await self._life_of(view, listed)
             except Corrupt as fault:
-                # Only this partition: whether its segments are archived cannot be told.
+                # Skip only this partition: whether its segments are archived is unknown.
                 self.counters.turns_failed += 1
-                log.warning("partition %s is not archived: %s", view.namespace, fault)
+                log.warning("could not archive partition %s: %s", view.namespace, fault)
                 continue
             missing = policy.pending(view.segments, self._markers[life])
             work += [(view, life, facts) for facts in missing]
         return work
 
     def deletable(self, namespace: Namespace, segments: Sequence[SegmentFacts], count: int) -> int:
-        """How many of the `count` oldest segments are archived, so that they may be deleted."""
+        """Return how many of the `count` oldest segments are archived and may be deleted."""
         life = self._lives.get(namespace)
         archived = policy.archived_head(segments, self._markers[life]) if life else 0
         if archived < count:
@@ -188,13 +188,13 @@ class Archiver:
         return self._listed
 
     def _forget_others(self, partitions: Sequence[PartitionView]) -> None:
-        """Partitions that were deleted need no memory."""
+        """Forget partitions that were deleted."""
         present = {view.namespace for view in partitions}
         for namespace in [one for one in self._lives if one not in present]:
             self._markers.pop(self._lives.pop(namespace), None)
 
     async def _life_of(self, view: PartitionView, listed: dict[Life, set[int]]) -> Life:
-        """The life the partition is in: a known one if its segments fit, else a new one."""
+        """Return the life of the partition: a known one if its segments fit, else a new one."""
         life = self._lives.get(view.namespace)
         if life is None or life.began < view.created_at:
             lives = [one for one in listed if one.namespace == view.namespace]
@@ -203,7 +203,7 @@ class Archiver:
                 life = Life(view.namespace, view.created_at)
         await self._read_markers(life, view.segments, listed.get(life, set()))
         if not policy.is_same_life(view.segments, self._markers[life]):
-            log.info("partition %s was emptied; its archive begins anew", view.namespace)
+            log.info("partition %s was purged; starting a new life in its archive", view.namespace)
             life = Life(view.namespace, max(self._clock(), life.began + 1))
         self._lives[view.namespace] = life
         return life
@@ -244,7 +244,7 @@ class Archiver:
                 except (BorzoiError, OSError) as fault:
                     self.counters.segments_failed += 1
                     log.warning(
-                        "segment %d of partition %s was not archived: %s",
+                        "could not archive segment %d of partition %s: %s",
                         facts.start_offset,
                         view.namespace,
                         fault,
@@ -263,7 +263,7 @@ class Archiver:
     async def _upload(
         self, view: PartitionView, life: Life, facts: SegmentFacts
     ) -> SegmentMarker | None:
-        """Copy one segment, its marker last; None when its files are not (or no more) there."""
+        """Copy one segment, its marker last; None when its files do not exist (any more)."""
         try:
             data = OpenFile(_log_file(view.directory, facts.start_offset))
         except FileNotFoundError:
@@ -315,7 +315,7 @@ class Archiver:
         try:
             await create_once(self._store, key, encode_marker(marker))
         except Taken:
-            # From a turn that did not hear the answer, or from a server before this one.
+            # From a run whose answer was lost, or from an earlier server.
             found = decode_segment_marker((await self._store.get(key)).data, key=key)
             if not found.describes(facts):
                 raise
@@ -327,10 +327,10 @@ class Archiver:
             await self._archive_state(state)
         except (BorzoiError, OSError) as fault:
             self.counters.states_failed += 1
-            log.warning("the metadata was not archived: %s", fault)
+            log.warning("could not archive the metadata: %s", fault)
 
     async def _archive_state(self, state: StateFiles) -> None:
-        """Copy the metadata when it changed, and remove copies that are too many."""
+        """Copy the metadata when it changed, and remove surplus copies."""
         index = state.last_index
         if index < 0 or index == self._state_index:
             return
@@ -356,7 +356,7 @@ class Archiver:
         await self._remove_states()
 
     async def _remove_states(self) -> None:
-        """The marker of a copy goes first, so that half of one never counts."""
+        """Delete the marker of a copy first, so that a partial copy never counts."""
         server = self._settings.server
         keys: defaultdict[int, list[str]] = defaultdict(list)
         complete = []

@@ -1,4 +1,4 @@
-"""What an archive holds, found out by listing it."""
+"""The contents of an archive, found by listing it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from borzoi.objectstore.listing import list_objects
 
 
 class NotInArchive(BorzoiError):
-    """The archive does not hold what was asked for."""
+    """The archive does not hold what was requested."""
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which partitions, and from which message on; None is all of them."""
+    """Which partitions, and from which message on; None means all."""
 
     stream_id: int | None = None
     topic_id: int | None = None
@@ -47,7 +47,7 @@ class ArchivedLife(msgspec.Struct):
     life: Life
     starts: list[int]
     size: int = 0
-    #: Files without a marker: of an upload under way, or one that was cut short.
+    #: Files without a marker: of a running or an interrupted upload.
     unmarked: int = 0
 
 
@@ -116,7 +116,7 @@ async def read_catalog(store: ObjectStore, server: str) -> Catalog:
 async def read_markers(
     store: ObjectStore, server: str, life: ArchivedLife, *, from_offset: int = 0
 ) -> list[SegmentMarker]:
-    """The markers of a life from the segment with `from_offset` on, oldest first."""
+    """Return the markers of a life from the segment with `from_offset` on, oldest first."""
     starts = sorted(life.starts)
     first = max((number for number, start in enumerate(starts) if start <= from_offset), default=0)
     markers = []
@@ -129,7 +129,7 @@ async def read_markers(
 
 
 def gap_in(markers: Sequence[SegmentMarker]) -> tuple[int, int] | None:
-    """The first offsets that are missing between two segments, from and to."""
+    """Return the first gap between two segments, as its first and last offset."""
     for before, after in pairwise(markers):
         if after.start_offset != before.end_offset + 1:
             return before.end_offset + 1, after.start_offset - 1

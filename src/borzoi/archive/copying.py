@@ -1,4 +1,4 @@
-"""One archive into another, for a second site. What is there already is not sent again.
+"""Copies one archive into another, for a second site. Existing objects are skipped.
 
 Markers go last, so that the copy is at any time an archive whose markers tell the truth.
 """
@@ -15,7 +15,7 @@ from borzoi.objectstore.multipart import BufferedMultipartWriter
 async def plan_copy(source: ObjectStore, target: ObjectStore, prefix: str) -> list[ObjectMeta]:
     """The objects that the target lacks, markers last.
 
-    Of files the size tells, since a file of an archive never changes; markers are compared.
+    Files are compared by size, since a file of an archive never changes; markers by content.
     """
     present = {meta.key: meta.size async for meta in list_objects(target, prefix)}
     files, markers = [], []
@@ -35,7 +35,7 @@ async def copy_object(
     *,
     part_size: int = PART_BYTES_DEFAULT,
 ) -> AsyncIterator[int]:
-    """Copy one object piece by piece; yields how many bytes each step brought."""
+    """Copy one object piece by piece; yields the bytes of each step."""
     if not meta.size:
         await target.put(meta.key, b"")
         return

@@ -3,8 +3,8 @@
 {server}/streams/{s}/topics/{t}/partitions/{p}/{life}/{offset:020}.log|.log.zst|.index|.json
 {server}/state/{index:020}/state.messages|state.snapshot|info.json|marker.json
 
-`life` tells the partitions apart that had one number after another: the time the partition was
-created, or for one that was purged, the time its first segment was archived afterwards.
+`life` distinguishes partitions that reuse a number: the time the partition was created or, after a
+purge, the time its first segment was archived.
 The `.json` of a segment is written last: without it the rest does not count.
 """
 
@@ -58,7 +58,7 @@ def state_prefix(server: str, index: int) -> str:
 
 
 def place_of(server: str, key: str) -> SegmentPlace | None:
-    """Which segment a key is the marker of."""
+    """Return the segment of a marker's key."""
     found = _SEGMENT_MARKER.fullmatch(key.removeprefix(f"{server}/"))
     if found is None:
         return None
@@ -67,6 +67,6 @@ def place_of(server: str, key: str) -> SegmentPlace | None:
 
 
 def state_index_of(server: str, key: str) -> int | None:
-    """Which copy of the metadata a key is the marker of."""
+    """Return the metadata copy of a marker's key."""
     found = _STATE_MARKER.fullmatch(key.removeprefix(f"{server}/"))
     return int(found[1]) if found else None

@@ -1,7 +1,7 @@
 """The markers of an archive: what was copied, how long it is, and its checksums.
 
-A marker is JSON whose last field, `check`, is the xxh3-64 of the text before it: a marker that
-changed would otherwise vouch for the wrong thing.
+A marker is JSON whose last field, `check`, is the xxh3-64 of the text before it: a damaged marker
+must not vouch for anything.
 """
 
 import re
@@ -46,7 +46,7 @@ class SegmentMarker(msgspec.Struct, frozen=True, kw_only=True):
     server_version: str
 
     def describes(self, facts: SegmentFacts) -> bool:
-        """Whether this is the segment with these facts, not another one of its number."""
+        """Whether the marker describes this segment, not another one with its number."""
         return (
             self.start_offset == facts.start_offset
             and self.end_offset == facts.end_offset

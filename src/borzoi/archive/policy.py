@@ -1,4 +1,4 @@
-"""What is to be archived, and what may be deleted since it is. Pure."""
+"""What has to be archived, and what may be deleted afterwards. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
@@ -8,19 +8,19 @@ from borzoi.storage.segment import SegmentFacts
 
 
 def wanted(segments: Sequence[SegmentFacts]) -> list[SegmentFacts]:
-    """The segments that belong into an archive: sealed, and not empty."""
+    """Return the segments that belong in an archive: sealed, and not empty."""
     return [facts for facts in segments if facts.sealed and facts.size]
 
 
 def pending(
     segments: Sequence[SegmentFacts], archived: Mapping[int, SegmentMarker]
 ) -> list[SegmentFacts]:
-    """The segments that are still to be archived, oldest first."""
+    """Return the segments that are not archived yet, oldest first."""
     return [facts for facts in wanted(segments) if not _is_archived(facts, archived)]
 
 
 def archived_head(segments: Sequence[SegmentFacts], archived: Mapping[int, SegmentMarker]) -> int:
-    """How many of the oldest segments may be deleted without losing a message."""
+    """Return how many of the oldest segments may be deleted without losing a message."""
     count = 0
     for facts in segments:
         if not facts.sealed or (facts.size and not _is_archived(facts, archived)):
@@ -30,8 +30,8 @@ def archived_head(segments: Sequence[SegmentFacts], archived: Mapping[int, Segme
 
 
 def is_same_life(segments: Sequence[SegmentFacts], archived: Mapping[int, SegmentMarker]) -> bool:
-    """Whether these segments continue the archived ones, or are those of a partition that was
-    emptied and began again at offset 0.
+    """Whether these segments continue the archived ones, or belong to a purged partition that
+    restarted at offset 0.
 
     `archived` has at least the markers that `needed_markers` names.
     """
@@ -50,8 +50,8 @@ def is_same_life(segments: Sequence[SegmentFacts], archived: Mapping[int, Segmen
 
 
 def needed_markers(segments: Sequence[SegmentFacts], listed: Collection[int]) -> set[int]:
-    """Which of the archived markers tell whether these segments continue them: their own, and for
-    a segment without one, the next above."""
+    """Return the markers that decide whether these segments continue the archived ones: their
+    own, and for a segment without one, the next above."""
     starts = {facts.start_offset for facts in wanted(segments)}
     needed = starts.intersection(listed)
     if len(needed) < len(starts):
@@ -63,7 +63,7 @@ def needed_markers(segments: Sequence[SegmentFacts], listed: Collection[int]) ->
 
 
 def superseded(indexes: Sequence[int], *, keep: int) -> list[int]:
-    """The copies of the metadata to delete when `keep` of the newest stay."""
+    """Return the metadata copies to delete so that the `keep` newest stay."""
     return sorted(indexes)[: max(len(indexes) - keep, 0)]
 
 

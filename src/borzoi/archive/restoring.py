@@ -1,8 +1,8 @@
 """From the archive back into a data directory.
 
-Files are written beside their final names, checked against the marker, synced and renamed, so a
-restore that is cut short leaves no file that looks complete and is not. The result is what a server
-opens: partition directories below `streams/`, and the metadata files when all was restored.
+Files are written under temporary names, checked against the marker, synced and renamed, so an
+interrupted restore leaves no incomplete file under a final name. The result is what a server opens:
+partition directories below `streams/`, and the metadata files when all was restored.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from borzoi.storage.recovery import Inspection, recover
 
 
 class TargetInUse(BorzoiError):
-    """Something is where the restored files would go."""
+    """The target directory is not empty."""
 
 
 class PlannedRestore(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class PlannedRestore(msgspec.Struct, frozen=True):
 async def plan_restore(
     store: ObjectStore, catalog: Catalog, selection: Selection, target: Path
 ) -> list[PlannedRestore]:
-    """What is going to be restored where; raises before anything is written when it cannot be."""
+    """Plan a restore; raises before anything is written if it is impossible."""
     plans = []
     for life in catalog.newest(selection):
         namespace = life.life.namespace
@@ -62,7 +62,7 @@ async def plan_restore(
         if gap is not None:
             raise NotInArchive(
                 f"the archive of partition {namespace} lacks the messages {gap[0]} to {gap[1]};"
-                f" restore what follows with --from-offset {gap[1] + 1}"
+                f" restore the rest with --from-offset {gap[1] + 1}"
             )
         directory = partition_directory(target, namespace)
         if directory.exists() and any(directory.iterdir()):
@@ -74,7 +74,7 @@ async def plan_restore(
 
 
 async def restore(store: ObjectStore, server: str, plan: PlannedRestore) -> AsyncIterator[int]:
-    """Restore one partition; yields how many bytes each step brought."""
+    """Restore one partition; yields the bytes of each step."""
     prefix = layout.life_prefix(server, plan.life.life)
     plan.directory.mkdir(parents=True, exist_ok=True)
     lacks_index = False
@@ -94,7 +94,7 @@ async def restore(store: ObjectStore, server: str, plan: PlannedRestore) -> Asyn
 
 
 async def restore_state(store: ObjectStore, catalog: Catalog, target: Path) -> int:
-    """Restore the newest copy of the metadata; the number of its last entry."""
+    """Restore the newest copy of the metadata; return the number of its last entry."""
     if not catalog.states:
         raise NotInArchive(f"the archive of {catalog.server} holds no metadata")
     index = max(catalog.states)
@@ -121,7 +121,7 @@ async def download(
     *,
     chunk: int = PART_BYTES_DEFAULT,
 ) -> AsyncIterator[int]:
-    """Bring one file; it gets its name when all of it is there and right."""
+    """Download one file; it gets its name when it is complete and verified."""
     draft = directory / (mark.name + DRAFT_SUFFIX)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     checksum = xxhash.xxh3_64()
@@ -146,7 +146,7 @@ async def download(
 
 
 def rebuild_indexes(directory: Path) -> None:
-    """Write the indexes that are missing, by reading the messages. Blocks."""
+    """Rebuild missing indexes from the messages. Blocks."""
     recover(Inspection(LocalMedium(), directory, None, open_twin=open_twin))
 
 

@@ -1,4 +1,4 @@
-"""Files into a store: read away from the event loop, checked after, never whole in memory."""
+"""Uploads files to a store: read in threads, verified afterwards, never whole in memory."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ CHECKS: Final = (CHECK_NONE, CHECK_SIZE, CHECK_CHECKSUM)
 
 
 class OpenFile:
-    """A file that stays readable although its name may go."""
+    """An open file that stays readable after it is unlinked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class OpenFile:
         return os.fstat(self._descriptor).st_size
 
     def read(self, length: int, position: int) -> memoryview:
-        """Exactly `length` bytes; `Corrupt` when the file has become shorter."""
+        """Read exactly `length` bytes; `Corrupt` when the file has become shorter."""
         piece = read_piece(self._descriptor, length, position)
         if len(piece) < length:
             raise Corrupt(f"{self.path} ends at byte {position + len(piece)}")
@@ -53,7 +53,7 @@ async def upload_file(
 ) -> FileMark:
     """Copy the first `size` bytes of a file to `key`.
 
-    While parts are on their way the next one is read; the writer says how many that makes.
+    The next part is read while others are in flight; the writer bounds their number.
     """
     writer = BufferedMultipartWriter(store, key, part_size=part_size)
     try:
@@ -63,7 +63,7 @@ async def upload_file(
         checksum = f"{writer.checksum:016x}"
         await writer.seal()
     except BaseException:
-        # To its end although we are cancelled: an upload that is left open costs money.
+        # Shielded from cancellation: an upload that stays open costs money.
         await asyncio.shield(writer.abort())
         raise
     mark = FileMark(file.path.name, size, checksum)
@@ -74,7 +74,7 @@ async def upload_file(
 async def upload_bytes(
     store: ObjectStore, key: str, name: str, data: bytes, *, check: str
 ) -> FileMark:
-    """The same for what is in memory already."""
+    """The same for bytes in memory."""
     await store.put(key, data)
     mark = FileMark(name, len(data), f"{xxhash.xxh3_64_intdigest(data):016x}")
     await check_copy(store, key, mark, check)
@@ -82,7 +82,7 @@ async def upload_bytes(
 
 
 async def check_copy(store: ObjectStore, key: str, mark: FileMark, check: str) -> None:
-    """Look at the copy as much as `check` says; `Corrupt` when it is not what was sent."""
+    """Verify the copy as far as `check` says; `Corrupt` when it differs from what was sent."""
     match check:
         case "size":
             found = (await store.head(key)).size
@@ -102,7 +102,7 @@ async def verify_object(
 ) -> None:
     """Read an object piece by piece, and compare; `Corrupt` says how it differs.
 
-    `advance` hears of the bytes of each piece.
+    `advance` is called with the bytes of each piece.
     """
     found = (await store.head(key)).size
     if found != mark.size:

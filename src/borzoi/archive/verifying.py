@@ -1,4 +1,4 @@
-"""Does an archive still hold what its markers say? Every byte is read."""
+"""Checks that an archive still holds what its markers say, by reading every byte."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -14,7 +14,7 @@ from borzoi.objectstore.interface import ObjectStore
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """One file of the archive, and what is wrong with it, if anything is."""
+    """One file of the archive, and its fault, if any."""
 
     key: str
     size: int
@@ -30,7 +30,7 @@ async def verify(
 ) -> AsyncIterator[Checked]:
     """Read every selected file, of all lives, and compare it with its marker.
 
-    `advance` hears of the bytes as they are read.
+    `advance` is called with the number of bytes read.
     """
     for life in catalog.lives:
         if not selection.includes(life.life.namespace):

@@ -1,9 +1,9 @@
-"""What one actor does on its connection, batch after batch, and what it measures.
+"""The work of one actor on its connection, batch after batch, and what it measures.
 
 ::
 
     producer             send                      latency: the send
-    consumer             poll                      latency: a poll that brought something
+    consumer             poll                      latency: a poll that returned messages
     producer + consumer  both at once              latency: now − origin time of the first message
     producing consumer   send, then poll           latency: as above
 
@@ -36,9 +36,9 @@ from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import encode_request
 from borzoi.records.header import ORIGIN_TIMESTAMP_AT
 
-#: A consumer that waits for messages asks again after this long.
+#: The pause of a consumer between empty polls.
 EMPTY_POLL_SECONDS: Final = 0.0005
-#: A consumer that gets nothing for this long has nothing left to wait for.
+#: A consumer gives up after this long without messages.
 SILENCE_SECONDS_MAX: Final = 30.0
 _ORIGIN_AT: Final = POLLED_PREFIX.size + ORIGIN_TIMESTAMP_AT
 
@@ -84,26 +84,26 @@ class LoadConnection:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """All that an actor needs besides itself."""
+    """What an actor needs from its run."""
 
     plan: Plan
     board: Board
     #: Nanoseconds of the monotonic clock at which all actors start.
     start_ns: int
-    #: Messages there were before the run, by stream: what a consumer-only run reads.
+    #: Messages stored before the run, by stream: what a consumer-only run reads.
     available: Mapping[str, int]
     #: The producers of each stream.
     producers: Mapping[str, tuple[int, ...]]
 
 
 def prepare(actor: Actor, connection: LoadConnection) -> None:
-    """What an actor does before the clock starts."""
+    """Prepare an actor before the clock starts."""
     if actor.group is not None:
         connection.request(JoinConsumerGroup(actor.stream, TOPIC, actor.group))
 
 
 def act(actor: Actor, connection: LoadConnection, stage: Stage) -> Recorder:
-    """Run the actor to its end; the samples it took after the warm-up."""
+    """Run the actor to its end; return the samples taken after the warm-up."""
     try:
         if actor.produces and actor.consumes:
             return _Alternating(actor, connection, stage).run()
@@ -115,7 +115,7 @@ def act(actor: Actor, connection: LoadConnection, stage: Stage) -> Recorder:
 
 
 class _Acting:
-    """What producers and consumers share: frames, pace, warm-up and the recorder."""
+    """The common part of producers and consumers: frames, pace, warm-up and recorder."""
 
     def __init__(self, actor: Actor, connection: LoadConnection, stage: Stage) -> None:
         self.actor = actor
@@ -130,7 +130,7 @@ class _Acting:
         _sleep_until(self.stage.start_ns)
 
     def paced(self, batch_bytes: int) -> int:
-        """Wait for the batch's moment; the moment its latency counts from."""
+        """Wait for the batch's turn; return the time its latency counts from."""
         intended = self.pacer.intended(time.monotonic_ns(), batch_bytes)
         _sleep_until(intended)
         return intended
@@ -205,7 +205,7 @@ class _Consuming(_Acting):
                 latency = _age_ns(polled) if measures_arrival else time.monotonic_ns() - asked
                 self.record_polled(asked, latency, polled)
                 silence.end()
-                # Everything may be there already: do not poll once more for nothing.
+                # Everything may have been read already: avoid an extra poll.
                 if not measures_arrival and self._is_done(offset):
                     break
             elif self._is_done(offset):
@@ -215,7 +215,7 @@ class _Consuming(_Acting):
         return self.recorder
 
     def _is_done(self, received: int) -> bool:
-        """Whether this consumer, or its group, has read what there is to read."""
+        """Whether this consumer, or its group, has read everything."""
         stage, actor = self.stage, self.actor
         if actor.members:
             received = stage.board.total(RECEIVED, actor.members)
@@ -240,7 +240,7 @@ class _Alternating(_Acting):
             frame = next(frames)
             began = self.paced(frame.payload_bytes)
             self.send(frame)
-            # A member of a group reads what the group is given, which need not be its own batch.
+            # A member of a group may get the batch of another actor.
             wanted = 1 if grouped else frame.messages_count
             silence = _Silence()
             while wanted > 0 and not self.stage.board.interrupted:
@@ -257,7 +257,7 @@ class _Alternating(_Acting):
 
 
 class _Silence:
-    """Pauses between empty polls, and an end to them."""
+    """Pauses between empty polls, and gives up in the end."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -271,14 +271,14 @@ class _Silence:
             self._since = now
         if now - self._since > SILENCE_SECONDS_MAX:
             raise RequestTimeout(
-                f"no message came from {topic} for {SILENCE_SECONDS_MAX:.0f} s; does it hold as"
-                " many as the bench is to read?"
+                f"no message from {topic} for {SILENCE_SECONDS_MAX:.0f} s; does it hold as"
+                " many as the bench should read?"
             )
         time.sleep(EMPTY_POLL_SECONDS)
 
 
 def _age_ns(polled: PolledBatch) -> int:
-    """Since the first message was made, on the clock of this machine; never below zero."""
+    """Return the age of the first message by this machine's clock; never negative."""
     return max(0, time.time_ns() - polled.origin_timestamp * 1000)
 
 

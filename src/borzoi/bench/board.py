@@ -17,7 +17,7 @@ class Board:
     """One row per actor, written by that actor alone, so nothing is locked."""
 
     def __init__(self, actors: int) -> None:
-        #: The last item says that the run was interrupted.
+        #: The last item is set when the run was interrupted.
         self._cells = RawArray(c_longlong, actors * FIELDS + 1)
         self.actors = actors
 

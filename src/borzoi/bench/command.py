@@ -56,13 +56,13 @@ borzoi bench --embedded pinned-producer                      8 producers, 8 GB, 
 borzoi bench -m 200..2000 -P 100 pp -p 4 tcp                 mixed sizes, small batches, 4 streams
 borzoi bench -r 100MB ppc -p 2 -c 2                          100 MB/s in all, latency end to end
 borzoi bench bpcg -a 12 -p 4 -c 4 output -o results          a group, report and charts kept
-borzoi bench --limit pp -p 1                                 beside what the machine itself reaches
+borzoi bench --limit pp -p 1                                 next to the limits of the machine
 borzoi bench compare results/A results/B                     two reports side by side"""
 
 
 @dataclass(slots=True)
 class Invocation:
-    """Options as they are collected on the way down the command tree."""
+    """Options collected on the way down the command tree."""
 
     plan: Plan = field(default_factory=lambda: Plan(KINDS[0]))
     total_data: str | None = None
@@ -99,10 +99,8 @@ class Invocation:
 @click.option(
     "--processes", type=click.IntRange(1), help="Load processes.  [default: one per core]"
 )
-@click.option("--reuse-streams", is_flag=True, help="Keep the streams there are.")
-@click.option(
-    "--embedded", is_flag=True, help="Start a server of its own, in a temporary directory."
-)
+@click.option("--reuse-streams", is_flag=True, help="Keep existing streams.")
+@click.option("--embedded", is_flag=True, help="Start a server in a temporary directory.")
 @click.option("--limit", "with_limit", is_flag=True, help="Measure the machine's limits as well.")
 @click.pass_context
 def bench(context: click.Context, /, **options: Any) -> None:
@@ -124,7 +122,7 @@ def bench(context: click.Context, /, **options: Any) -> None:
 
 
 class _reported:
-    """Ends the command with one sentence for a `BorzoiError`."""
+    """Ends the command with one message for a `BorzoiError`."""
 
     def __enter__(self) -> None: ...
 
@@ -249,7 +247,7 @@ def _text(value: object) -> str:
 def _output_command() -> click.Command:
     @click.command(help="Keep report.json and report.html.")
     @click.option("-o", "--output-dir", type=Path, default=Path("performance_results"))
-    @click.option("--identifier", help="Of this machine.  [default: its name]")
+    @click.option("--identifier", help="Name of this machine.  [default: its host name]")
     @click.option("--remark", default="")
     @click.option("--extra-info", default="")
     @click.option("--gitref", default="")
@@ -290,7 +288,7 @@ def limit(invocation: Invocation, directory: Path) -> None:
 @click.argument("before", type=click.Path(exists=True, path_type=Path))
 @click.argument("after", type=click.Path(exists=True, path_type=Path))
 def compare(before: Path, after: Path) -> None:
-    """Compare two reports: files, or the directories they lie in."""
+    """Compare two reports: files, or their directories."""
     with _reported():
         print_differences(list(compared(_read_report(before), _read_report(after))), Console())
 
@@ -305,7 +303,7 @@ def _read_report(path: Path) -> dict[str, Any]:
 
 
 def execute(invocation: Invocation) -> None:
-    """Run what was collected, print it, and keep it if asked to."""
+    """Run the collected plan, print the report, and save it if requested."""
     console = Console(stderr=True)
     with _reported(), ExitStack() as stack:
         plan = invocation.plan

@@ -1,4 +1,4 @@
-"""A server of the bench's own: another process, in a temporary directory, on a free port."""
+"""An embedded server: another process, in a temporary directory, on a free port."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 def settings_for(transport: str, directory: Path) -> dict[str, str]:
-    """Environment of a server that listens to TCP and the transport, and to nothing else."""
+    """Environment of a server that listens on TCP and the transport only."""
     found = {"BORZOI_SYSTEM_PATH": str(directory), "BORZOI_TCP_ADDRESS": "127.0.0.1:0"}
     for section in SECTIONS.values():
         if section == "tcp":
@@ -34,7 +34,7 @@ def settings_for(transport: str, directory: Path) -> dict[str, str]:
 
 @contextmanager
 def embedded_server(transport: str = "tcp") -> Iterator[str]:
-    """The address of a server that runs as long as the block; its data go with it."""
+    """Run a server for the length of the block and yield its address; its data are deleted."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("BORZOI_")
     }
@@ -47,7 +47,7 @@ def embedded_server(transport: str = "tcp") -> Iterator[str]:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C ends the run first, and the run ends the server.
+                # Ctrl-C ends the run first, and the run stops the server.
                 start_new_session=True,
             )
         try:
@@ -68,6 +68,6 @@ def _ready(process: subprocess.Popen[bytes], config: Path, log: Path) -> dict[st
         if process.poll() is not None or time.monotonic() > until:
             said = log.read_text("utf-8", "replace").strip().splitlines()
             last = said[-1] if said else "it said nothing"
-            raise CannotConnect(f"the bench's own server did not start: {last}")
+            raise CannotConnect(f"the embedded server did not start: {last}")
         time.sleep(LOOK_AGAIN_SECONDS)
     return tomllib.loads(config.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Requests of a load generator, built once: only what changes is written before each use.
+"""Requests of a load generator, built once: only the changing fields are rewritten.
 
 A send keeps its payloads, which are random text, and gets a new origin timestamp. A poll keeps its
 consumer and topic, and gets a new offset. Sizes drawn from a range come from a few batches that are
@@ -31,7 +31,7 @@ _EMPTY: Final = memoryview(b"")
 
 
 class SendFrame:
-    """A whole SendMessages frame whose origin timestamps can be set again."""
+    """A SendMessages frame whose origin timestamps can be rewritten."""
 
     __slots__ = ("_origins", "messages_count", "parts", "payload_bytes")
 
@@ -100,7 +100,7 @@ def send_frames(actor: Actor, plan: Plan) -> list[SendFrame]:
 
 
 class PollFrame:
-    """A PollMessages frame that is encoded but for its offset."""
+    """A PollMessages frame, encoded except for its offset."""
 
     __slots__ = ("_constant", "_count", "_grouped")
 
@@ -117,7 +117,7 @@ class PollFrame:
         self._constant = prefix + split_poll(memoryview(payload))
 
     def at(self, offset: int) -> list[Buffer]:
-        """The frame that asks for messages from the offset on; a group reads what is next."""
+        """Return the frame that polls from the offset on; a group reads what is next."""
         strategy = PollingStrategy.next() if self._grouped else PollingStrategy.offset(offset)
         moving = Writer()
         write_strategy(moving, strategy)
@@ -126,7 +126,7 @@ class PollFrame:
 
 
 class PolledBatch(NamedTuple):
-    """What one poll brought."""
+    """The result of one poll."""
 
     messages_count: int
     #: Stored bytes, headers included.

@@ -1,6 +1,6 @@
 """A histogram of latencies with a fixed relative error, as HDR histograms have it.
 
-Values are whole nanoseconds. Below 128 each has a bucket of its own; above, every power of two is
+Values are whole nanoseconds. Below 128 each has its own bucket; above, every power of two is
 divided into 64 buckets, so a reported value is off by less than 1 %. Histograms of several actors
 add up, which percentiles do not.
 """
@@ -64,7 +64,7 @@ class Histogram:
         return value_of(int(np.searchsorted(np.cumsum(self.counts), rank)))
 
     def curve(self) -> list[tuple[float, float]]:
-        """(percent, value) at every bucket that holds something: the percentile plot."""
+        """Return (percent, value) for every non-empty bucket: the percentile plot."""
         total = self.total
         if not total:
             return []

@@ -1,15 +1,15 @@
-"""What this machine reaches with the same frames, without a message server in the way.
+"""The limits of this machine for the same frames, without a message server.
 
 ::
 
     memory_copy          one core copies a batch
-    loopback             one process writes batches to another, which throws them away
+    loopback             one process writes batches to another, which discards them
     disk_write           a batch is written to a file, into the page cache
     disk_sync            the same, and synced
-    bare_python_server   a Python process receives each batch whole and answers 8 bytes
+    bare_python_server   a Python process receives each batch and answers 8 bytes
 
-A server has to do at least what the last one does, and one or both of the disk rows; the best it
-can reach is near the smallest of them.
+A server has to do at least the work of the last row and of one or both disk rows; the best it can
+reach is near the smallest of them.
 """
 
 import multiprocessing
@@ -32,7 +32,7 @@ MEGABYTE: Final = 1e6
 
 
 def measure(batch_bytes: int, directory: Path, *, seconds: float = SECONDS) -> dict[str, float]:
-    """MB/s of every row, for batches of this size; files are made below the directory."""
+    """Measure MB/s of every row, for batches of this size; files go below the directory."""
     batch = os.urandom(max(1, batch_bytes))
     return {
         "memory_copy": _rate(lambda: bytearray(batch), len(batch), seconds),
@@ -44,7 +44,7 @@ def measure(batch_bytes: int, directory: Path, *, seconds: float = SECONDS) -> d
 
 
 def _rate(step: Callable[[], object], step_bytes: int, seconds: float) -> float:
-    """MB/s of a step that is repeated for a while."""
+    """Repeat a step for a while and return its MB/s."""
     moved, began = 0, time.perf_counter()
     while (now := time.perf_counter()) - began < seconds or not moved:
         step()
@@ -57,7 +57,7 @@ def _to_disk(batch: bytes, directory: Path, seconds: float, *, sync: bool) -> fl
         descriptor = file.fileno()
 
         def step() -> None:
-            # Starts over, so that a fast disk does not fill up.
+            # Starts over at 0, so that a fast disk does not fill up.
             if os.lseek(descriptor, 0, os.SEEK_CUR) > SYNCED_BYTES_MAX:
                 os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, batch)
@@ -75,7 +75,7 @@ def _over_socket(
         context = multiprocessing.get_context("spawn")
         peer = context.Process(target=serve, args=(port, len(batch)), daemon=True)
         peer.start()
-        # Accepted here and not there: the child may take a while to start.
+        # The parent accepts, because the child may take a while to start.
         listening.settimeout(30)
         connection, _ = listening.accept()
     with closing(connection):
@@ -92,7 +92,7 @@ def _over_socket(
 
 
 def _receive(connection: socket.socket, into: memoryview) -> bool:
-    """Fill the buffer; False when the peer has gone."""
+    """Fill the buffer; False at EOF."""
     filled = 0
     while filled < len(into):
         count = connection.recv_into(into[filled:])

@@ -1,7 +1,7 @@
-"""When a rate-limited actor sends. Pure: times in nanoseconds come in as arguments.
+"""When a rate-limited actor sends. Pure: times in nanoseconds are arguments.
 
-Each batch has an intended moment, which depends on the rate alone. A batch that starts late because
-the server was slow is measured from its intended moment, so a stall shows in every latency it
+Each batch has an intended start, which depends on the rate alone. A batch that starts late because
+the server was slow is measured from its intended start, so a stall shows in every latency it
 delayed, not only in one (coordinated omission).
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Pacer:
-    """The intended moments of one actor's batches; the bucket starts empty."""
+    """The intended start times of one actor's batches; the bucket starts empty."""
 
     #: Payload bytes a second; 0 for no limit.
     rate: float
@@ -18,7 +18,7 @@ class Pacer:
     _owed_bytes: float = 0.0
 
     def intended(self, now_ns: int, batch_bytes: int) -> int:
-        """When the next batch of this size should start; now, without a limit."""
+        """Return when the next batch of this size should start; now, without a limit."""
         if not self.rate:
             return now_ns
         self._owed_bytes += batch_bytes

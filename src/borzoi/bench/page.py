@@ -1,4 +1,4 @@
-"""``report.html``: one file with its charts, its data and no address to fetch anything from."""
+"""``report.html``: one self-contained file with charts and data."""
 
 import json
 from collections.abc import Mapping
@@ -11,6 +11,6 @@ PLACE: Final = "/*REPORT*/null"
 def page_of(report: Mapping[str, Any]) -> str:
     """The page of a report."""
     template = files("borzoi.bench").joinpath("report.html").read_text("utf-8")
-    # "</" would end the script element inside a remark such as "</script>".
+    # A remark with "</script>" would end the script element.
     data = json.dumps(report, separators=(",", ":")).replace("</", "<\\/")
     return template.replace(PLACE, data)

@@ -1,7 +1,7 @@
-"""What a run consists of: the kinds of load, their options, and the actors they amount to. Pure.
+"""The plan of a run: the kinds of load, their options, and the resulting actors. Pure.
 
 A kind says which actors there are and how they share streams, partitions and groups. `actors_of`
-deals out streams, partitions, groups, batches and rate; nothing else looks at the kind.
+assigns streams, partitions, groups, batches and rate; nothing else looks at the kind.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.limits import HEADER_BYTES, PAYLOAD_BYTES_MAX
 
 TOPIC: Final = "topic-1"
-#: A bench never needs more, and a typo should not start a million threads.
+#: No bench needs more, and a typo should not start a million threads.
 ACTORS_MAX: Final = 1024
 
 
@@ -81,9 +81,9 @@ class LoadKind:
 
 # fmt: off
 KINDS: Final = (
-    LoadKind("pinned-producer", "pp", "each producer has a stream of its own", produces=True),
-    LoadKind("pinned-consumer", "pc", "each consumer reads a stream of its own", consumes=True),
-    LoadKind("pinned-producer-and-consumer", "ppc", "producers and consumers at once",
+    LoadKind("pinned-producer", "pp", "each producer has its own stream", produces=True),
+    LoadKind("pinned-consumer", "pc", "each consumer reads its own stream", consumes=True),
+    LoadKind("pinned-producer-and-consumer", "ppc", "producers and consumers concurrently",
          produces=True, consumes=True),
     LoadKind("balanced-producer", "bp", "producers spread over partitions",
          produces=True, balanced=True, streams=1, partitions=24),
@@ -183,7 +183,7 @@ def _problems(plan: Plan) -> Iterator[str]:
 class Actor:
     """One connection and what it does."""
 
-    #: Its place among all actors, from 0.
+    #: Its index among all actors, from 0.
     number: int
     role: Role
     #: Its number among the actors of its role, from 1.
@@ -197,7 +197,7 @@ class Actor:
     message_batches: int = 0
     #: Payload bytes a second; 0 for as fast as possible.
     rate: float = 0.0
-    #: Actors that read for the same group, itself included; they share what there is to read.
+    #: Actors of the same group, itself included; they share its messages.
     members: tuple[int, ...] = field(default=())
 
 
@@ -210,7 +210,7 @@ def group_name(number: int) -> str:
 
 
 def partitions_of(plan: Plan) -> int:
-    """Partitions of each topic. Alternating actors that share a stream have one each."""
+    """Return the partitions of each topic. Alternating actors that share a stream have one each."""
     if plan.kind.alternates and not plan.kind.balanced:
         return -(-plan.actors_count // plan.streams)
     return plan.partitions

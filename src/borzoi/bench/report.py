@@ -1,4 +1,4 @@
-"""``report.json``, in the shape of the published load generator, and the directory it lies in."""
+"""``report.json``, in the shape of the published load generator, and its directory."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ AGGREGATE: Final = "producers_and_consumers"
 
 @dataclass(frozen=True, slots=True)
 class ReportContext:
-    """What a report says besides figures."""
+    """The metadata of a report."""
 
     transport: str
     server_address: str
@@ -174,7 +174,7 @@ def pretty_name(plan: Plan, surroundings: ReportContext) -> str:
 
 
 def directory_name(plan: Plan, surroundings: ReportContext) -> str:
-    """The kind, the load, the transport and the machine, fit for a directory."""
+    """Return the kind, the load, the transport and the machine as a directory name."""
     volume = f"{volume_bytes(plan) / 1e9:.3g}GB"
     parts = [
         plan.kind.json_name,

@@ -1,8 +1,8 @@
-"""A run: streams made ready, load processes started together, samples collected.
+"""A run: prepares streams, starts load processes together, collects samples.
 
-Actors are dealt out to processes, a few threads in each. All connect and log in first; then the
-parent names one moment of the monotonic clock, which all processes of a machine share, and every
-actor starts there.
+Actors are distributed over processes, a few threads in each. All connect and log in first; then the
+parent chooses a start time on the monotonic clock, which all processes of a machine share, and
+every actor starts at that time.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ from borzoi.model.errors import BorzoiError, ServerError, StreamNotFound
 
 #: From the last login to the common start: enough for a message to every process.
 LEAD_SECONDS: Final = 0.05
-#: How often the screen is told about progress.
+#: How often progress is shown.
 PROGRESS_SECONDS: Final = 0.1
 #: How long connecting and logging in may take.
 READY_SECONDS_MAX: Final = 60.0
@@ -35,14 +35,14 @@ Progress = Callable[[Board], None]
 
 
 def processes_for(plan: Plan, wanted: int | None = None) -> int:
-    """Load processes: one per processor unless told otherwise, and never more than actors."""
+    """Return the number of load processes: by default one per processor, at most one per actor."""
     return max(1, min(plan.actors_count, wanted or len(os.sched_getaffinity(0))))
 
 
 def run(
     plan: Plan, options: Options, *, processes: int, progress: Progress | None = None
 ) -> list[Measured]:
-    """Run the plan against a server; what each actor measured, in the order of the actors."""
+    """Run the plan against a server and return the samples of each actor, in order."""
     actors = actors_of(plan)
     with Client(options) as client:
         make_ready(client, plan)
@@ -61,7 +61,7 @@ def run(
 
 
 def make_ready(client: Client, plan: Plan) -> None:
-    """Create the streams, or check that those to be read are there."""
+    """Create the streams, or check that those to be read exist."""
     for number in range(1, plan.streams + 1):
         name = stream_name(number)
         exists = client.get_stream(name) is not None
@@ -130,7 +130,7 @@ def _load_processes(
 def _await_all(
     links: list[Connection], seconds: float | None, progress: Progress | None, board: Board
 ) -> list[Any]:
-    """One answer of every process. A fault in any of them ends the run."""
+    """Return one answer of every process. A fault in any of them ends the run."""
     answers: dict[Connection, Any] = {}
     deadline = None if seconds is None else time.monotonic() + seconds
     while len(answers) < len(links):
@@ -139,7 +139,7 @@ def _await_all(
             try:
                 answer = link.recv()
             except EOFError:
-                raise ServerError(0, "a load process ended without a word") from None
+                raise ServerError(0, "a load process ended without a report") from None
             if isinstance(answer, BorzoiError):
                 raise answer
             answers[link] = answer
@@ -158,8 +158,8 @@ def _work(
     board: Board,
     available: dict[str, int],
 ) -> None:
-    """A load process, from its first to its last line."""
-    # Ctrl-C reaches the whole group; the parent decides, and tells by the board.
+    """The main function of a load process."""
+    # Ctrl-C reaches the whole process group; the parent decides, and signals it on the board.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connections: list[LoadConnection] = []
     try:
@@ -174,7 +174,7 @@ def _work(
         board.interrupt()
         link.send(fault)
     except EOFError:
-        pass  # the parent is gone
+        pass  # the parent has died
     finally:
         for connection in connections:
             connection.close()
@@ -189,7 +189,7 @@ def _producers(plan: Plan) -> dict[str, tuple[int, ...]]:
 
 
 def _acted(actors: list[Actor], connections: list[LoadConnection], stage: Stage) -> list[Measured]:
-    """Run the actors side by side; raises the first fault of any."""
+    """Run the actors concurrently; raises the first fault of any."""
     results: dict[int, Measured] = {}
     faults: list[BorzoiError] = []
 

@@ -1,4 +1,4 @@
-"""What a run shows on a terminal: progress while it runs, a table when it is over."""
+"""The terminal output of a run: progress while it runs, a table at the end."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from borzoi.bench.summaries import PERCENTILES
 
 @contextmanager
 def live(plan: Plan, console: Console) -> Iterator[OnProgress]:
-    """A progress bar over the batches of all actors; nothing when the console is no terminal."""
+    """A progress bar over the batches of all actors; nothing if the console is not a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -67,7 +67,7 @@ def print_summary(report: Mapping[str, Any], console: Console) -> None:
 def print_limits(
     limits: Mapping[str, float], console: Console, *, reached: float | None = None
 ) -> None:
-    table = Table(title="What this machine reaches with the same frames", title_justify="left")
+    table = Table(title="Limits of this machine with the same frames", title_justify="left")
     table.add_column("")
     table.add_column("MB/s", justify="right")
     if reached is not None:

@@ -26,9 +26,9 @@ _ENTRY = struct.Struct("<4sHHHHHHIIIHHHHHII")
 _END = struct.Struct("<4sHHHHIIH")
 assert (_LOCAL.size, _ENTRY.size, _END.size) == (30, 46, 22)
 
-#: What a reader must know to open members of these methods, as the format numbers it.
+#: The version of the format that a reader needs for members of these methods.
 VERSION_NEEDED: Final = 63
-#: 1980-01-01, the first day the format knows: snapshots carry their time in their name.
+#: 1980-01-01, the earliest date of the format: snapshots have their time in their name.
 FIRST_DAY: Final = 0x21
 
 COMPRESSORS: Final[dict[int, Callable[[bytes], bytes]]] = {
@@ -38,7 +38,7 @@ COMPRESSORS: Final[dict[int, Callable[[bytes], bytes]]] = {
 
 
 def archive(members: Sequence[tuple[str, bytes]], method: int) -> bytes:
-    """The members, in order, each compressed by the method."""
+    """Return an archive of the members, in order, each compressed by the method."""
     out, directory = bytearray(), bytearray()
     for name, data in members:
         packed, encoded = COMPRESSORS[method](data), name.encode()

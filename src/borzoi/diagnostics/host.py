@@ -1,4 +1,4 @@
-"""What this process and its machine look like from the outside, read from /proc.
+"""Resource usage of this process and its machine, read from /proc.
 
 Everything here is about our own process: a snapshot that listed other processes would disclose
 them to every user with permission to read server statistics.
@@ -18,7 +18,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """A sample of what the process uses; sizes in bytes, shares in percent."""
+    """A sample of the resource usage; sizes in bytes, shares in percent."""
 
     cpu_percent: float = 0.0
     total_cpu_percent: float = 0.0
@@ -55,7 +55,7 @@ class Host(msgspec.Struct):
         return int(time.time() - self.started_at)
 
     def sample(self) -> Usage:
-        """Look again; percentages are over the time since the last look."""
+        """Take a sample; percentages cover the time since the last one."""
         memory = _fields_of(Path("/proc/meminfo"))
         disk = os.statvfs(self.data_directory)
         own = _fields_of(Path("/proc/self/io"))

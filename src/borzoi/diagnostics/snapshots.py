@@ -1,4 +1,4 @@
-"""A snapshot for support: what our own process looks like, its log and its settings, as an archive.
+"""A snapshot for support: the state of this process, its log and its settings, as an archive.
 
 Only our own process is shown, and settings come without their secrets.
 """
@@ -46,7 +46,7 @@ class Snapshots:
 
     async def taken(self, compression: SnapshotCompression, kinds: Sequence[SnapshotKind]) -> bytes:
         method = METHODS[compression]
-        # Each once, however often it was asked for: a log is large.
+        # Each kind once, even if it was requested twice: a log is large.
         wanted = EVERYTHING if SnapshotKind.ALL in kinds else tuple(dict.fromkeys(kinds))
         return await asyncio.to_thread(self._archive, method, wanted)
 
@@ -100,7 +100,7 @@ def _modified_at(path: Path) -> float:
 
 
 def _end_of(path: Path, size: int) -> bytes:
-    """The last bytes of a file, none of one that is gone."""
+    """Return the last bytes of a file; none if it does not exist."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))

@@ -6,7 +6,7 @@ import threading
 import traceback
 from typing import Final
 
-#: A server may have tens of thousands of tasks; a log takes the first of them.
+#: A server may have tens of thousands of tasks; only this many are logged.
 TASKS_MAX: Final = 1000
 
 

@@ -54,7 +54,7 @@ class Acceptor:
             except WOULD_BLOCK:
                 return
             except ConnectionAbortedError:
-                continue  # it gave up in the backlog; others may be behind it
+                continue  # it disconnected in the backlog; others may follow
             except OSError as fault:
                 # Out of descriptors: connections stay in the backlog until one is freed.
                 log.warning("cannot accept a connection: %s", fault)
@@ -82,7 +82,7 @@ class Acceptor:
         self._welcome(sock, peer)
 
     def leave(self, host: str) -> None:
-        """A connection from the host is closed: there is room for another one."""
+        """Count out a closed connection of the host."""
         self._admission.leave(host)
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 """Limits on connections, in total and per address. Pure counting.
 
-IPv6 peers are counted by their /64 network, because a customer usually gets a whole one. Loopback
+IPv6 peers are counted by their /64 network, which is what a customer usually gets. Loopback
 can be exempt from the second limit: proxies and local programs all share that address.
 """
 
@@ -40,7 +40,7 @@ class Admission:
         return self._spares_this_machine and is_loopback
 
     def leave(self, host: str) -> None:
-        """A connection that was admitted has ended."""
+        """Count out an admitted connection that has ended."""
         origin = origin_of(host)
         self._hosts[origin] -= 1
         self._total -= 1

@@ -1,6 +1,6 @@
 """The binary protocol: frames to requests, answers to frames. Every byte stream shares it.
 
-TCP, TLS, WebSocket and QUIC speak it; HTTP has a codec of its own. What a request does is decided
+TCP, TLS, WebSocket and QUIC speak it; HTTP has its own codec. What a request does is decided
 by `handlers/dispatch.py`.
 """
 
@@ -54,7 +54,7 @@ MEASURED_EVERY: Final = 16
 #: Batches of more messages are checked by a thread: it takes milliseconds without the accelerator.
 CHECKED_AT_ONCE_MAX: Final = 32_768
 
-#: Polled bytes that are at hand and not more than this leave with their head, in one piece.
+#: Polled bytes in memory up to this size are sent together with their head.
 JOINED_BYTES_MAX: Final = 64 * 1024
 
 #: The response without a payload: status 0, length 0.
@@ -70,7 +70,7 @@ class RangesReply(msgspec.Struct):
 
     head: bytes
     ranges: Sequence[FileRange]
-    #: Messages that follow the ranges and are in no plain file, or have to be made.
+    #: Messages after the ranges: in no plain file, or produced as they are sent.
     tail: Sequence[memoryview | Produced]
 
     @property
@@ -93,7 +93,7 @@ class BinaryProtocol:
         self, dispatcher: Dispatcher, *, unfinished_bytes_max: int = UNFINISHED_BYTES_DEFAULT
     ) -> None:
         self.dispatcher = dispatcher
-        #: The connections share the loop, and the memory of what they have not sent whole.
+        #: Shared by the connections: turns on the loop, and memory for incomplete frames.
         self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
         self._sends = PreparedRequests[PreparedSend]()
@@ -103,8 +103,8 @@ class BinaryProtocol:
         self._turn = 0
 
     def respond(self, session: Session, code: int, payload: Payload) -> "Reply | Future[Answer]":
-        """The response to a frame, or the future of an answer, which `reply_to` encodes."""
-        # Sends and polls come too often to measure each of them.
+        """Return the response to a frame, or the future of an answer, which `reply_to` encodes."""
+        # Sends and polls are too frequent to measure each of them.
         self._turn += 1
         unmeasured = code in HOT_CODES and self._turn % MEASURED_EVERY
         started = 0 if unmeasured else perf_counter_ns()
@@ -127,8 +127,8 @@ class BinaryProtocol:
         return reply
 
     def refusal_of_send(self, session: Session, first: memoryview, size: int) -> bytes | None:
-        """The answer to a large send that may not be made, from its first bytes. None when it may,
-        as far as can be said before its messages are there."""
+        """Return the rejection of a large send from its first bytes; None if it is allowed, as far
+        as that is known before its messages have arrived."""
         if session.user_id is None or session.stale:
             return None
         revision = self.dispatcher.services.metadata.revision
@@ -149,7 +149,7 @@ class BinaryProtocol:
         self.dispatcher.times.observe(command, session.transport.name.lower(), taken, weight)
 
     def reply_to(self, session: Session, code: int, done: "Future[Answer]") -> Reply:
-        """The response to a frame whose answer had to be waited for and was not cancelled."""
+        """Return the response to a frame whose answer was pending and was not cancelled."""
         try:
             return encoded(done.result())
         except Exception as fault:
@@ -184,7 +184,7 @@ class BinaryProtocol:
         return dispatcher.send(session, prepared, batch)
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:
-        """A send of more messages than can be checked in a moment."""
+        """A send with too many messages to check on the event loop."""
         send = decode_send_metadata(payload.view)
         self.dispatcher.prepare_send(session, send)
         return self.dispatcher.later(
@@ -194,7 +194,7 @@ class BinaryProtocol:
     async def _sent(self, session: Session, send: SendMetadata, payload: memoryview) -> None:
         messages = payload[send.messages_start :]
         indexes = payload[send.indexes_start : send.messages_start]
-        # One after another: several threads would take the loop more time than one.
+        # One at a time: several threads would slow the loop down more than one.
         async with self._checking:
             batch = await asyncio.to_thread(receive, messages, indexes, send.messages_count)
         answer = self.dispatcher.send(session, self.dispatcher.prepare_send(session, send), batch)
@@ -262,5 +262,5 @@ def ok(payload: bytes) -> bytes:
 
 
 def failed(status: int) -> bytes:
-    """An error response. It never has a payload, or clients would lose the frame boundary."""
+    """Return an error response, always without a payload: clients expect none."""
     return RESPONSE_PREFIX.pack(status, 0)

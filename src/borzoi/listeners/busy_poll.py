@@ -1,4 +1,4 @@
-"""Busy polling after each request, because the next one is often on its way.
+"""Busy polling after each request, because the next one often follows at once.
 
 A client that waits for its answer before it sends again leaves a gap of some tens of microseconds.
 Waking up a process that went to sleep in that gap took a quarter of the round trip of a small
@@ -16,7 +16,7 @@ from typing import Final
 AWAKE_SECONDS: Final = 100e-6
 #: `sched_yield` takes less than this, interrupts included, when no other process is waiting.
 ALONE_SECONDS: Final = 200e-6
-#: How long the loop blocks as usual after it met competition.
+#: How long the loop blocks as usual after another process competed for the processor.
 AWAY_SECONDS: Final = 0.1
 
 

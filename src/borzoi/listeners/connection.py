@@ -9,7 +9,7 @@ A conversation owns no socket. The listener feeds it what arrived and sends what
     RECEIVING    the rest of a frame, received straight into `wanted`
     DISCARDING   the rest of a frame that was refused
     RUNNING      the answer to a request; `_unread` keeps what the client sends ahead
-    ENDED        nothing: the client has to go, or is gone
+    ENDED        nothing: the connection is closing or closed
 
     event          IDLE    RECEIVING                     DISCARDING   RUNNING   ENDED
     received       any     not allowed, use `wanted`     any          RUNNING   ENDED
@@ -27,8 +27,8 @@ A frame in the receive buffer is copied out when it is small. A larger one stays
 listener takes another buffer; a very large one gets a buffer of its own. The rest of a frame is
 received straight to where it lies (`wanted`), so a batch is copied at most once on its way in.
 
-A large send gets no memory before its sender is known to be allowed to send there: its metadata is
-received first, and the rest is discarded as it comes when the answer is no.
+A large send gets no memory before its sender is authorised: its metadata is received first, and the
+rest is discarded as it arrives if the send is rejected.
 """
 
 import logging
@@ -61,7 +61,7 @@ SEND_MESSAGES = int(Code.SEND_MESSAGES)
 #: buffer. Larger than any frame before login, so unauthenticated clients never hold a buffer.
 STAYING_BYTES_MIN = UNAUTHENTICATED_BYTES_MAX + 1
 
-#: What a client may send ahead while its request runs, before reading from it stops.
+#: How many bytes a client may send ahead while its request runs, before reading stops.
 PIPELINED_BYTES_MAX = 256 * 1024
 
 
@@ -158,7 +158,7 @@ class Conversation:
         self._head = b""
         self._frame: Payload | None = None
         self._frame_buffer: PooledBuffer | None = None
-        #: Where the next bytes have to be received: the rest of `_frame`.
+        #: The memory to receive the next bytes into: the rest of `_frame`.
         self.wanted: memoryview | None = None
         self._code = 0
         #: The size of a large send whose metadata is being received, in the place of `_frame`.
@@ -169,9 +169,10 @@ class Conversation:
         self._unread: bytearray | None = None
         #: Waits for its turn, or for room for a large frame.
         self._held = False
-        #: The size of a large frame that was let in (`listeners/unfinished.py`), until it is done.
+        #: The size of a large frame that was admitted (`listeners/unfinished.py`), until it is
+        #: done.
         self._reserved = 0
-        #: The size of one that waits for that.
+        #: The size of a large frame waiting for admission.
         self._wanted_room = 0
         #: The client sends nothing more, but waits for pending answers.
         self._input_ended = False
@@ -192,7 +193,7 @@ class Conversation:
 
     @property
     def inside_frame(self) -> bool:
-        """Whether the client has to send the rest of something it began."""
+        """Whether a frame has begun and the client has to send the rest."""
         return self.wanted is not None or bool(self._head) or self._discard > 0
 
     @property
@@ -242,8 +243,8 @@ class Conversation:
             self.received(data)
 
     def _consume(self, data: memoryview, receive_buffer: PooledBuffer | None = None) -> bool:
-        """Run the whole frames, as many as its turn allows. Whether the one behind them stays in
-        the receive buffer."""
+        """Run the complete frames, as many as its turn allows. Return whether the next frame stays
+        in the receive buffer."""
         position, end, frames = 0, len(data), 0
         while position < end and not self.ended:
             if self._running is not None or self.blocked or self._held:
@@ -264,7 +265,7 @@ class Conversation:
             if size < 0:
                 self._output.send(failed(INVALID_COMMAND))
             elif size >= COUNTED_BYTES_MIN and not self._is_let_in(code, size, data[position:]):
-                # What is there of it is discarded next, or was kept.
+                # Its first bytes are discarded next, or were kept.
                 position = position if self._discard else end
             elif size <= end - position:
                 self._run_small(code, data[position : position + size])
@@ -274,7 +275,7 @@ class Conversation:
         return False
 
     def _had_its_turn(self, frames: int) -> bool:
-        """Whether others come first now; then it waits in line."""
+        """Whether other connections come first now; then this one queues up."""
         if frames < FRAMES_PER_TURN and self.session.user_id is not None:
             return False
         self._held = True
@@ -306,8 +307,8 @@ class Conversation:
         start: int,
         receive_buffer: PooledBuffer | None,
     ) -> bool:
-        """Only the first bytes of a frame are there; its payload begins at `start` of the receive
-        buffer. Whether it stays there."""
+        """Begin an incomplete frame whose payload starts at `start` of the receive buffer. Return
+        whether it stays there."""
         buffer = receive_buffer
         stays = buffer is not None and size >= STAYING_BYTES_MIN
         if buffer is None or not stays or start + size > buffer.capacity:
@@ -319,14 +320,14 @@ class Conversation:
         self.wanted = frame.view[len(first) :]
         return stays
 
-    # Large frames: refused before they are held, or let in when there is room.
+    # Large frames: rejected before they take memory, or admitted when there is room.
 
     def _is_let_in(self, code: int, size: int, first: memoryview) -> bool:
         """Whether a large frame may be received now. If not, its first bytes are to be discarded,
-        or were kept until more is known."""
+        or were kept until it is decided."""
         is_send = code == SEND_MESSAGES
         if size > (BATCH_BYTES_MAX if is_send else CONTROL_PAYLOAD_BYTES_MAX):
-            # The rest would have to be read to stay in sync, and is never worth reading.
+            # Staying in sync would mean reading the rest, which is too much.
             self._output.send(failed(INVALID_COMMAND))
             self.end()
             return False
@@ -350,7 +351,7 @@ class Conversation:
         return True
 
     def _refuse(self, size: int, answer: Reply) -> None:
-        """Discard a frame as it comes, and answer when it is over."""
+        """Discard a frame as it arrives, and answer at its end."""
         self._leave()
         self._discard, self._discard_answer = size, answer
 
@@ -373,14 +374,14 @@ class Conversation:
         self._binary.unfinished.wait(size, self._room_came)
 
     def _room_came(self) -> None:
-        """There is room for the large frame: it was let in."""
+        """The large frame was admitted."""
         self._reserved, self._wanted_room = self._wanted_room, 0
         if self.ended:
             self._leave()
         self._turn_came()
 
     def _leave(self) -> None:
-        """Give back the room of a large frame."""
+        """Release the admission of a large frame."""
         if self._reserved:
             self._binary.unfinished.leave(self._reserved)
             self._reserved = 0
@@ -433,7 +434,7 @@ class Conversation:
         if self.ended:
             return
         if done.cancelled():
-            # There is no answer, and the client must not take the next one for it.
+            # There is no answer, and the client must not mistake the next one for it.
             self.end()
             return
         self._answer(self._binary.reply_to(self.session, code, done))
@@ -471,7 +472,7 @@ class Conversation:
     # The end.
 
     def input_ended(self) -> bool:
-        """The client sends nothing more. Whether answers are pending: they are sent, and then the
+        """The client has sent EOF. Return whether answers are pending: they are sent, and then the
         connection ends."""
         self._input_ended = True
         if self._running is not None:
@@ -501,14 +502,14 @@ class Conversation:
         self.end()
 
     def end(self) -> None:
-        """Read and begin nothing more; what was answered still leaves."""
+        """Stop reading and begin no request; answers in the queue are still sent."""
         if not self.ended:
             self.ended = True
             self.wanted = None
             self._output.finish()
 
     def lost(self) -> None:
-        """The connection is gone: release what the conversation holds, the connection included."""
+        """The connection was lost: release everything, the reference to it included."""
         self.ended = True
         self._output = CLOSED
         self.session.hang_up = hung_up
@@ -526,8 +527,8 @@ class Conversation:
 
     def detach(self) -> bytes | None:
         """Stop here and return the bytes that were read and not run, for a conversation in another
-        process to go on with. None while a request or an answer is pending, or a frame of which
-        much has arrived or is discarded."""
+        process to continue with. None while a request or an answer is pending, or while a large
+        frame is being received or discarded."""
         if self.state not in (State.IDLE, State.RECEIVING) or self._input_ended:
             return None
         if self.blocked or self._held:
@@ -547,4 +548,4 @@ class Conversation:
 
 
 def hung_up() -> None:
-    """The `hang_up` of a session whose connection is gone."""
+    """The `hang_up` of a session whose connection was lost."""

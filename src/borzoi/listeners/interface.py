@@ -1,7 +1,7 @@
-"""What the server needs from a transport, and what moves with a connection to another process.
+"""The interface of a transport, and what moves with a connection to another process.
 
-A transport accepts from when it is made or started until `stop_accepting`. `server/listening.py`
-makes one of each enabled kind. `tests/support/listener_conformance.py` has the tests that every
+A transport accepts from its construction or start until `stop_accepting`. `server/listening.py`
+creates one of each enabled kind. `tests/support/listener_conformance.py` has the tests that every
 transport must pass.
 """
 
@@ -36,7 +36,7 @@ class Connection(Protocol):
         """
 
     def give_up(self, reason: str) -> None:
-        """Close at once; what was under way is lost."""
+        """Close at once, dropping pending requests and answers."""
 
 
 class Listener(Protocol):
@@ -51,8 +51,8 @@ class Listener(Protocol):
         """Open connections, those that only drain included."""
 
     def give_up_stalled(self, before: float) -> None:
-        """Close connections that have not moved since `before` (loop time) although something is
-        under way: half a frame, an answer that is not taken, a close that is not confirmed."""
+        """Close stalled connections: nothing has moved since `before` (loop time) although a frame
+        is incomplete, an answer is not read, or a close is not confirmed."""
 
     def stop_accepting(self) -> None:
         """Close the listening socket; connections stay."""
@@ -69,5 +69,5 @@ class Adopter(Protocol):
     """A listener that takes over detached connections."""
 
     def adopt(self, detached: Detached) -> Connection | None:
-        """Go on where `detach` stopped. None when the connection limit is reached: the socket is
+        """Continue where `detach` stopped. None when the connection limit is reached: the socket is
         closed then."""

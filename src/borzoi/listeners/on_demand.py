@@ -1,7 +1,7 @@
-"""A datagram listener that is made when its first datagram comes.
+"""A datagram listener that is created when its first datagram arrives.
 
 QUIC and its certificate take a third of a start and 15 MB, and most servers see no QUIC client.
-The socket is bound from the beginning: what arrives waits in it until the listener is there.
+The socket is bound from the beginning: datagrams wait in it until the listener is ready.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def datagram_socket(
     recv_buffer_bytes: int | None = None,
     send_buffer_bytes: int | None = None,
 ) -> socket.socket:
-    """A bound socket for datagrams; None leaves the kernel's choice."""
+    """Return a bound datagram socket; None keeps the kernel's default."""
     host, port = address
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -39,7 +39,7 @@ def datagram_socket(
 
 
 class OnDemandListener:
-    """Stands for the listener until there is one, and hands everything on afterwards."""
+    """Stands in for the listener until it exists, and forwards everything afterwards."""
 
     def __init__(
         self, sock: socket.socket, make: Callable[[socket.socket], Awaitable[Listener]]

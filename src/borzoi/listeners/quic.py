@@ -1,4 +1,4 @@
-"""QUIC: one connection is one session, and each request has a stream of its own.
+"""QUIC: one connection is one session, and each request has its own stream.
 
 A client opens a bidirectional stream, writes one frame and ends its side; the answer comes on the
 same stream, which ends with it. Only the first frame of a stream is answered. The library (qh3)
@@ -53,24 +53,24 @@ from borzoi.protocol.framing import CODE_BYTES, REQUEST_PREFIX
 log = logging.getLogger(__name__)
 
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
-#: What the windows have at least.
+#: The minimum of the flow-control windows.
 WINDOW_BYTES_MIN: Final = 256 * 1024
-#: Handshakes under way before strangers have to prove their address first.
+#: Pending handshakes above which new clients have to validate their address first.
 UNPROVED_MAX: Final = 64
-#: Bytes of streams that are not complete, over all of one connection.
+#: Limit of bytes in incomplete streams per connection.
 UNFINISHED_BYTES_MAX: Final = BATCH_BYTES_MAX
-#: Answers that a client has not taken yet; a client that sends more is disconnected.
+#: Limit of answers that a client has not read; beyond it the client is disconnected.
 BACKLOG_BYTES_MAX: Final = 64 << 20
 #: How long the last answers have to arrive before their connection closes.
 PARTING_SECONDS: Final = 0.05
-#: The status of a large frame that there is no room for.
+#: The status of a large frame for which there is no memory.
 NO_ROOM: Final = code_of(LimitReached(""))
-#: The code of a stream that is reset because what came on it is no frame.
+#: The error code of a stream that is reset because it carries no valid frame.
 NO_FRAME: Final = 1
 
 
 class QuicOptions(msgspec.Struct, frozen=True):
-    """What the settings say about QUIC; times in seconds."""
+    """The settings of QUIC; times in seconds."""
 
     certificate: bytes
     key: bytes
@@ -82,9 +82,9 @@ class QuicOptions(msgspec.Struct, frozen=True):
     def configuration(self) -> QuicConfiguration:
         configuration = QuicConfiguration(
             is_client=False,
-            # None is offered and none is taken: there is one protocol here.
+            # No ALPN is offered or accepted: there is only one protocol.
             alpn_protocols=None,
-            # The window of a stream is what one frame may take at first; it grows as bytes arrive.
+            # The initial window of a stream; it grows as bytes arrive.
             max_data=max(self.receive_window, WINDOW_BYTES_MIN),
             max_stream_data=max(self.receive_window, WINDOW_BYTES_MIN),
             max_datagram_size=self.datagram_bytes_max,
@@ -95,30 +95,30 @@ class QuicOptions(msgspec.Struct, frozen=True):
 
 
 class _Stream:
-    """A request on its way in, or one that runs."""
+    """A request that is being received or runs."""
 
     __slots__ = ("answer", "data", "done", "reserved")
 
     def __init__(self) -> None:
         self.data = bytearray()
-        #: The frame is complete, or refused: nothing more is read.
+        #: The frame is complete or rejected: nothing more is read.
         self.done = False
-        #: The size of a large frame that was let in, until it is done.
+        #: The size of a large frame that was admitted, until it is done.
         self.reserved = 0
         self.answer: Future[Answer] | None = None
 
 
 class QuicConnection(QuicConnectionProtocol):
-    """One client; the server below hands it its datagrams."""
+    """One client; the server below passes its datagrams to it."""
 
     def __init__(self, listener: "QuicListener", quic: QuicCore) -> None:
         super().__init__(quic)
         self._listener = listener
         self._streams: dict[int, _Stream] = {}
-        #: Streams that were refused before their frame had come.
+        #: Streams that were rejected before their frame was complete.
         self._refused: set[int] = set()
         self._unfinished_bytes = 0
-        #: Frames that are there and have to wait for a turn.
+        #: Complete frames that wait for a turn.
         self._ready: deque[tuple[int, _Stream, int, memoryview]] = deque()
         #: How many more may run in this turn.
         self._share = 0
@@ -138,7 +138,7 @@ class QuicConnection(QuicConnectionProtocol):
         self._share = 0 if self.session is None else frames_per_turn(self.session)
 
     def transmit(self) -> None:
-        """Send what may be sent; afterwards there may be room for more of an answer."""
+        """Send what may be sent; afterwards there may be space for more of an answer."""
         super().transmit()
         if self._sending.is_due:
             self._wait_for_turn()
@@ -220,13 +220,13 @@ class QuicConnection(QuicConnectionProtocol):
         stream.data += data
         self._unfinished_bytes += len(data)
         if self._unfinished_bytes > UNFINISHED_BYTES_MAX:
-            self.give_up("it has begun too much at once")
+            self.give_up("it has too many incomplete requests")
             return
         frame = self._frame(stream)
         if isinstance(frame, bytes):
             self._finish_reading(stream)
             if not ended:
-                # The rest may be under way; it is no new request.
+                # The rest may still arrive; it is not a new request.
                 self._refused.add(number)
             self._answer(number, frame)
         elif frame is not None:
@@ -247,7 +247,8 @@ class QuicConnection(QuicConnectionProtocol):
         stream.done = True
 
     def _frame(self, stream: _Stream) -> tuple[int, memoryview] | bytes | None:
-        """Code and payload once they are there, or at once the refusal of what is too large."""
+        """Return code and payload once complete, or at once the rejection of a frame that is too
+        large."""
         data = stream.data
         if len(data) < REQUEST_PREFIX.size:
             return None
@@ -269,8 +270,8 @@ class QuicConnection(QuicConnectionProtocol):
         return code, memoryview(data)[REQUEST_PREFIX.size : REQUEST_PREFIX.size + size]
 
     def _refusal_of_large(self, stream: _Stream, code: int, size: int) -> bytes | None:
-        """Why a large frame is not received, once that is known. A stream cannot be told to wait,
-        so it is refused where there is no room."""
+        """Return why a large frame is rejected, once that is known. A stream cannot be paused, so
+        it is rejected when there is no memory."""
         binary, session = self._listener.binary, self.session
         assert session is not None
         if code == SEND_MESSAGES:
@@ -286,7 +287,7 @@ class QuicConnection(QuicConnectionProtocol):
         return None
 
     def _leave(self, stream: _Stream) -> None:
-        """Give back the room of a large frame."""
+        """Release the admission of a large frame."""
         if stream.reserved:
             self._listener.binary.unfinished.leave(stream.reserved)
             stream.reserved = 0
@@ -296,7 +297,7 @@ class QuicConnection(QuicConnectionProtocol):
         assert session is not None
         binary = self._listener.binary
         if self._quic.get_send_buffer_size() > BACKLOG_BYTES_MAX:
-            self.give_up("it does not take its answers")
+            self.give_up("it does not read its answers")
             return
         reply = binary.respond(session, code, Payload(payload, NOWHERE))
         if not isinstance(reply, Future):
@@ -344,7 +345,7 @@ class QuicConnection(QuicConnectionProtocol):
             self._listener.binary.dispatcher.abandon(stream.answer)
 
     def hang_up(self) -> None:
-        """The session is over; requests that run are still answered."""
+        """End the session; running requests are still answered."""
         self._ending = True
         self._close_when_idle()
 
@@ -355,7 +356,7 @@ class QuicConnection(QuicConnectionProtocol):
             self._loop.call_later(PARTING_SECONDS, self._close_once_sent)
 
     def _close_once_sent(self) -> None:
-        """A close takes back what has not left yet, so it waits for that."""
+        """Close after the last answer was sent: a close would discard unsent data."""
         if self.session is None:
             return
         if not self._sending.is_done:
@@ -388,7 +389,7 @@ class QuicConnection(QuicConnectionProtocol):
 
 
 class QuicListener:
-    """Takes datagrams and keeps the connections they belong to until they end."""
+    """Receives datagrams and owns their connections until they end."""
 
     def __init__(
         self,
@@ -409,7 +410,7 @@ class QuicListener:
         self._server: _Server | None = None
 
     async def start(self, sock: socket.socket) -> None:
-        """Take the datagrams of a bound socket."""
+        """Receive the datagrams of a bound socket."""
         configuration = self.options.configuration()
         _, self._server = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Server(self, configuration), sock=sock
@@ -426,14 +427,14 @@ class QuicListener:
         self._on_disconnect(session)
 
     def give_up_stalled(self, before: float) -> None:
-        """Silent peers end by the idle timeout of QUIC."""
+        """Nothing to do: silent peers end by the idle timeout of QUIC."""
 
     def stop_accepting(self) -> None:
         if self._server is not None:
             self._server.accepting = False
 
     def say_goodbye(self, farewell: bytes) -> None:
-        """There is no stream to say it on: the connection closes, after the answers that run."""
+        """There is no stream for a farewell: close after the running requests are answered."""
         for connection in list(self.connections):
             connection.hang_up()
 
@@ -468,5 +469,5 @@ class _Server(QuicServer):
 
 
 def _is_initial(data: bytes) -> bool:
-    """Whether a datagram begins a connection: a long header of type 0 (RFC 9000, section 17.2)."""
+    """Whether a datagram opens a connection: a long header of type 0 (RFC 9000, section 17.2)."""
     return len(data) > 0 and data[0] & 0xF0 == 0xC0

@@ -1,7 +1,7 @@
-"""Answers of one QUIC connection that leave as the client takes them, a slice at a time.
+"""Sends the answers of one QUIC connection as the client reads them, a slice at a time.
 
-The library keeps whatever it is given until it was sent, so it is given little: a client that polls
-gigabytes and takes nothing costs a slice.
+The library buffers everything until it is sent, so it gets one slice at a time: a client that polls
+gigabytes and reads nothing costs one slice.
 """
 
 from collections import deque
@@ -13,16 +13,16 @@ from qh3.quic.connection import QuicConnection as QuicCore
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.storage.reading import Chunk, Produced
 
-#: So much may wait for its first transmission before the next slice is made.
+#: The next slice is produced when fewer bytes than this await their first transmission.
 QUEUED_BYTES_MAX: Final = 256 * 1024
 
 
 class Sending:
-    """The streams whose answers have not left yet; they take turns."""
+    """The streams with unsent answers; they take turns."""
 
     def __init__(self, quic: QuicCore) -> None:
         self._quic = quic
-        #: Stream, its next chunk, and those behind it.
+        #: Stream, its next chunk, and those after it.
         self._answers: deque[tuple[int, Chunk, Iterator[Chunk]]] = deque()
 
     @property
@@ -31,7 +31,7 @@ class Sending:
 
     @property
     def is_due(self) -> bool:
-        """Whether another slice should be handed over."""
+        """Whether another slice should be sent."""
         return bool(self._answers) and self._quic.get_send_buffer_size() < QUEUED_BYTES_MAX
 
     def add(self, number: int, reply: Reply) -> None:
@@ -42,22 +42,22 @@ class Sending:
             self._write(number, reply, end=True)
 
     def go_on(self) -> None:
-        """Hand over the next slice of the answer whose turn it is. Raises what reading raises."""
+        """Send the next slice of the answer whose turn it is. Raises what reading raises."""
         number, chunk, chunks = self._answers.popleft()
         following = next(chunks, None)
-        # The stream ends with its last chunk: an end of its own may never leave.
+        # End the stream with its last chunk: a separate FIN may never be sent.
         if self._write(number, bytes(chunk), end=following is None) and following is not None:
             self._answers.append((number, following, chunks))
 
     def forget(self, number: int) -> None:
-        """The client does not want the answer any more."""
+        """The client has cancelled the answer."""
         self._answers = deque(one for one in self._answers if one[0] != number)
 
     def clear(self) -> None:
         self._answers.clear()
 
     def _write(self, number: int, data: bytes, *, end: bool) -> bool:
-        """Whether the stream still takes anything."""
+        """Whether the stream is still writable."""
         try:
             self._quic.send_stream_data(number, data, end_stream=end)
         except AssertionError:
@@ -66,7 +66,7 @@ class Sending:
 
 
 def _chunks(reply: RangesReply) -> Iterator[Chunk]:
-    """Everything behind the head."""
+    """Everything after the head."""
     for part in reply.ranges:
         yield from part.slices()
     for chunk in reply.tail:

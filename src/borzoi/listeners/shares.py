@@ -1,6 +1,6 @@
 """How many requests of one connection are answered before others come first.
 
-The rest of what it sent ahead stands in line (`partitions/turns.py`).
+The rest of what it sent ahead queues up (`partitions/turns.py`).
 """
 
 from typing import Final

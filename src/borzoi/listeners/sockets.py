@@ -30,14 +30,14 @@ class SocketOptions(msgspec.Struct, frozen=True):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0" + value)
 
 
-#: How many connections the kernel makes before we accept them.
+#: How many connections the kernel queues before we accept them.
 BACKLOG = 1024
 
 
 def listening_socket(
     address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
 ) -> socket.socket:
-    """A socket that listens at the address, which the shards of one server can share."""
+    """Return a listening socket; the shards of one server can share the address."""
     sock = bound_socket(address, dual_stack=dual_stack, shared=shared)
     try:
         sock.listen(BACKLOG)
@@ -50,7 +50,7 @@ def listening_socket(
 def bound_socket(
     address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
 ) -> socket.socket:
-    """A bound socket that does not listen yet; the kernel refuses connections to it."""
+    """Return a bound socket that does not listen yet; the kernel refuses connections to it."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -80,5 +80,5 @@ def host_of(address: str) -> str:
 
 
 def reason_of(fault: OSError) -> str:
-    """What went wrong; some exceptions of the event loop say it by their name alone."""
+    """Describe an exception; some of the event loop have only their name."""
     return str(fault) or type(fault).__name__

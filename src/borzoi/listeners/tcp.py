@@ -1,8 +1,8 @@
 """TCP without a transport in between: raw sockets on the event loop.
 
-`recv_into` puts large frames where they stay, `sendfile` sends stored messages from the page cache,
-and an answer leaves in the same turn of the loop in which its request was complete. None of that is
-possible through asyncio's transports, which TLS needs (`listeners/tls.py`).
+`recv_into` receives large frames into their final buffer, `sendfile` sends stored messages from the
+page cache, and an answer leaves in the same turn of the loop in which its request was complete.
+None of that is possible through asyncio's transports, which TLS needs (`listeners/tls.py`).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from borzoi.storage.reading import Chunk, Produced
 
 log = logging.getLogger(__name__)
 
-#: Bytes of one read while no frame is under way.
+#: Bytes of one read while no frame is incomplete.
 RECEIVE_BYTES = 64 * 1024
 #: A frame of up to this size stays where its first bytes were received.
 RECEIVE_BUFFER_BYTES = 256 * 1024
@@ -54,7 +54,7 @@ class _Rest(msgspec.Struct):
 
 
 class _Making(msgspec.Struct):
-    """Bytes that are made as they are sent, and how many are still to be made."""
+    """Bytes that are produced as they are sent, and how many are left."""
 
     slices: Iterator[Chunk]
     length: int
@@ -63,7 +63,7 @@ class _Making(msgspec.Struct):
         made = next(self.slices, b"")
         self.length -= len(made)
         if not made or self.length < 0:
-            raise StorageFailure("stored messages are not those that were promised")
+            raise StorageFailure("stored messages have changed since they were announced")
         return made
 
 
@@ -90,7 +90,7 @@ class TcpConnection:
         self.session = session
         self.conversation = Conversation(session, listener.binary, self, listener.pool)
         session.hang_up = self.conversation.hang_up
-        #: Pieces of replies that the socket did not take yet.
+        #: Pieces of replies that are not sent yet.
         self._outgoing: deque[bytes | memoryview | _Rest | _Making] = deque()
         self._finishing = False
         self._reading = True
@@ -98,7 +98,7 @@ class TcpConnection:
         #: The last answer has left and the session has ended; the peer has yet to close.
         self.draining = False
         self._drained_bytes = 0
-        #: Loop time of the last byte that moved; a frame that does not move is given up.
+        #: Loop time of the last byte that moved; stalled connections are closed.
         self.progressed_at = listener.loop.time()
         listener.loop.add_reader(sock.fileno(), self._on_readable)
 
@@ -220,7 +220,7 @@ class TcpConnection:
 
     def _on_writable(self) -> None:
         if isinstance(self._outgoing[0], _Making):
-            # Others make theirs first, if they came first.
+            # Wait for others that came first.
             self._listener.loop.remove_writer(self._sock.fileno())
             self._listener.binary.turns.wait(self._turn_came)
         else:
@@ -253,8 +253,8 @@ class TcpConnection:
             self.conversation.unblocked()
 
     def _flush(self, *, may_make: bool) -> None:
-        """Send pieces until none is left or the turn's share is used up; at most one slice is made.
-        Raises when the socket would block."""
+        """Send pieces until none is left or the share of this turn is used up; produces at most one
+        slice. Raises when the socket would block."""
         outgoing = self._outgoing
         room = SENDFILE_BYTES_MAX
         while outgoing and room > 0:
@@ -337,25 +337,25 @@ class TcpConnection:
         self._gather(is_large=False)
         self.pause_reading()
         self._listener.forget(self)
-        # A new object for the descriptor: this connection must not be able to close it any more.
+        # A new socket object: this connection must no longer be able to close the descriptor.
         return Detached(socket.socket(fileno=self._sock.detach()), session.record, unread)
 
     def give_up(self, reason: str) -> None:
-        """End it now; whatever was under way is lost."""
+        """Close it now, dropping pending requests and answers."""
         log.info("closing %s: %s", self.session.address, reason)
         self._close()
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something is under way that the peer has to continue."""
+        """Whether the peer has to act: finish a frame, read an answer, or close."""
         return self.conversation.inside_frame or bool(self._outgoing) or self.draining
 
     def stalled(self, before: float) -> bool:
-        """Whether something is under way and has not moved since the moment."""
+        """Whether the peer has to act and nothing has moved since `before`."""
         return self.is_unfinished and self.progressed_at < before
 
     def end_if_reset(self) -> None:
-        """The loop does not call the reader of a socket that has nothing to read but an error."""
+        """Close if the socket has an error: the loop does not report one without data."""
         error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             self._lose(OSError(error, os.strerror(error)))
@@ -366,8 +366,8 @@ class TcpConnection:
         self._close()
 
     def _fail(self) -> None:
-        """A fault of the server inside a callback of the loop, which would only log it: the client
-        would wait forever for an answer that is lost."""
+        """Close after an internal error in a callback: the loop would only log it, and the client
+        would wait forever for its answer."""
         log.exception("serving %s failed", self.session.address)
         self._close()
 
@@ -453,7 +453,7 @@ class TcpListener:
         return connection
 
     def opened(self, session: Session) -> None:
-        """From now on it is a client."""
+        """Start the session of a connection."""
         self._on_connect(session)
 
     def adopt(self, detached: Detached) -> TcpConnection | None:
@@ -470,13 +470,13 @@ class TcpListener:
         self._on_disconnect(session)
 
     def forget(self, connection: TcpConnection) -> None:
-        """The socket is closed, or belongs to another process: there is room for another one."""
+        """Count out a socket that was closed or moved to another process."""
         if connection in self.connections:
             self.connections.discard(connection)
             self._acceptor.leave(host_of(connection.session.address))
 
     def give_up_stalled(self, before: float) -> None:
-        """Also finds connections that were reset without being noticed."""
+        """Also finds connections whose reset went unnoticed."""
         for connection in [one for one in self.connections if one.is_unfinished]:
             connection.end_if_reset()
         for connection in [one for one in self.connections if one.stalled(before)]:

@@ -1,7 +1,7 @@
 """TLS over TCP: the same conversation, with asyncio's transport doing the encryption.
 
 Stored messages have to pass through the cipher, so a poll is read from its file here, piece by
-piece. Plain TCP avoids that, and so has a listener of its own.
+piece. Plain TCP avoids that, so it has its own listener.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ class TlsConnection(asyncio.Protocol):
         self._peer = peer
         self._transport: asyncio.Transport | None = None
         self._finishing = False
-        #: Pieces that the transport has no room for yet, because the peer is slow.
+        #: Pieces waiting for the transport, because the peer is slow.
         self._outgoing: deque[bytes | memoryview | Iterator[Chunk]] = deque()
         self._waits_for_its_turn = False
-        #: The transport has no room.
+        #: The transport's buffer is full.
         self._is_full = False
         self.session: Session | None = None
         self.conversation: Conversation | None = None
@@ -76,7 +76,7 @@ class TlsConnection(asyncio.Protocol):
                 self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """What has arrived of a frame, so far as its records are whole."""
+        """Acknowledge the received part of a frame, as far as its TLS records are complete."""
         if self._transport is not None and not self._transport.is_closing():
             acknowledge(self._transport.get_extra_info("socket"))
 
@@ -102,8 +102,8 @@ class TlsConnection(asyncio.Protocol):
         self._pump()
 
     def _pump(self) -> None:
-        """Hand pieces to the transport until none is left, its buffer is full, or others have to
-        have their turn. A slow reader costs that buffer and one piece, however much it polled."""
+        """Write pieces to the transport until none is left, its buffer is full, or others must have
+        a turn. A slow reader costs that buffer and one piece, however much it polled."""
         transport, conversation = self._transport, self.conversation
         if transport is None or conversation is None:
             return
@@ -130,7 +130,7 @@ class TlsConnection(asyncio.Protocol):
             transport.write(bytes(piece))
 
     def _wait_for_turn(self, conversation: Conversation) -> None:
-        """No request of this client begins while the rest of an answer stands in line."""
+        """Begin no request of this client while the rest of an answer is queued."""
         conversation.blocked = True
         if not self._waits_for_its_turn:
             self._waits_for_its_turn = True
@@ -190,10 +190,10 @@ class TlsConnection(asyncio.Protocol):
             self._transport.abort()
 
     def detach(self) -> Detached | None:
-        """None: the state of the encryption cannot move to another process."""
+        """Return None: TLS state cannot move to another process."""
 
     def stalled(self, before: float) -> bool:
-        """Whether something is under way and has not moved since the moment."""
+        """Whether the peer has to act and nothing has moved since `before`."""
         conversation = self.conversation
         if conversation is None:
             return False
@@ -225,7 +225,7 @@ class TlsListener:
         self._on_disconnect = on_disconnect
         self._acceptor: Acceptor | None = None
         self._context: ssl.SSLContext | None = None
-        #: Handshakes that are under way.
+        #: Running handshakes.
         self._handshakes: set[asyncio.Task[None]] = set()
         self.address: tuple[str, int] = ("", 0)
 
@@ -255,8 +255,8 @@ class TlsListener:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             )
         except ConnectionError as fault:
-            # It connected and went: port probes do that all day long.
-            log.debug("%s left before its handshake: %s", peer_text(peer), reason_of(fault))
+            # Connected and disconnected: port scanners do that all the time.
+            log.debug("%s disconnected before its handshake: %s", peer_text(peer), reason_of(fault))
         except (OSError, TimeoutError) as fault:
             log.info("no handshake with %s: %s", peer_text(peer), reason_of(fault))
         finally:
@@ -273,7 +273,7 @@ class TlsListener:
             self.opened(connection.session)
 
     def opened(self, session: Session) -> None:
-        """From now on it is a client."""
+        """Start the session of a connection."""
         self._on_connect(session)
 
     def forget(self, connection: TlsConnection) -> None:

@@ -1,7 +1,7 @@
 """How much memory large requests may take while they arrive and run, over all connections.
 
 A request gets its memory when its frame begins, so it counts with the size it announced. A request
-that was admitted can always finish; the others wait in line and hold only their first bytes.
+that was admitted can always finish; the others queue up and hold only their first bytes.
 """
 
 import asyncio
@@ -29,33 +29,33 @@ class Unfinished:
     def __init__(self, limit: int, turns: Turns) -> None:
         self.limit = limit
         self._turns = turns
-        #: Bytes of those that were let in.
+        #: Bytes of admitted requests.
         self.in_use = 0
         self._waiting: deque[tuple[int, GoOn]] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many wait for room."""
+        """How many requests wait for admission."""
         return len(self._waiting)
 
     def enter(self, size: int) -> bool:
-        """Let in a request of this size, unless others fill the room or wait for it."""
+        """Admit a request of this size, unless the limit is reached or others wait."""
         if self._waiting or not self._has_room(size):
             return False
         self.in_use += size
         return True
 
     def _has_room(self, size: int) -> bool:
-        # One that is larger than the room is let in alone, or it would never be.
+        # A request larger than the limit is admitted alone, or it would never be.
         return not self.in_use or self.in_use + size <= self.limit
 
     def wait(self, size: int, go_on: GoOn) -> None:
-        """Call `go_on` in a later turn, when a request of this size has been let in."""
+        """Call `go_on` in a later turn, when a request of this size has been admitted."""
         self._waiting.append((size, go_on))
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
-        """Wait until a request of this size is let in; it is done when the block ends."""
+        """Wait until a request of this size is admitted; released when the block ends."""
         if size < COUNTED_BYTES_MIN:
             yield
             return
@@ -86,12 +86,12 @@ class Unfinished:
             raise
 
     def forget(self, go_on: GoOn) -> None:
-        """Whoever waits to be called so is gone."""
+        """Cancel a waiting callback."""
         self._waiting = deque(one for one in self._waiting if one[1] != go_on)
         self._let_in()
 
     def leave(self, size: int) -> None:
-        """A request that was let in is done, or gone."""
+        """Release an admitted request."""
         self.in_use -= size
         if self._waiting:
             self._let_in()

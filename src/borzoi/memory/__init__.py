@@ -1,5 +1,5 @@
-"""Where received bytes live: pooled buffers over one shared arena.
+"""Memory for received bytes: pooled buffers over one shared arena.
 
-Listeners take buffers here and give them back; a batch stays in its buffer from the socket to the
-disk. What the bytes mean, and which file they go to, does not belong here.
+Listeners acquire and release buffers; a batch stays in its buffer from the socket to the disk. The
+meaning of the bytes and the files they go to do not belong here.
 """

@@ -1,7 +1,7 @@
-"""The arenas of other processes: what a position that one of them names stands for.
+"""The arenas of other processes: resolves positions in their memory.
 
-An arena is mapped when its first buffer is met. Views keep the mapping after its owner has died, so
-a batch that is being written stays readable until it is written.
+An arena is mapped when its first buffer arrives. Views keep the mapping after its owner has died,
+so a batch stays readable until it is written.
 """
 
 import os
@@ -16,8 +16,8 @@ class Arenas:
         self._arenas: dict[int, Arena] = {}
 
     def view(self, owner: int, descriptor: int, position: int, length: int) -> memoryview:
-        """Memory of another process. `descriptor` is its arena, which is copied to map it; raises
-        `OSError` when it cannot be mapped, and `ValueError` for what lies outside."""
+        """Return memory of another process. `descriptor` is its arena, duplicated to map it;
+        raises `OSError` when it cannot be mapped, and `ValueError` outside of it."""
         arena = self._arenas.get(owner)
         if arena is None:
             copied = os.dup(descriptor)
@@ -32,7 +32,7 @@ class Arenas:
         return arena.view[position : position + length]
 
     def forget(self, owner: int) -> None:
-        """The owner is gone, and the next one has another arena."""
+        """Drop the arena of an owner that has died; its replacement has another one."""
         arena = self._arenas.pop(owner, None)
         if arena is not None:
             arena.close()

@@ -1,16 +1,15 @@
-"""Buffers that are used again and again, in memory that every shard can see.
+"""Reusable buffers in memory that all shards share.
 
 The pool is one sparse memory file (the arena), mapped once. Each of the 32 sizes owns a region of
 it with as many places as the whole pool could ever hold of that size, so places never have to be
-moved or merged; a page exists only after someone wrote to it, so an idle pool weighs nothing.
+moved or merged; a page exists only after it was written to, so an idle pool takes no memory.
 
     arena    | 256 B × n | 512 B × n | 1 KiB × n | … | 512 MiB × n |
 
-A buffer is named by (position in the arena, length): that is what crosses from shard to shard
-instead of the bytes. A buffer that did not fit (too big, or the pool is used up) is plain memory
-outside the arena; it has no position, and only the process that made it can see it. It has no
-pages either before someone writes to them: announcing a large frame costs a client nothing, so it
-must cost the server nothing.
+A buffer is named by (position in the arena, length): shards exchange that instead of the bytes. A
+buffer that did not fit (too large, or the pool is exhausted) is plain memory outside the arena; it
+has no position, and only its own process can see it. It has no pages either before they are written
+to: announcing a large frame costs a client nothing, so it must cost the server nothing.
 """
 
 import ctypes
@@ -45,13 +44,13 @@ OUTSIDE: Final = -1
 
 BUCKET_CAPACITY_DEFAULT: Final = 8192
 
-#: From this size on plain memory is a mapping of its own. Smaller buffers come from the heap, which
-#: fills them with zeros and so makes them resident, but needs no system call.
+#: From this size on plain memory is a separate mapping. Smaller buffers come from the heap, which
+#: zeroes them and so makes them resident, but needs no system call.
 MAPPED_BYTES: Final = 128 * KIB
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Bytes of a request and where they lie."""
+    """Bytes of a request and their position."""
 
     view: memoryview
     #: In the arena, where the same memory is lent again; NOWHERE for any other memory.
@@ -59,7 +58,7 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 class PooledBuffer:
-    """Memory lent by the pool: `view` is all of it; give it back with `MemoryPool.release`."""
+    """Memory lent by the pool: `view` is all of it; return it with `MemoryPool.release`."""
 
     __slots__ = ("bucket", "capacity", "in_arena", "lent", "position", "view")
 
@@ -67,20 +66,21 @@ class PooledBuffer:
         self.view = view
         self.capacity = len(view)
         self.position = position
-        #: Whether other processes can see it, so that its position can stand for its bytes.
+        #: Whether other processes can see it, so that its position can be sent instead of its
+        #: bytes.
         self.in_arena = position != NOWHERE
         self.bucket = bucket
         self.lent = True
 
     def payload(self, start: int, size: int) -> Payload:
-        """A part of the buffer."""
+        """Return a part of the buffer."""
         position = self.position + start if self.in_arena else NOWHERE
         return Payload(self.view[start : start + size], position)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolCounters:
-    """What the pool did since it was made; bytes and calls."""
+    """Counters of the pool since its creation; bytes and calls."""
 
     limit_bytes: int
     in_use_bytes: int
@@ -94,7 +94,7 @@ class PoolCounters:
 
 
 class Arena:
-    """A mapped memory file. The maker writes into it; others attach by its descriptor."""
+    """A mapped memory file. Its creator writes into it; others attach by its descriptor."""
 
     __slots__ = ("_address", "_map", "descriptor", "size", "view")
 
@@ -107,7 +107,7 @@ class Arena:
 
     @classmethod
     def create(cls, size: int, descriptor: int | None = None) -> Self:
-        """A new memory file, or the empty one of a descriptor, which belongs to the arena then."""
+        """Create a memory file, or use the empty one of a descriptor, which the arena then owns."""
         if descriptor is None:
             descriptor = os.memfd_create("borzoi-pool", os.MFD_CLOEXEC)
         try:
@@ -119,16 +119,16 @@ class Arena:
 
     @classmethod
     def attach(cls, descriptor: int) -> Self:
-        """The arena of another process, from a descriptor it sent; this process owns the copy."""
+        """Map the arena of another process, from a descriptor it sent, which is duplicated."""
         return cls(descriptor, os.fstat(descriptor).st_size)
 
     def position_of(self, view: memoryview) -> int:
-        """Where the memory of a view begins in the arena; NOWHERE when it lies outside."""
+        """Return the position of a view in the arena; NOWHERE if it is outside."""
         position = _address_of(view) - self._address
         return position if 0 <= position < self.size else NOWHERE
 
     def forget(self, position: int, length: int) -> None:
-        """Gives whole pages back to the system; they read as zeros when touched again."""
+        """Return whole pages to the system; they read as zeros when touched again."""
         self._map.madvise(mmap.MADV_REMOVE, position, length)
 
     @property
@@ -136,18 +136,18 @@ class Arena:
         return os.fstat(self.descriptor).st_blocks * 512
 
     def close(self) -> None:
-        """Ends the mapping, unless someone still holds a view: then the last view ends it."""
+        """Unmap, unless there are views: then the last view unmaps it."""
         self.view.release()
         try:
             self._map.close()
         except BufferError:
-            # A response that is still being sent holds a slice. The process may go on without us.
+            # A response that is still being sent holds a view, which keeps the mapping.
             pass
         os.close(self.descriptor)
 
 
 class _Bucket:
-    """The places of one size: free ones with their pages, free ones without, and unborn ones."""
+    """The places of one size: free with pages, free without pages, and never used."""
 
     __slots__ = ("cold", "next_position", "region_end", "size", "warm")
 
@@ -155,17 +155,17 @@ class _Bucket:
         self.size = size
         self.next_position = region_start
         self.region_end = region_end
-        # Last in, first out: the place used last is the one still in the processor's cache.
+        # Last in, first out: the place used last is still in the CPU cache.
         self.warm: list[PooledBuffer] = []
         self.cold: list[PooledBuffer] = []
 
 
 class MemoryPool:
-    """Lends buffers of 32 sizes and takes them back; one per shard, never shared between threads.
+    """Lends buffers of 32 sizes; one per shard, never shared between threads.
 
     `limit_bytes` bounds what is lent from the arena at any time, and `bucket_capacity` how many
     returned buffers each size keeps. Beyond the limit a request is still served, from plain
-    memory, and counted: a full pool makes the server slower, never wrong.
+    memory, and counted: an exhausted pool makes the server slower, not wrong.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class MemoryPool:
         position = 0
         for size in BUCKET_BYTES:
             region = limit_bytes // size * size
-            # Regions start on a page, so that pages can be given back bucket by bucket.
+            # Regions start on a page, so that pages can be returned bucket by bucket.
             region_pages_end = position + -(-region // mmap.PAGESIZE) * mmap.PAGESIZE
             self._buckets.append(_Bucket(size, position, position + region))
             position = region_pages_end
@@ -191,7 +191,7 @@ class MemoryPool:
             try:
                 self.arena = Arena.create(position, descriptor)
             except OSError as error:
-                # The server must come up where address space is rationed (`ulimit -v`).
+                # The server must start even where address space is limited (`ulimit -v`).
                 logger.warning(
                     "buffers are not pooled, %d bytes cannot be mapped: %s", position, error
                 )
@@ -207,11 +207,11 @@ class MemoryPool:
 
     @classmethod
     def disabled(cls) -> Self:
-        """A pool that pools nothing: every buffer is plain memory."""
+        """Create a pool without an arena: every buffer is plain memory."""
         return cls(0)
 
     def acquire(self, size: int) -> PooledBuffer:
-        """A buffer of at least `size` bytes whose content is whatever was in it last."""
+        """Return a buffer of at least `size` bytes with undefined content."""
         number = bisect_left(BUCKET_BYTES, size)
         if number < 32:
             bucket = self._buckets[number]
@@ -229,8 +229,8 @@ class MemoryPool:
         return PooledBuffer(_plain_memory(size), NOWHERE, OUTSIDE)
 
     def release(self, buffer: PooledBuffer) -> None:
-        """Takes the buffer back; its views must not be used any more by anyone."""
-        assert buffer.lent, "a buffer was given back twice"
+        """Take the buffer back; its views must no longer be used."""
+        assert buffer.lent, "a buffer was released twice"
         buffer.lent = False
         number = buffer.bucket
         if number < 0:
@@ -250,12 +250,12 @@ class MemoryPool:
             self._cool(bucket, buffer)
 
     def view(self, position: int, length: int) -> memoryview:
-        """The bytes that a descriptor (position, length) of this pool stands for."""
+        """Return the bytes at (position, length) of this pool."""
         assert self.arena is not None, "a pool without an arena has no positions"
         return self.arena.view[position : position + length]
 
     def trim(self, keep_bytes: int = 0) -> int:
-        """Gives the pages of free buffers back, largest first, until `keep_bytes` are kept."""
+        """Return pages of free buffers to the system, largest first, down to `keep_bytes`."""
         before = self._retained_bytes
         for bucket in reversed(self._buckets):
             while bucket.warm and self._retained_bytes > keep_bytes:
@@ -282,10 +282,10 @@ class MemoryPool:
             self.arena.close()
 
     def _born(self, bucket: _Bucket, number: int) -> PooledBuffer:
-        """A place that has no pages yet: one given up earlier, or the next one of the region."""
+        """Return a place without pages: one that was trimmed, or the next of the region."""
         self._allocations += 1
         if self._in_use_bytes + self._retained_bytes > self.limit_bytes:
-            # Free buffers of other sizes make room, so that the arena never outgrows the limit.
+            # Return free buffers of other sizes, so that the arena never exceeds the limit.
             self.trim(self.limit_bytes - self._in_use_bytes)
         if bucket.cold:
             buffer = bucket.cold.pop()
@@ -310,7 +310,7 @@ def _address_of(view: memoryview) -> int:
 
 
 def _plain_memory(size: int) -> memoryview:
-    """Zeros; a large part of them exists only when it is touched, and goes with its last view."""
+    """Return zeroed memory; large blocks are resident only once touched, until the last view."""
     if size < MAPPED_BYTES:
         return memoryview(bytearray(size))
     try:

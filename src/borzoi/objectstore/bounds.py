@@ -1,4 +1,4 @@
-"""The bounds every store keeps alike: sizes of parts, and ranges that are read whole."""
+"""Bounds common to all stores: sizes of parts, and complete ranges."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from borzoi.objectstore.interface import PART_BYTES_MIN, PARTS_MAX
 
 
 class PartShape:
-    """Which parts an upload takes: all of one size, except for the last."""
+    """Checks the parts of an upload: all of one size, except for the last."""
 
     __slots__ = ("_key", "_part_size", "_short", "count", "size")
 
@@ -25,7 +25,7 @@ class PartShape:
         self.size = 0
 
     def check(self, size: int) -> None:
-        """Count the next part; raises when a store would refuse it, now or at the end."""
+        """Count the next part; raises if a store would reject it, now or at the end."""
         if self.count >= PARTS_MAX:
             raise RangeOutOfBounds(
                 f"an object has at most {PARTS_MAX} parts", op="part", key=self._key
@@ -42,7 +42,7 @@ class PartShape:
 
 
 def exact(found: memoryview, key: str, start: int, end: int) -> memoryview:
-    """What was read, when it is all that was asked for: stores shorten a range silently."""
+    """Return the data if the range is complete: stores shorten a range silently."""
     if not 0 <= start <= end or len(found) != end - start:
         raise RangeOutOfBounds(
             f"the bytes {start} to {end} are not all there", op="get_range", key=key
@@ -51,7 +51,7 @@ def exact(found: memoryview, key: str, start: int, end: int) -> memoryview:
 
 
 def coalesced(ranges: Iterable[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """The ranges to read so that all of these are covered; those within `gap` become one."""
+    """Return the ranges to read to cover all of these; ranges closer than `gap` are merged."""
     spans: list[tuple[int, int]] = []
     for start, end in sorted((start, end) for start, end in ranges if start != end):
         if spans and start - spans[-1][1] <= gap:

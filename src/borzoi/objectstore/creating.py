@@ -1,9 +1,8 @@
-"""Creating an object exactly once although answers get lost.
+"""Creates an object exactly once although answers get lost.
 
-Neither "already exists" nor silence tells whose object is there: it may be our own, from an attempt
-whose answer was lost, and S3 answers 409 to mean "try again". So the object is read: its first
-bytes are ours or another's. For that they must differ from anything another writer would send,
-which a random nonce in them ensures.
+Neither "already exists" nor a missing answer says whose object it is: it may be our own, from an
+attempt whose answer was lost, and S3 answers 409 to mean "try again". So the object is read, and
+its first bytes are compared with ours. A random nonce in them makes them unique to the writer.
 """
 
 import asyncio
@@ -26,13 +25,13 @@ from borzoi.objectstore.retries import Backoff
 
 Sleep = Callable[[float], Awaitable[None]]
 
-#: Enough for a store that answers each attempt with a lost response or a conflict.
+#: Enough for a store that keeps losing answers or reporting conflicts.
 ATTEMPTS_MAX: Final = 10
 _PASSING: Final[tuple[type[ObjectStoreError], ...]] = (Ambiguous, Throttled, Unavailable)
 
 
 class Taken(ObjectExists):
-    """Another writer's object has the key; `found` is how it begins."""
+    """Another writer's object has the key; `found` are its first bytes."""
 
     def __init__(self, key: str, found: bytes) -> None:
         super().__init__("another writer was first", op="create", key=key)
@@ -51,9 +50,9 @@ async def create_once(
 ) -> None:
     """Create the object; `Taken` when another one is there.
 
-    `compared` is how many of the first bytes tell our object from others; all, when not given.
-    Without a limit of `attempts` this goes on until the store answers, and takes refused
-    credentials for an outage as well: they may be renewed.
+    `compared` is how many of the first bytes identify our object; all by default. Without a limit
+    of `attempts` this retries until the store answers, and treats rejected credentials as an
+    outage too: they may be renewed.
     """
     passing = _PASSING if attempts is not None else (*_PASSING, PermissionDenied)
     backoff = Backoff(random.Random() if dice is None else dice)
@@ -90,5 +89,5 @@ async def _beginning(store: ObjectStore, key: str, length: int) -> bytes | None:
     except ObjectNotFound:
         return None
     except RangeOutOfBounds:
-        # It is shorter than ours, so it is another's.
+        # It is shorter than ours, so another writer created it.
         return bytes((await store.get(key)).data)

@@ -1,10 +1,10 @@
 """Objects as files below a directory, for archives on a disk or a network mount.
 
-A write goes to a file beside its target whose name no key can have, is synced, and gets its name
-by a rename (`put`) or a hard link (`create`, which fails when the name is taken). So a crash leaves
-the old object, the new one, or a nameless file that a later upload removes.
+A write goes to a draft next to its target, under a name that no key can have. It is synced, and
+gets its name by a rename (`put`) or a hard link (`create`, which fails when the name is taken). So
+a crash leaves the old object, the new one, or a draft that a later upload removes.
 
-One limit that stores without directories do not have: `a` and `a/b` cannot both be keys.
+A limit that real object stores do not have: `a` and `a/b` cannot both be keys.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from borzoi.objectstore.keys import checked_key, checked_prefix
 
 #: No key has this character.
 DRAFT_MARK: Final = "~"
-#: A draft that was not written to for this long has lost its writer.
+#: A draft not written to for this long is abandoned.
 DRAFT_SECONDS_MAX: Final = 3600.0
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class DirectoryStore:
-    """Files below `root`; the work is done in threads, away from the event loop."""
+    """Files below `root`; the work is done in threads."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -107,13 +107,13 @@ class DirectoryStore:
     async def _run(
         self, op: str, key: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Do it in a thread, and translate what the file system says."""
+        """Run it in a thread, and translate errors of the file system."""
         try:
             return await asyncio.to_thread(work, *args, **kwargs)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as fault:
             raise ObjectNotFound(f"there is no such file ({fault})", op=op, key=key) from fault
         except FileExistsError as fault:
-            raise ObjectExists("there is such a file", op=op, key=key) from fault
+            raise ObjectExists("the file exists", op=op, key=key) from fault
         except PermissionError as fault:
             raise PermissionDenied(str(fault), op=op, key=key) from fault
         except OSError as fault:
@@ -125,7 +125,7 @@ _WRITES: Final = frozenset({"put", "create", "part", "complete", "delete"})
 
 
 class _FileUpload:
-    """Parts appended to a draft, which gets its name when all are there and synced."""
+    """Parts appended to a draft, which gets its name when complete and synced."""
 
     def __init__(self, store: DirectoryStore, path: Path, key: str, part_size: int) -> None:
         self._store = store
@@ -179,7 +179,7 @@ def _append(draft: Path, data: Buffer) -> None:
 
 
 def _name(draft: Path, path: Path, give_name: Callable[[Path, Path], None]) -> None:
-    """Give a draft its name once its bytes are on the disk, then make the name durable as well."""
+    """Sync a draft, give it its name, then make the name durable as well."""
     with draft.open("rb") as file:
         os.fsync(file.fileno())
     give_name(draft, path)
@@ -192,7 +192,7 @@ def _name(draft: Path, path: Path, give_name: Callable[[Path, Path], None]) -> N
 
 
 def _new_draft(path: Path) -> Path:
-    """A draft beside `path`; those that lost their writer go."""
+    """Create a draft next to `path`, and remove abandoned ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for entry in path.parent.glob(f"{DRAFT_MARK}*"):
         try:
@@ -238,9 +238,9 @@ def _page(root: Path, prefix: str, start_after: str) -> list[ObjectMeta]:
 def _files(
     folder: str, parents: str, prefix: str, start_after: str
 ) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
-    """Files in the order of their keys; folders without a key to show are not entered.
+    """Yield files in the order of their keys; folders without a matching key are skipped.
 
-    A folder is sorted as its name with a slash, the way it stands in the keys.
+    A folder sorts as its name with a slash, as in the keys.
     """
     try:
         with os.scandir(folder) as found:

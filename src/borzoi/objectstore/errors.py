@@ -3,8 +3,8 @@
 ObjectNotFound ObjectExists      an answer, not a fault
 RangeOutOfBounds PartSizeTooSmall InvalidKey PreconditionFailed
                                  a mistake of the caller
-Throttled Unavailable            not done; try again
-Ambiguous                        a write that may have been done; look, then try again
+Throttled Unavailable            not done; retry
+Ambiguous                        a write that may have been done; check, then retry
 PermissionDenied                 credentials or policy
 ConditionalWriteUnsupported WeakStore
                                  the store lacks a property borzoi relies on
@@ -37,11 +37,11 @@ class ObjectNotFound(ObjectStoreError):
 
 
 class ObjectExists(ObjectStoreError):
-    """There is an object with this key, and it is not the one that was to be created."""
+    """An object with this key exists, and it is not ours."""
 
 
 class PreconditionFailed(ObjectStoreError):
-    """The object is not in the version the request named."""
+    """The object does not have the version that the request named."""
 
 
 class RangeOutOfBounds(ObjectStoreError):
@@ -53,7 +53,7 @@ class PartSizeTooSmall(ObjectStoreError):
 
 
 class InvalidKey(ObjectStoreError):
-    """The key is too long or has characters that not every store keeps as they are."""
+    """The key is too long or has characters that some stores change."""
 
 
 class Throttled(ObjectStoreError):

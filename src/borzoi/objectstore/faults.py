@@ -1,4 +1,4 @@
-"""A store that misbehaves on purpose, as its seed says: for tests and simulations."""
+"""A store that misbehaves on purpose, driven by a seed: for tests and simulations."""
 
 import asyncio
 import random
@@ -23,9 +23,9 @@ T = TypeVar("T")
 class Fault(StrEnum):
     """What can happen to a request."""
 
-    DROP_BEFORE = "drop_before"  # it never reaches the store, and no answer comes
-    DROP_AFTER = "drop_after"  # it is done, and the answer is lost
-    CONFLICT = "conflict"  # 409: not done, try again
+    DROP_BEFORE = "drop_before"  # never reaches the store; no answer
+    DROP_AFTER = "drop_after"  # done, and the answer is lost
+    CONFLICT = "conflict"  # 409: not done, retry
     OWN_EXISTS = "own_exists"  # done by a lost attempt, so the next one finds it there (412)
     THROTTLE = "throttle"  # 503: not done
     TRUNCATE = "truncate"  # an answer that ends too early
@@ -50,7 +50,7 @@ class FaultyStore(StoreDecorator):
         self._faults = faults
         self._delay_max = delay_max
         self._sleep = sleep
-        #: How often each fault was played, for tests that must not pass by luck.
+        #: How often each fault was injected, for tests that must not pass by luck.
         self.played: dict[Fault, int] = dict.fromkeys(faults, 0)
 
     async def around(self, op: str, key: str, size: int, request: Callable[[], Awaitable[T]]) -> T:
@@ -77,7 +77,7 @@ def is_possible(fault: Fault, op: str) -> bool:
 
 
 def failure(fault: Fault, op: str, key: str) -> ObjectStoreError:
-    """What the caller sees."""
+    """Return the exception that the caller sees."""
     match fault:
         case Fault.THROTTLE:
             return Throttled("played: slow down", op=op, key=key, status=503)

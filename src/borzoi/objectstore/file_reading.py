@@ -1,4 +1,4 @@
-"""Pieces of files, read so that their memory goes back to the system when they do."""
+"""Reads pieces of files so that their memory is returned to the system when they are freed."""
 
 import mmap
 import os
@@ -9,10 +9,10 @@ MAPPED_BYTES_MIN: Final = 256 * 1024
 
 
 def read_piece(descriptor: int, length: int, position: int) -> memoryview:
-    """Up to `length` bytes; fewer when the file ends before.
+    """Read up to `length` bytes; fewer at the end of the file.
 
-    Pieces are read in threads, and the allocator keeps what each thread lets go of for itself:
-    with pieces of 8 MiB that is soon more than all that is in use. A mapping is given back.
+    Pieces are read in threads, and the allocator keeps what each thread frees in its arena: with
+    pieces of 8 MiB that soon exceeds the memory in use. A mapping is returned to the system.
     """
     if not length:
         return memoryview(b"")

@@ -10,7 +10,7 @@ bytes    field
 32..40   writer epoch    u64
 40..56   nonce           random, the same for every attempt of one write
 56..64   created at      u64, µs
-64..72   mark            u64: of a fence, where its writer goes on; else the durable watermark
+64..72   mark            u64: of a fence, where its writer continues; else the durable watermark
 72..80   body length     u64
 80..84   run count       u32
 84..88   control bytes   u32
@@ -48,7 +48,7 @@ class ObjectKind(IntEnum):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What an object says about itself."""
+    """The header of an object."""
 
     kind: ObjectKind
     log_id: int
@@ -56,7 +56,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     nonce: bytes
     created_at: int = 0
-    #: Of a fence, where its writer goes on; otherwise how far the log was durable.
+    #: Of a fence, where its writer continues; otherwise how far the log was durable.
     mark: int = 0
     body_bytes: int = 0
     flags: int = 0
@@ -84,7 +84,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_header(data: Buffer, *, key: str) -> Header:
-    """The header at the beginning of an object; `Corrupt` names the key and what is wrong."""
+    """Decode the header of an object; `Corrupt` names the key and the fault."""
     if len(data) < HEADER_BYTES:
         raise Corrupt(f"{len(data)} bytes are too few for a header", op="decode", key=key)
     fields = bytes(data[: _FIELDS.size])
@@ -117,12 +117,12 @@ def decode_header(data: Buffer, *, key: str) -> Header:
 
 
 def with_checksum(body: Buffer) -> bytes:
-    """A body that is checked as a whole: xxh3-64 follows it."""
+    """Return the body followed by its xxh3-64."""
     return bytes(body) + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
 
 
 def without_checksum(data: Buffer, *, key: str) -> bytes:
-    """The body before its checksum; `Corrupt` when they do not match."""
+    """Return the body without its checksum; `Corrupt` when they do not match."""
     body = bytes(data[: max(len(data) - CHECKSUM_BYTES, 0)])
     if len(data) < CHECKSUM_BYTES or _CHECKSUM.unpack_from(data, len(body))[
         0

@@ -1,9 +1,9 @@
-"""What borzoi asks of an object store.
+"""The interface of an object store.
 
 One store per shard process; every method is a coroutine on that shard's event loop. `put` is an
 atomic replacement that reads and listings see at once. `create` is atomic: of any number of
 concurrent callers exactly one succeeds. `create` may raise `Ambiguous`; call it through
-`creating.create_once`, which finds out.
+`creating.create_once`, which resolves that.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ COALESCED_BYTES: Final = 64 * 1024
 
 
 class ObjectMeta(msgspec.Struct, frozen=True):
-    """What a store tells about an object besides its bytes."""
+    """The metadata of an object."""
 
     key: str
     size: int
@@ -36,7 +36,7 @@ class ObjectMeta(msgspec.Struct, frozen=True):
 
 
 class PutOutcome(msgspec.Struct, frozen=True):
-    """What became of a write."""
+    """The result of a write."""
 
     etag: str | None
     size: int
@@ -51,20 +51,20 @@ class ObjectData(msgspec.Struct, frozen=True):
 
 
 class MultipartUpload(Protocol):
-    """An object that appears as a whole when all of its parts are there.
+    """An object that appears atomically when all of its parts are uploaded.
 
-    Parts are of one size, except for the last one, which may be smaller. After a failure, and
-    after `abort`, nothing of it is left.
+    Parts have one size, except for the last one, which may be smaller. After a failure or `abort`
+    nothing is left in the store.
     """
 
     async def part(self, data: Buffer) -> None:
-        """Hand over the next part; may wait for earlier ones."""
+        """Send the next part; may wait for earlier ones."""
         ...
 
     async def complete(self) -> PutOutcome: ...
 
     async def abort(self) -> None:
-        """Give up, and leave nothing behind; may be called again."""
+        """Abort, and leave nothing behind; may be called again."""
         ...
 
 
@@ -72,11 +72,11 @@ class ObjectStore(Protocol):
     """Objects by key."""
 
     async def put(self, key: str, data: Buffer) -> PutOutcome:
-        """Write an object, or replace it whole."""
+        """Write or replace an object."""
         ...
 
     async def create(self, key: str, data: Buffer) -> PutOutcome:
-        """Write an object unless there is one: `ObjectExists`."""
+        """Write an object; `ObjectExists` if the key is taken."""
         ...
 
     def open_multipart(
@@ -88,36 +88,36 @@ class ObjectStore(Protocol):
     async def get(self, key: str) -> ObjectData: ...
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview:
-        """Exactly the bytes from `start` to before `end`; `RangeOutOfBounds` when some are not
-        there. An empty range needs no request."""
+        """Return exactly the bytes [start, end); `RangeOutOfBounds` if the object is shorter. An
+        empty range needs no request."""
         ...
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """The same for several ranges, in their order; close ones share a request."""
+        """Return several ranges, in their order; close ones share a request."""
         ...
 
     async def get_suffix(self, key: str, length: int) -> tuple[memoryview, int]:
-        """The last `length` bytes, or all when there are fewer, and the size of the object."""
+        """Return the last `length` bytes, or all if there are fewer, and the size of the object."""
         ...
 
     async def head(self, key: str) -> ObjectMeta: ...
 
     async def list_page(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
-        """The first keys that begin with `prefix` and are greater than `start_after`.
+        """Return the first keys that begin with `prefix` and are greater than `start_after`.
 
-        Keys of one folder come in their order; folders do, too, unless one's name begins another's.
-        An empty page is the end; `listing.list_objects` goes through all of them.
+        Keys of one folder are sorted; so are folders, unless one's name is a prefix of another's.
+        An empty page is the end; `listing.list_objects` iterates over all pages.
         """
         ...
 
     async def delete(self, key: str) -> None:
-        """Remove an object; fine when there is none."""
+        """Delete an object; no error if there is none."""
         ...
 
     async def delete_many(self, keys: Sequence[str]) -> list[str]:
-        """Remove objects; returns the keys that could not be removed."""
+        """Delete objects; return the keys that could not be deleted."""
         ...
 
     async def close(self) -> None:
-        """Finish; nothing may be asked of the store afterwards."""
+        """Close the store; it must not be used afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""A store that is further away than it is: for benchmarks."""
+"""A store with added latency: for benchmarks."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class LatencyStore(StoreDecorator):
-    """Adds `seconds` to each request, give or take up to `jitter` of it."""
+    """Adds `seconds` to each request, plus or minus up to the fraction `jitter`."""
 
     def __init__(
         self,

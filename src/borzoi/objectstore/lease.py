@@ -1,11 +1,11 @@
-"""The lease: which server should write, and who takes over when it stops.
+"""The lease: which server should write, and which one takes over when it stops.
 
-A lease gives liveness: it keeps two healthy servers from fencing each other in turns. Safety does
-not depend on it, nor on any clock: that is the business of `object_log.py`. The epoch of a lease
-is the number of its object, so each one taken is greater than all before.
+A lease gives liveness: it keeps two healthy servers from fencing each other in turns. Safety
+depends neither on it nor on any clock; `object_log.py` ensures it. The epoch of a lease is the
+number of its object, so each new one is greater than all before.
 
-A standby compares nothing with another machine's clock. It takes over when the lease was released,
-or when its heartbeat did not change for `ttl` on the standby's own monotonic clock.
+A standby never compares clocks with another machine. It takes over when the lease was released, or
+when its heartbeat did not change for `ttl` on the standby's own monotonic clock.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Takeover(StrEnum):
 
     SAME_ID = "same_id"  # at once by a server with the same id: a restarted one
     IMMEDIATE = "immediate"  # at once by any server
-    WAIT = "wait"  # by nobody before it expires
+    WAIT = "wait"  # only after it expires
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A server that wants the lease."""
+    """A server that tries to get the lease."""
 
     server_id: str
     host: str
@@ -59,14 +59,14 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """The lease as it was last seen, and since when its heartbeat has stood still."""
+    """The lease as last seen, and since when its heartbeat has not changed."""
 
     lease: Lease
     since: float
 
 
 def seen(before: Sighting | None, lease: Lease, *, now: float) -> Sighting:
-    """What to remember; `now` is monotonic."""
+    """Return the updated observation; `now` is monotonic."""
     if before is not None and before.lease == lease:
         return before
     return Sighting(lease, now)
@@ -81,7 +81,7 @@ def may_take(sighting: Sighting | None, candidate: Candidate, *, now: float) -> 
             return True
         case Takeover.SAME_ID if sighting.lease.server_id == candidate.server_id:
             return True
-    # The ttl of the holder, since that is what it renews by.
+    # The ttl of the holder, which determines how often it renews.
     return now - sighting.since >= sighting.lease.ttl_ms / 1000
 
 
@@ -109,7 +109,7 @@ async def acquire(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Lease:
-    """Wait for the lease as long as it takes, and take it."""
+    """Wait for the lease as long as it takes, and acquire it."""
     sighting: Sighting | None = None
     while True:
         holder = await newest_lease(store, prefix)
@@ -129,7 +129,7 @@ async def acquire(
                     store, lease_key(prefix, lease.epoch), lease.encoded(), sleep=sleep
                 )
             except Taken:
-                continue  # another one was first: it holds the lease now
+                continue  # another server was first and holds the lease now
             return lease
         await sleep(candidate.ttl_ms / 1000 / RENEWALS_PER_TTL)
 
@@ -155,11 +155,11 @@ class LeaseKeeper:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lease was renewed within its ttl; sends are refused while it was not."""
+        """Whether the lease was renewed within its ttl; otherwise sends are rejected."""
         return self._clock() - self._renewed_at < self.lease.ttl_ms / 1000
 
     async def renew(self) -> None:
-        """Say that this server lives, and see whether another one has taken over: `Fenced`."""
+        """Write a heartbeat; `Fenced` if another server has taken over."""
         key = lease_key(self._prefix, self.lease.epoch)
         asked_at = self._clock()
         newer = await self._store.list_page(self._prefix, start_after=key)
@@ -171,7 +171,7 @@ class LeaseKeeper:
         self._renewed_at = asked_at
 
     async def run(self) -> None:
-        """Renew for ever. A store that does not answer is asked again; being fenced ends it."""
+        """Renew until fenced; failed requests are retried."""
         while True:
             await self._sleep(self.lease.ttl_ms / 1000 / RENEWALS_PER_TTL)
             try:
@@ -179,10 +179,10 @@ class LeaseKeeper:
             except Fenced:
                 raise
             except ObjectStoreError:
-                continue  # `is_valid` tells when it has taken too long
+                continue  # `is_valid` reports when it has taken too long
 
     async def release(self) -> None:
-        """Let the next server begin at once."""
+        """Release the lease, so that the next server can start at once."""
         released = msgspec.structs.replace(self.lease, released=True)
         await self._store.put(lease_key(self._prefix, released.epoch), released.encoded())
         self.lease = released

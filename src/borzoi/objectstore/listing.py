@@ -1,4 +1,4 @@
-"""Going through all keys of a store that begin alike."""
+"""Iterates over all keys of a store with a common prefix."""
 
 from collections.abc import AsyncIterator
 
@@ -8,10 +8,10 @@ from borzoi.objectstore.interface import ObjectMeta, ObjectStore
 async def list_objects(
     store: ObjectStore, prefix: str, *, start_after: str = ""
 ) -> AsyncIterator[ObjectMeta]:
-    """Every object whose key begins with `prefix`, in the order of the keys.
+    """Yield every object whose key begins with `prefix`, in the order of the keys.
 
-    A page is asked for after the last key of the page before, so objects that come and go
-    meanwhile neither hide others nor show up twice.
+    Each page starts after the last key of the previous one, so objects created or deleted
+    meanwhile neither hide others nor appear twice.
     """
     while page := await store.list_page(prefix, start_after=start_after):
         for meta in page:
@@ -20,7 +20,8 @@ async def list_objects(
 
 
 async def list_last(store: ObjectStore, prefix: str) -> ObjectMeta | None:
-    """The object of a folder with the greatest key; stores list forwards only, so all are read."""
+    """Return the object of a folder with the greatest key; stores list forwards only, so all
+    are read."""
     last: ObjectMeta | None = None
     start_after = ""
     while page := await store.list_page(prefix, start_after=start_after):

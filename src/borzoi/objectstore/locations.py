@@ -6,7 +6,7 @@
     file:///DIRECTORY        files
     memory://                this process, for tests
 
-Secrets do not stand in an address, because addresses are logged. They come from the settings, or
+An address never contains secrets, because addresses are logged. They come from the settings, or
 obstore finds them: `AWS_*` variables, web identity, container and instance metadata.
 """
 
@@ -31,13 +31,13 @@ SERVICES: Final[Mapping[str, str]] = {
     "file": "file",
     "memory": "memory",
 }
-#: What an address may say after its question mark.
+#: Query parameters of an address.
 OPTIONS: Final = ("endpoint", "region", "profile")
 CREDENTIALS_FILE: Final = Path("~", ".aws", "credentials")
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """Credentials that were given; empty ones are looked for by the library. Never shown."""
+    """Explicit credentials; for empty ones the library searches. Never shown."""
 
     access_key_id: str = ""
     secret_access_key: str = ""
@@ -48,7 +48,7 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """How long the library waits for a store; the retries are those of parts only."""
+    """How long the library waits for a store; its retries apply to parts only."""
 
     connect_seconds: float = 3.0
     request_seconds: float = 30.0
@@ -60,7 +60,7 @@ DEFAULT_TIMING: Final = Timing()
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A store, and all that is needed to open it."""
+    """A store, and everything needed to open it."""
 
     service: str
     bucket: str = ""
@@ -85,7 +85,7 @@ class Location(msgspec.Struct, frozen=True):
 
 
 def parse_location(url: str) -> Location:
-    """The store an address names; the error says what is wrong with the address."""
+    """Parse the address of a store; the error says what is wrong with it."""
     parts = urlsplit(url)
     service = SERVICES.get(parts.scheme)
     if service is None:
@@ -95,7 +95,7 @@ def parse_location(url: str) -> Location:
         )
     if "@" in parts.netloc:
         raise InvalidConfiguration(
-            "credentials do not belong into an address; give them by AWS_ACCESS_KEY_ID and"
+            "credentials do not belong in an address; set AWS_ACCESS_KEY_ID and"
             " AWS_SECRET_ACCESS_KEY"
         )
     path = unquote(parts.path)
@@ -121,7 +121,7 @@ def parse_location(url: str) -> Location:
 
 
 def checked_location(location: Location) -> Location:
-    """The location, when a store can be opened from it."""
+    """Return the location if a store can be opened from it."""
     if location.service == "file":
         if not location.prefix:
             raise InvalidConfiguration("a store of files needs a directory: file:///DIRECTORY")
@@ -134,7 +134,7 @@ def checked_location(location: Location) -> Location:
 
 
 def open_store(location: Location, timing: Timing = DEFAULT_TIMING) -> ObjectStore:
-    """The store itself. No request is sent yet, so a wrong address shows with the first one."""
+    """Open the store. No request is sent yet, so a wrong address fails at the first one."""
     match location.service:
         case "memory":
             return MemoryStore()
@@ -150,7 +150,7 @@ def open_store(location: Location, timing: Timing = DEFAULT_TIMING) -> ObjectSto
 
 
 def secrets_of_profile(profile: str, file: Path = CREDENTIALS_FILE) -> Secrets:
-    """The keys of a profile in the credentials file that AWS tools share."""
+    """Return the keys of a profile in the credentials file that AWS tools share."""
     path = file.expanduser()
     parser = configparser.ConfigParser()
     parser.read(path)

@@ -1,4 +1,4 @@
-"""Opening an `ObjectLog`: replay what is there, fence off earlier writers, go on after them."""
+"""Opens an `ObjectLog`: replay it, fence off earlier writers, continue after them."""
 
 import asyncio
 from collections import deque
@@ -19,23 +19,23 @@ from borzoi.objectstore.object_log import (
     write_checkpoint,
 )
 
-#: Slots that are asked for before their turn while a log is replayed.
+#: Slots that are read ahead while a log is replayed.
 PREFETCHED: Final = 32
 
 
 class Replayed(Protocol):
-    """The state a log is about."""
+    """The state that a log is replayed into."""
 
     def restore(self, body: bytes | None) -> None:
-        """Become what a checkpoint says, or empty; whatever was replayed before is void."""
+        """Reset to the state of a checkpoint, or to empty, discarding what was replayed."""
         ...
 
     def replay(self, slot: Slot) -> None:
-        """Take the next slot."""
+        """Apply the next slot."""
         ...
 
     def snapshot(self) -> bytes:
-        """The body of a checkpoint of what was replayed."""
+        """Return the body of a checkpoint of the replayed state."""
         ...
 
 
@@ -58,7 +58,7 @@ class Opener:
         self._prefetched = prefetched
 
     async def open(self, *, inflight_max: int = INFLIGHT_DEFAULT) -> ObjectLog:
-        """Replay, fence, and be ready to append; `Fenced` when a higher epoch was here."""
+        """Replay, fence, and get ready to append; `Fenced` when a higher epoch was here."""
         while True:
             base = await newest_checkpoint(self._place)
             self._refuse_newer(base)
@@ -82,7 +82,7 @@ class Opener:
         )
 
     async def _replay_and_fence(self, sequence: int) -> int:
-        """Replay from `sequence` on up to our own fence, which is made at the first free slot."""
+        """Replay from `sequence` up to our own fence, which is written at the first free slot."""
         slots = _Prefetch(self._place, self._prefetched)
         try:
             while True:
@@ -91,7 +91,7 @@ class Opener:
                     if await self._fence(sequence):
                         return sequence
                     slots.forget()
-                    continue  # another writer was first: see what it wrote
+                    continue  # another writer was first: read its slot
                 header = slot.header
                 if header.epoch > self._epoch:
                     raise Fenced(
@@ -110,7 +110,7 @@ class Opener:
             slots.forget()
 
     async def _fence(self, sequence: int) -> bool:
-        """Take a slot so that no earlier writer can; False when one of them has it."""
+        """Write a fence into a slot so that no earlier writer can use it; False if it is taken."""
         header = Header(
             kind=ObjectKind.FENCE,
             log_id=self._place.log_id,
@@ -134,7 +134,7 @@ class Opener:
         return True
 
     def _jump(self) -> int:
-        """Past every slot that an earlier writer may still have in flight."""
+        """Skip every slot that an earlier writer may still have in flight."""
         return self._place.window
 
     def _refuse_newer(self, found: LogCheckpoint | None) -> None:
@@ -146,18 +146,18 @@ class Opener:
     def _is_stable(
         self, base: LogCheckpoint | None, newest: LogCheckpoint | None, fence: int
     ) -> bool:
-        """Whether replay began with the checkpoint that is still the newest after fencing.
+        """Whether the checkpoint of the replay is still the newest after fencing.
 
-        A checkpoint that appeared meanwhile allows its writer to delete slots, so a slot that was
-        found missing may have been committed.
+        A newer checkpoint would have allowed its writer to delete slots, so a slot found missing
+        may have been committed.
         """
         return (base and base.key) == (newest and newest.key)
 
 
 class _Prefetch:
-    """Reads slots ahead of the one that is wanted; they are still decided on in order.
+    """Reads slots ahead; they are still processed in order.
 
-    A slot that was absent when it was read ahead is read again in its turn.
+    A slot that was absent when read ahead is read again when it is needed.
     """
 
     def __init__(self, place: LogAddress, ahead: int) -> None:
@@ -183,7 +183,7 @@ class _Prefetch:
     def forget(self) -> None:
         for _, task in self._reads:
             if not task.cancel() and not task.cancelled():
-                task.exception()  # seen: a slot nobody came to need
+                task.exception()  # retrieved: a slot that was not needed
         self._reads.clear()
 
     def _read_ahead(self, sequence: int) -> None:

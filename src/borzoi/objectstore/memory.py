@@ -1,4 +1,4 @@
-"""Objects in the memory of this process: for tests, and the reference for what a store does."""
+"""Objects in the memory of this process: for tests, and as the reference implementation."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from borzoi.objectstore.keys import checked_key, checked_prefix
 
 
 class MemoryStore:
-    """Every call does its work before it first gives way, so it is atomic on its event loop."""
+    """Every call does its work before its first await, so it is atomic on its event loop."""
 
     def __init__(self) -> None:
         self._objects: dict[str, tuple[bytes, ObjectMeta]] = {}
@@ -31,7 +31,7 @@ class MemoryStore:
 
     async def create(self, key: str, data: Buffer) -> PutOutcome:
         if checked_key(key) in self._objects:
-            raise ObjectExists("there is such an object", op="create", key=key)
+            raise ObjectExists("the object exists", op="create", key=key)
         return self._store(key, bytes(data))
 
     def open_multipart(

@@ -1,4 +1,4 @@
-"""Counting what a store is asked, and how it answers. Plain numbers; exposition is elsewhere."""
+"""Counts requests to a store and their results. Plain numbers; exposition is elsewhere."""
 
 import time
 from collections import defaultdict
@@ -32,14 +32,14 @@ OUTCOMES: Final[Mapping[type[ObjectStoreError], str]] = MappingProxyType(
 
 
 class Meters:
-    """Everything counted since the process began, by operation."""
+    """Everything counted since the start of the process, by operation."""
 
     def __init__(self) -> None:
         self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.bytes: defaultdict[str, int] = defaultdict(int)
         self.durations: defaultdict[str, Durations] = defaultdict(Durations)
         self.inflight: defaultdict[str, int] = defaultdict(int)
-        #: Requests sent again, by operation and the name of the fault.
+        #: Retried requests, by operation and the name of the fault.
         self.retries: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def record(self, op: str, outcome: str, size: int, nanoseconds: int) -> None:

@@ -28,9 +28,9 @@ class BufferedMultipartWriter:
     """One object, written from its first byte to its last.
 
     The upload begins when the first part is full, so an object below `part_size` never opens one.
-    At most `concurrency + 1` parts are in memory: those being sent, one that waits for its turn
-    and one that is gathered here. After a failure, and after `abort`, nothing is
-    left in the store. It is used by one task: append, append, …, then seal or abort.
+    At most `concurrency + 1` parts are in memory: those being sent, one that waits and one that is
+    being filled. After a failure or `abort` nothing is left in the store. For use by one task:
+    append, append, …, then seal or abort.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class BufferedMultipartWriter:
         part_size: int = PART_BYTES_DEFAULT,
         concurrency: int = 3,
     ) -> None:
-        PartShape(key, part_size)  # refuses what a store would refuse, before anything is sent
+        PartShape(key, part_size)  # rejects what a store would reject, before anything is sent
         self._store = store
         self._key = key
         self._part_size = part_size
@@ -60,7 +60,7 @@ class BufferedMultipartWriter:
         return self._hash.intdigest()
 
     async def append(self, data: Buffer) -> None:
-        """Take more bytes; waits while too many parts are on their way.
+        """Append bytes; waits while too many parts are in flight.
 
         The buffer must not change before the writer is sealed: whole parts are not copied.
         """
@@ -87,7 +87,7 @@ class BufferedMultipartWriter:
         self._pending += view
 
     async def seal(self) -> PutOutcome:
-        """Make the object appear; its size is checked when the store returns no ETag."""
+        """Complete the object; its size is checked if the store returns no ETag."""
         self._check_open()
         if not self.bytes_appended:
             raise RangeOutOfBounds("an empty object cannot be sealed", op="seal", key=self._key)
@@ -109,7 +109,7 @@ class BufferedMultipartWriter:
         return PutOutcome(outcome.etag, self.bytes_appended, self.parts_uploaded)
 
     async def abort(self) -> None:
-        """Give up; may be called at any time, and again."""
+        """Abort; may be called at any time, and again."""
         if self.state in (WriterState.NEW, WriterState.UPLOADING):
             self.state = WriterState.ABORTED
             await self._clear()

@@ -1,7 +1,7 @@
 """The one place where fencing happens: a log of numbered objects that are created, never changed.
 
-Everything that must be neither lost nor forked is such a log. The store needs to offer no more
-than an atomic create and listings that show what was created. The rules:
+Everything that must be neither lost nor forked is such a log. The store only needs an atomic create
+and consistent listings. The rules:
 
     create-only   A slot is written with `create`, and the object is never modified.
     nonce         After an answer that says "exists", or none, the slot is read: the same nonce
@@ -10,11 +10,11 @@ than an atomic create and listings that show what was created. The rules:
     in order      A slot counts as committed when all slots of its writer before it are.
     jump          A fence in slot F sends its writer to F + WINDOW. Readers skip the slots in
                   between, where late writes of an earlier writer may land.
-    fenced        A writer that finds another's object in the slot it wanted stops for good.
+    fenced        A writer that finds another writer's object in its slot stops for good.
     permanent     Fences are never deleted: a late writer could create the slot again.
     trimming      A slot is deleted only when a durable checkpoint covers it.
-    stable base   What was replayed counts if, after fencing, the newest checkpoint is still the
-                  one that replay began with.
+    stable base   A replay is valid if, after fencing, the newest checkpoint is still the one that
+                  it began with.
 
 `log_opening.py` opens a log by these rules; here are the slots, and writing them.
 """
@@ -42,14 +42,14 @@ from borzoi.objectstore.headers import (
 from borzoi.objectstore.interface import Buffer, ObjectMeta, ObjectStore
 from borzoi.objectstore.listing import list_last, list_objects
 
-#: Fixed for good: writers and readers of all versions must agree on it.
+#: Never change it: writers and readers of all versions must agree.
 WINDOW: Final = 64
 INFLIGHT_DEFAULT: Final = 8
 CHECKPOINTS_KEPT: Final = 3
 
 
 class WriterEnvironment(Protocol):
-    """What a writer draws from outside: the time in µs, 16 random bytes, and pauses."""
+    """The environment of a writer: the time in µs, 16 random bytes, and pauses."""
 
     def now(self) -> int: ...
 
@@ -72,7 +72,7 @@ class SystemSource:
 
 
 class LogAddress(msgspec.Struct, frozen=True):
-    """Where a log is, and which one it is."""
+    """The location and the id of a log."""
 
     store: ObjectStore
     #: `…/log/{sequence:020}` and `…/ckpt/{epoch:010}-{sequence:020}` lie below it.
@@ -95,7 +95,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class LogCheckpoint(msgspec.Struct, frozen=True):
-    """What all slots before `next_sequence` amount to."""
+    """The state after all slots before `next_sequence`."""
 
     key: str
     epoch: int
@@ -134,7 +134,7 @@ class ObjectLog:
 
     @property
     def committed(self) -> int:
-        """Every slot of this writer before this one is committed."""
+        """The first slot of this writer that is not committed."""
         return self._committed
 
     @property
@@ -152,22 +152,22 @@ class ObjectLog:
     ) -> "asyncio.Future[int]":
         """Write the next slot; the future has its number once it and all before it are committed.
 
-        Slots follow the order of the calls. When the future fails, or its caller stops waiting,
-        the slot may still be written: its outcome is open until a log is opened again.
+        Slots follow the order of the calls. If the future fails, or is cancelled, the slot may
+        still be written: the outcome is unknown until the log is opened again.
         """
         ack: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._failure is not None:
             ack.set_exception(self._failure)
             return ack
-        assert len(body), "a slot without a body could not be told from a fence"
+        assert len(body), "a slot without a body would look like a fence"
         self._queue.append((body, kind, run_count, control_bytes, ack))
         self._start()
         return ack
 
     async def write_checkpoint(self, body: Buffer, *, next_sequence: int) -> None:
-        """Make `body` what everything before `next_sequence` amounts to.
+        """Write `body` as the checkpoint of everything before `next_sequence`.
 
-        The caller's state must include exactly the slots before that one, and all are committed.
+        The caller's state must include exactly the slots before that one, all committed.
         """
         assert next_sequence <= self._committed
         if self._failure is not None:
@@ -177,9 +177,10 @@ class ObjectLog:
         )
 
     async def trim(self, *, keep: Callable[[int], bool] = lambda _: False) -> int:
-        """Delete slots that a durable checkpoint covers, and old checkpoints; how many slots.
+        """Delete covered slots and old checkpoints; return how many slots.
 
-        `keep` tells which slots are still read for their data.
+        A slot is covered by a durable checkpoint. `keep` says which are still needed for their
+        data.
         """
         if self._failure is not None:
             raise self._failure
@@ -195,21 +196,21 @@ class ObjectLog:
         return len(keys)
 
     async def close(self) -> None:
-        """Wait for the slots that are on their way, then stop."""
+        """Wait for the slots in flight, then stop."""
         while self._tasks and self._failure is None:
             await asyncio.wait(self._tasks)
         self._stop(ObjectStoreError("the log is closed"))
         await self._finish_tasks()
 
     async def abandon(self) -> None:
-        """Stop at once, as a crash would; what is on its way may or may not be written."""
+        """Stop at once, as a crash would; slots in flight may or may not be written."""
         self._stop(ObjectStoreError("the log was abandoned"))
         await self._finish_tasks()
 
-    # The rules, each where it can be seen. --------------------------------------------------------
+    # The rules, one function each. --------------------------------------------------------
 
     def _start(self) -> None:
-        """Send what the window has room for."""
+        """Send as many slots as the window allows."""
         while self._queue and self._next - self._committed < self._inflight_max:
             body, kind, run_count, control_bytes, ack = self._queue.popleft()
             header = Header(
@@ -231,7 +232,7 @@ class ObjectLog:
             self._next += 1
 
     async def _write(self, header: Header, body: Buffer) -> None:
-        """Write a slot, as long as it takes; only another writer's object ends it otherwise."""
+        """Write a slot, however long it takes; only another writer's object stops it."""
         try:
             await create_slot(self._place, header, body, self._source.sleep)
         except ObjectStoreError as fault:
@@ -240,7 +241,7 @@ class ObjectLog:
             self._confirm(header.sequence)
 
     def _confirm(self, sequence: int) -> None:
-        """Commit in order: this slot, and those after it that have waited for it."""
+        """Commit in order: this slot, and those after it that are confirmed."""
         if self._failure is not None:
             return
         self._confirmed.add(sequence)
@@ -253,11 +254,11 @@ class ObjectLog:
         self._start()
 
     def _trim_end(self) -> int:
-        """Slots from here on stay."""
+        """Return the first slot that must be kept."""
         return self.checkpoint.next_sequence if self.checkpoint else 0
 
     def _is_trimmed(self, meta: ObjectMeta) -> bool:
-        """Fences stay: they are all that keeps a late writer from using their slot."""
+        """Keep fences: only they prevent a late writer from using their slot."""
         return meta.size > HEADER_BYTES
 
     async def _trim_checkpoints(self) -> None:
@@ -268,7 +269,7 @@ class ObjectLog:
         await self._place.store.delete_many(found[:-CHECKPOINTS_KEPT])
 
     def _stop(self, failure: ObjectStoreError) -> None:
-        """Nothing more is written or acknowledged."""
+        """Stop: nothing more is written or acknowledged."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -278,7 +279,7 @@ class ObjectLog:
         for ack in waiting:
             if not ack.done():
                 ack.set_exception(failure)
-                ack.exception()  # a caller that has left does not need to see it
+                ack.exception()  # retrieved: the caller may have been cancelled
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -292,7 +293,7 @@ class ObjectLog:
 
 
 async def create_slot(place: LogAddress, header: Header, body: Buffer, sleep: Sleep) -> None:
-    """Write a slot unless another writer's object is there: then `Fenced`."""
+    """Write a slot; `Fenced` if another writer's object is there."""
     key = place.slot_key(header.sequence)
     encoded = encode_header(header)
     try:
@@ -314,11 +315,11 @@ async def create_slot(place: LogAddress, header: Header, body: Buffer, sleep: Sl
 
 
 async def read_slot(place: LogAddress, sequence: int) -> Slot | None:
-    """A slot with its body, or None when it is not there."""
+    """Read a slot with its body; None if it does not exist."""
     try:
         return await _read_slot(place, sequence)
     except Corrupt:
-        # The bytes may have been damaged on their way; what lies there is the same when read again.
+        # The bytes may have been damaged in transit: read once more before giving up.
         return await _read_slot(place, sequence)
 
 
@@ -342,7 +343,7 @@ async def _read_slot(place: LogAddress, sequence: int) -> Slot | None:
 async def write_checkpoint(
     place: LogAddress, epoch: int, source: WriterEnvironment, next_sequence: int, body: Buffer
 ) -> LogCheckpoint:
-    """Write a checkpoint; its key tells epoch and position, so one of them is written once."""
+    """Write a checkpoint; its key contains epoch and position, so each is written once."""
     checked = with_checksum(body)
     header = Header(
         kind=ObjectKind.CHECKPOINT,
@@ -365,13 +366,13 @@ async def write_checkpoint(
             sleep=source.sleep,
         )
     except Taken:
-        # A position of an epoch has one state only, so the checkpoint that is there says the same.
+        # A position of an epoch has exactly one state, so an existing checkpoint is identical.
         pass
     return LogCheckpoint(key, epoch, next_sequence, bytes(body))
 
 
 async def newest_checkpoint(place: LogAddress) -> LogCheckpoint | None:
-    """The checkpoint with the greatest key: of the highest epoch, and there of the last slot."""
+    """Return the checkpoint with the greatest key: highest epoch, then last slot."""
     while True:
         found = await list_last(place.store, f"{place.prefix}/ckpt/")
         if found is None:

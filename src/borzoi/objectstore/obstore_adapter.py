@@ -1,6 +1,6 @@
 """Object stores behind obstore: S3 and what speaks its protocol, Google Cloud Storage, Azure.
 
-What obstore does that callers must not see, and where it is handled:
+Quirks of obstore that callers must not see, and where they are handled:
 
     409 arrives as "already exists", in every mode                   `translating`
     its own retries make a create collide with itself                `_once` never retries
@@ -43,7 +43,7 @@ from borzoi.objectstore.translating import translated
 
 T = TypeVar("T")
 
-#: Long enough for the library's threads to let go of the interpreter before it ends.
+#: Long enough for the library's threads to release the interpreter before it ends.
 QUIESCE_SECONDS: Final = 0.05
 LISTINGS_KEPT_MAX: Final = 16
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,17 +52,17 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class ObstoreStore:
     """An obstore store in borzoi's terms.
 
-    `once` must not retry by itself: of a write it has to be known whether it was sent once.
-    `bulk` may, and uploads in parts, where sending a part again is harmless.
+    `once` must not retry: the caller has to know whether a write was sent once. `bulk` may, and
+    uploads in parts, where resending a part is harmless.
     """
 
     def __init__(self, once: Any, bulk: Any, *, is_ordered: bool = True) -> None:
         self._once = once
         self._bulk = bulk
-        #: Whether listings come in the order of the keys; those of a directory do not.
+        #: Whether listings are sorted by key; those of a directory are not.
         self._is_ordered = is_ordered
         self._process = os.getpid()
-        #: Unfinished listings by prefix and the last key that was returned.
+        #: Unfinished listings by prefix and last returned key.
         self._listings: dict[tuple[str, str], AsyncIterator[Sequence[Any]]] = {}
 
     async def put(self, key: str, data: Buffer) -> PutOutcome:
@@ -159,7 +159,7 @@ class ObstoreStore:
             try:
                 await self._ask("delete_many", chunk[0], obstore.delete_async(self._once, chunk))
             except ObjectNotFound:
-                # The rest of the chunk may or may not be gone: one by one, then.
+                # The rest of the chunk may or may not be deleted: retry one by one.
                 failed += [key for key in chunk if not await self._is_deleted(key)]
             except ObjectStoreError:
                 failed += chunk
@@ -171,9 +171,9 @@ class ObstoreStore:
     def _keep(
         self, prefix: str, chunks: AsyncIterator[Sequence[Any]], page: Sequence[ObjectMeta]
     ) -> None:
-        """Let the next page continue this listing rather than begin another.
+        """Keep the listing for the next page instead of starting another.
 
-        SeaweedFS sorts `a` before `a-b`, as folders, so a listing that begins after a key of `a`
+        SeaweedFS sorts the folder `a` before `a-b`, so a listing that starts after a key of `a`
         would miss `a-b`.
         """
         if len(page) == PAGE_KEYS_MAX:
@@ -203,11 +203,11 @@ class _NoSuffixes(ObjectStoreError):
 
 
 class _GivenUp(Exception):
-    """Raised in the source of an upload: the one way to make the library abort it."""
+    """Raised in the source of an upload: the only way to make the library abort it."""
 
 
 class _Upload:
-    """Parts on their way through the library, which asks for them one after another."""
+    """Feeds parts to the library, which pulls them one after another."""
 
     def __init__(self, store: Any, key: str, part_size: int, concurrency: int) -> None:
         self._store = store
@@ -215,7 +215,7 @@ class _Upload:
         self._part_size = part_size
         self._concurrency = concurrency
         self._shape = PartShape(key, part_size)
-        #: What the library takes next; who hands it over waits until it has.
+        #: The part that the library takes next; the sender waits until it has.
         self._next: asyncio.Queue[Buffer | None] = asyncio.Queue(maxsize=1)
         self._given_up = asyncio.Event()
         self._task: asyncio.Task[Any] | None = None
@@ -229,7 +229,7 @@ class _Upload:
     async def complete(self) -> PutOutcome:
         assert self._task is not None, "an upload has at least one part"
         await self._hand_over(None)
-        # The library must not be cancelled; the task that waits here may be.
+        # The library must not be cancelled; the waiting task may be.
         done = await asyncio.shield(self._task)
         return PutOutcome(done["e_tag"], self._shape.size, self._shape.count)
 
@@ -238,7 +238,7 @@ class _Upload:
         if self._task is not None:
             await asyncio.wait([self._task])
             if not self._task.cancelled():
-                self._task.exception()  # seen; it is what was asked for
+                self._task.exception()  # retrieved: the abort that we requested
 
     async def _run(self) -> Any:
         try:
@@ -258,7 +258,7 @@ class _Upload:
             yield data
 
     async def _taken(self) -> Buffer | None:
-        """The next part, unless the upload is given up first."""
+        """Return the next part, unless the upload is aborted first."""
         taking = asyncio.ensure_future(self._next.get())
         stopping = asyncio.ensure_future(self._given_up.wait())
         await asyncio.wait([taking, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -274,7 +274,7 @@ class _Upload:
         await self._next.join()
 
     async def _hand_over(self, data: Buffer | None) -> None:
-        """Wait until the library has taken it, or until it has failed."""
+        """Wait until the library has taken the part or has failed."""
         assert self._task is not None
         giving = asyncio.ensure_future(self._given(data))
         try:
@@ -295,7 +295,7 @@ async def _chunks(listing: Any, prefix: str) -> AsyncIterator[Sequence[Any]]:
 
 
 def _cut(whole: list[tuple[tuple[int, int], memoryview]], start: int, end: int) -> memoryview:
-    """A range out of the one that was read."""
+    """Cut a range out of the one that was read."""
     for (first, last), data in whole:
         if first <= start and end <= last:
             return data[start - first : end - first]

@@ -1,4 +1,4 @@
-"""Opening the stores of `locations.py` that obstore speaks to."""
+"""Opens the stores of `locations.py` that obstore supports."""
 
 from datetime import timedelta
 from typing import Any
@@ -45,7 +45,7 @@ def library_store(location: Location, timing: Timing, *, retries: int) -> Any:
 
 
 def s3_config(location: Location) -> Any:
-    """The library's options for an S3 store; it finds out by itself what is empty."""
+    """Return the library's options for an S3 store; it discovers empty ones itself."""
     secrets = location.secrets
     if location.profile and not secrets.access_key_id:
         secrets = secrets_of_profile(location.profile)

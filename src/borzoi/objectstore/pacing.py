@@ -1,4 +1,4 @@
-"""How many requests a store gets at once: half as many when it asks for fewer, then one more at a
+"""Limits concurrent requests to a store: halved when it throttles, then increased by one at a
 time."""
 
 import asyncio
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-#: As many as the client keeps connections open for.
+#: The number of connections that the client keeps open.
 REQUESTS_MAX: Final = 64
-#: After so long without a refusal one more is allowed.
+#: Seconds without throttling after which the limit grows by one.
 RECOVERY_SECONDS: Final = 10.0
 
 
 class Pace:
-    """Turns for requests; who has to wait gets one in the order of coming."""
+    """A fair semaphore with an adaptive limit."""
 
     def __init__(
         self, *, requests_max: int = REQUESTS_MAX, clock: Callable[[], float] = time.monotonic
@@ -30,7 +30,7 @@ class Pace:
         self._changed_at = 0.0
 
     async def enter(self) -> int:
-        """Wait for a turn; what is returned belongs to `leave`."""
+        """Wait for a slot; pass the result to `leave`."""
         self._recover()
         if self._inflight < self.limit and not self._waiting:
             self._inflight += 1
@@ -41,7 +41,7 @@ class Pace:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                with suppress(ValueError):  # its turn came before it could say so
+                with suppress(ValueError):  # it got its slot just before it was cancelled
                     self._waiting.remove(turn)
             else:
                 self._give_back()
@@ -49,10 +49,10 @@ class Pace:
         return self._halvings
 
     def leave(self, entered: int, *, is_throttled: bool) -> None:
-        """Give the turn to the next one.
+        """Release the slot.
 
-        Of requests that were sent together and refused together only the first counts: the others
-        say nothing about the new limit.
+        Of requests that were sent together and throttled together only the first counts: the
+        others say nothing about the new limit.
         """
         if is_throttled and entered == self._halvings:
             self._halvings += 1

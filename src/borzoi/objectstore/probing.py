@@ -1,8 +1,7 @@
-"""Does a store have the properties borzoi relies on? A few requests tell.
+"""Tests whether a store has the properties borzoi relies on, with a few requests.
 
-Some servers that speak S3 overwrite an object although `If-None-Match: *` says not to, or send the
-whole object for a range. A log on such a store would lose messages without a word, so borzoi asks
-before it trusts.
+Some S3-compatible servers overwrite an object despite `If-None-Match: *`, or send the whole object
+for a range. A log on such a store would silently lose messages, so borzoi probes it first.
 """
 
 import uuid
@@ -44,7 +43,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
         return all(finding.holds for finding in self.findings)
 
     def check(self) -> None:
-        """Raise what is wrong with the store, if anything is."""
+        """Raise the first fault of the store, if any."""
         for finding in self.findings:
             if not finding.holds:
                 family = ConditionalWriteUnsupported if finding.property == EXCLUSIVE else WeakStore
@@ -59,9 +58,9 @@ DELETED: Final = "a deleted object is gone at once"
 
 
 async def probe(store: ObjectStore, *, key: str | None = None) -> ProbeResult:
-    """Ask the store for everything borzoi needs of it; leaves nothing behind.
+    """Test everything that borzoi needs; leaves nothing behind.
 
-    Only answers count: a store that does not answer raises, since it may well do so later.
+    A store that does not answer raises: nothing is known about it yet.
     """
     key = key or f"{PROBE_PREFIX}{uuid.uuid4().hex}"
     findings = []
@@ -83,7 +82,7 @@ async def _tidied(store: ObjectStore, key: str) -> None:
     try:
         await store.delete(key)
     except ObjectStoreError:
-        pass  # what went wrong before says more
+        pass  # the earlier fault says more
 
 
 async def _creates(store: ObjectStore, key: str) -> str:
@@ -107,7 +106,7 @@ async def _reads_ranges(store: ObjectStore, key: str) -> str:
         if fault.retriable:
             raise
         return str(fault)
-    # Either of them: that the object was replaced is another finding.
+    # Accept either object: a replaced one is another finding.
     return "" if found in (FIRST[7:12], SECOND[7:12]) else "other bytes came back"
 
 

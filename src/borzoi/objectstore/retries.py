@@ -1,8 +1,7 @@
-"""What is tried again, how often, and after how long.
+"""Which requests are retried, how often, and after how long.
 
-A `create` is tried again only while it is known not to have been done; the rest is the business of
-`creating.create_once`. Parts of an upload are tried again by the library. A store that asks for
-fewer requests gets fewer at once.
+A `create` is retried only if it is known not to have been done; `creating.create_once` handles the
+rest. The library retries parts of an upload. A store that throttles gets fewer concurrent requests.
 """
 
 import asyncio
@@ -32,10 +31,10 @@ BACKOFF_CAP_SECONDS: Final = 5.0
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How patient to be with one kind of request."""
+    """The retry policy of one kind of request."""
 
     attempt_seconds: float
-    #: Added to the time of an attempt, for the bytes of the request.
+    #: Added to the timeout of an attempt, for the bytes of the request.
     bytes_per_second: float
     retries: int
     total_seconds: float
@@ -50,7 +49,7 @@ _LISTING: Final = RetryPolicy(5.0, 8 * MIB, 5, 30.0)
 POLICIES: Final[Mapping[str, RetryPolicy]] = {
     "put": RetryPolicy(2.0, 4 * MIB, 10, 30.0),
     "create": RetryPolicy(2.0, 4 * MIB, 10, 30.0),
-    # Of what is read whole or up to its end the size is not known before.
+    # The size of a whole or open-ended read is not known in advance.
     "get": RetryPolicy(10.0, 8 * MIB, 5, 60.0),
     "get_suffix": RetryPolicy(5.0, 8 * MIB, 5, 30.0),
     "get_range": _SMALL,
@@ -63,7 +62,7 @@ POLICIES: Final[Mapping[str, RetryPolicy]] = {
 
 
 class Backoff:
-    """Pauses that grow, drawn at random so that many clients do not come back at once."""
+    """Exponential backoff with jitter, so that clients do not retry in step."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class Backoff:
         self._attempt = 0
 
     def next(self, fault: ObjectStoreError) -> float:
-        """Seconds to wait; a store that asks for fewer requests gets twice the time."""
+        """Return the seconds to wait; twice as long if the store throttles."""
         base = self._base * (2 if isinstance(fault, Throttled) else 1)
         ceiling = min(base * 2**self._attempt, self._cap)
         self._attempt = min(self._attempt + 1, 16)
@@ -86,7 +85,7 @@ class Backoff:
 
 
 def is_tried_again(fault: ObjectStoreError, op: str, attempt: int) -> bool:
-    """Whether the same request may be sent again, without looking first."""
+    """Whether the same request may be resent without checking its effect first."""
     if isinstance(fault, PermissionDenied):
         # Once: the credentials may have expired between being read and being used.
         return attempt == 1
@@ -96,7 +95,7 @@ def is_tried_again(fault: ObjectStoreError, op: str, attempt: int) -> bool:
 
 
 class RetryingStore(StoreDecorator):
-    """Tries again what failed for a while, each attempt and the whole within a time limit."""
+    """Retries transient failures; each attempt and the whole have a time limit."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""How secrets are made, kept and checked.
+"""How secrets are created, stored and verified.
 
-Handed work by the handlers (is this the password, is this token valid) and by the server (TLS
-contexts); calls no other package but the model. Permissions belong to the metadata; sessions,
-logins and their order of checks belong to the handlers.
+Used by the handlers (passwords, tokens) and by the server (TLS contexts); uses only the model.
+Permissions belong to the metadata; sessions, logins and the order of their checks belong to the
+handlers.
 """

@@ -1,6 +1,6 @@
-"""Personal access tokens: random text shown once, of which only a hash is kept.
+"""Personal access tokens: random text shown once, of which only a hash is stored.
 
-A token carries 400 bits of chance, so a fast hash is enough: there is nothing to guess.
+A token has 400 random bits, so a fast hash is enough: it cannot be guessed.
 """
 
 from base64 import b64encode
@@ -14,10 +14,10 @@ TOKEN_CHARACTERS: Final = 68
 
 
 def new_token() -> str:
-    """A new token: random bytes in standard Base64, padded."""
+    """Generate a token: random bytes in standard Base64, padded."""
     return b64encode(token_bytes(TOKEN_RANDOM_BYTES)).decode("ascii")
 
 
 def token_hash(text: str) -> str:
-    """What is kept of a token: BLAKE3 of its text, in lower-case hexadecimal."""
+    """Return the stored form of a token: BLAKE3 of its text, in lower-case hexadecimal."""
     return str(blake3(text.encode()).hexdigest())

@@ -1,4 +1,4 @@
-"""TLS contexts for the listeners: from the operator's files, or made up for this machine."""
+"""TLS contexts for the listeners: from the operator's files, or self-signed."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -17,10 +17,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.protocol.hiding import hiding
 
-#: Self-signed certificates are made at each start, so a year outlives any of them.
+#: Self-signed certificates are generated at each start, so a year is long enough.
 SELF_SIGNED_DAYS: Final = 365
 
-#: Clocks differ: a certificate that starts now is not yet valid for a peer that runs behind.
+#: Clock skew: a certificate that starts now is not yet valid for a peer whose clock is behind.
 CLOCK_SKEW: Final = timedelta(hours=1)
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -35,7 +35,7 @@ class SelfSigned(msgspec.Struct, frozen=True):
 
 
 def server_context(cert_file: str | PathLike[str], key_file: str | PathLike[str]) -> ssl.SSLContext:
-    """The context of a listener that shows the operator's certificate (a PEM chain)."""
+    """Return the context of a listener with the operator's certificate (a PEM chain)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -49,9 +49,9 @@ def server_context(cert_file: str | PathLike[str], key_file: str | PathLike[str]
 
 
 def self_signed_context(host: str = "localhost") -> ssl.SSLContext:
-    """The context of a listener whose certificate was made a moment ago, for trying things out."""
+    """Return the context of a listener with a new self-signed certificate, for development."""
     pair = self_signed(host)
-    # The ssl module loads keys from files only; the directory is private and gone afterwards.
+    # The ssl module loads keys only from files; the directory is private and temporary.
     with TemporaryDirectory(prefix="borzoi-tls-") as directory:
         cert_file, key_file = Path(directory, "cert.pem"), Path(directory, "key.pem")
         cert_file.write_bytes(pair.certificate)
@@ -60,7 +60,7 @@ def self_signed_context(host: str = "localhost") -> ssl.SSLContext:
 
 
 def self_signed(host: str = "localhost") -> SelfSigned:
-    """A new key (P-256) and its certificate for the host and for every local name."""
+    """Generate a key (P-256) and its certificate for the host and for every local name."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
     now = datetime.now(UTC)
@@ -73,7 +73,7 @@ def self_signed(host: str = "localhost") -> SelfSigned:
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=SELF_SIGNED_DAYS))
         .add_extension(x509.SubjectAlternativeName(_alternative_names(host)), critical=False)
-        # A leaf and no authority: clients built on rustls refuse a server that shows the latter.
+        # A leaf, not an authority: rustls clients reject a server whose certificate is a CA.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )

@@ -1,9 +1,9 @@
-"""AES-256-GCM under one key: what the server keeps on disk and only it can read.
+"""AES-256-GCM under one key, for data at rest.
 
 A ciphertext is stored as
 
     bytes      field
-    0..12      nonce, drawn anew for every call
+    0..12      nonce, random for every call
     12..n-16   the plaintext's bytes, encrypted
     n-16..n    authentication tag
 
@@ -28,14 +28,14 @@ OVERHEAD_BYTES: Final = NONCE_BYTES + TAG_BYTES
 class Cipher:
     """Encrypts and decrypts with one key, given as the base64 text of exactly 32 bytes.
 
-    `draw` gives the nonces; only a test has a reason to pass its own, because a nonce that is
-    used twice under one key gives both plaintexts away.
+    `draw` returns nonces; only tests should pass their own, because reusing a nonce under one key
+    reveals both plaintexts.
     """
 
     __slots__ = ("_aes", "_draw", "_invalid_tag")
 
     def __init__(self, key_base64: str, *, draw: Callable[[int], bytes] = os.urandom) -> None:
-        # Imported here: most servers encrypt nothing, and the library weighs 6 MB and 50 ms.
+        # Imported here: most servers encrypt nothing, and the library costs 6 MB and 50 ms.
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -44,7 +44,7 @@ class Cipher:
         self._draw = draw
 
     def encrypt(self, plaintext: bytes | bytearray | memoryview) -> bytes:
-        """Nonce, ciphertext and tag of the plaintext, which may be empty."""
+        """Return nonce, ciphertext and tag of the plaintext, which may be empty."""
         nonce = self._draw(NONCE_BYTES)
         try:
             return nonce + self._aes.encrypt(nonce, plaintext, None)
@@ -54,7 +54,7 @@ class Cipher:
             ) from None
 
     def decrypt(self, ciphertext: bytes | bytearray | memoryview) -> bytes:
-        """The plaintext, or `CannotDecrypt` when not every bit is as `encrypt` made it."""
+        """Return the plaintext; `CannotDecrypt` if any bit has changed."""
         if len(ciphertext) < OVERHEAD_BYTES:
             raise CannotDecrypt(
                 f"a ciphertext has at least {OVERHEAD_BYTES} bytes, this one {len(ciphertext)}"
@@ -62,14 +62,15 @@ class Cipher:
         try:
             return self._aes.decrypt(ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], None)
         except self._invalid_tag:
-            raise CannotDecrypt("the ciphertext was damaged or made with another key") from None
+            raise CannotDecrypt("the ciphertext is damaged or was encrypted with another key") from
+            None
 
     def __repr__(self) -> str:
         return "Cipher(AES-256-GCM)"  # never the key: objects end up in logs
 
 
 def decoded_key(key_base64: str) -> bytes:
-    """The bytes of a key, or `InvalidEncryptionKey`, which never shows it."""
+    """Decode a key; `InvalidEncryptionKey` never shows it."""
     try:
         key = base64.b64decode(key_base64, validate=True)
     except (binascii.Error, ValueError):

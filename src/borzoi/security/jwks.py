@@ -31,14 +31,14 @@ RSA_BITS_MIN: Final = 2048
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 KEYS_MAX: Final = 100
 FETCH_SECONDS_MAX: Final = 5.0
-#: An unknown key is looked for at the issuer, but not for every request that names one.
+#: Minimum interval between fetches because of an unknown key.
 FETCH_AGAIN_SECONDS: Final = 30.0
-#: Keys are fetched anew after this long: one that the issuer took back is not believed for ever.
+#: Keys are fetched again after this long: the issuer may have revoked one.
 KEEP_SECONDS: Final = 3600.0
 
 
 class RsaKey:
-    """Signs with the private half, checks with the public one; either may do for the other."""
+    """Signs with the private key, verifies with the public one."""
 
     def __init__(
         self, algorithm: str, public: rsa.RSAPublicKey, private: rsa.RSAPrivateKey | None = None
@@ -62,14 +62,14 @@ class RsaKey:
 
 
 def rsa_key(algorithm: str, encoding: str, decoding: str, *, base64: bool) -> RsaKey:
-    """The key of two settings: a private key in PEM, and a public one unless it is the same."""
+    """Return the key of two settings: a private key in PEM, and a public one if it differs."""
     if not encoding:
         raise InvalidConfiguration(
             f"http.jwt.encoding_secret: {algorithm} needs a private key in PEM"
         )
     private = _loaded("encoding_secret", encoding, base64=base64)
     if not isinstance(private, rsa.RSAPrivateKey):
-        raise InvalidConfiguration("http.jwt.encoding_secret is no private RSA key")
+        raise InvalidConfiguration("http.jwt.encoding_secret is not a private RSA key")
     public = _loaded("decoding_secret", decoding, base64=base64) if decoding else private
     if isinstance(public, rsa.RSAPrivateKey):
         public = public.public_key()
@@ -86,9 +86,9 @@ def _loaded(name: str, text: str, *, base64: bool) -> rsa.RSAPrivateKey | rsa.RS
         else:
             key = serialization.load_pem_public_key(pem)
     except (ValueError, TypeError) as fault:
-        raise InvalidConfiguration(f"http.jwt.{name} is no RSA key in PEM: {fault}") from None
+        raise InvalidConfiguration(f"http.jwt.{name} is not an RSA key in PEM: {fault}") from None
     if not isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
-        raise InvalidConfiguration(f"http.jwt.{name} is a key, but none of RSA")
+        raise InvalidConfiguration(f"http.jwt.{name} is a key, but not an RSA key")
     return key
 
 
@@ -109,9 +109,9 @@ class _KeySet(msgspec.Struct):
 
 
 def decode_key_set(document: bytes) -> dict[str | None, tuple[rsa.RSAPublicKey, str | None]]:
-    """The RSA keys of a set that sign, by their id, with their algorithm where one is given.
+    """Return the RSA signing keys of a set, by their id, with their algorithm if given.
 
-    `ValueError` for what is no such set.
+    `ValueError` if it is not a key set.
     """
     keys: dict[str | None, tuple[rsa.RSAPublicKey, str | None]] = {}
     for key in msgspec.json.decode(document, type=_KeySet).keys[:KEYS_MAX]:
@@ -151,7 +151,7 @@ class TrustedIssuer:
         self._fetching = asyncio.Lock()
 
     async def checked(self, token: Unverified, *, now: float) -> Claims:
-        """The claims of a token of this issuer; `InvalidAccessToken` otherwise."""
+        """Return the claims of a token of this issuer; `InvalidAccessToken` otherwise."""
         algorithm = token.header.alg
         if algorithm not in RSA_HASHES:
             raise InvalidAccessToken(f"a token signed with {algorithm[:10]!r}")
@@ -169,7 +169,7 @@ class TrustedIssuer:
                     self._keys = await asyncio.to_thread(fetched_keys, self._url)
                     self._fetched_at = self._clock()
                 except (OSError, ValueError) as fault:
-                    log.warning("no keys of issuer %s: %s", self.issuer, fault)
+                    log.warning("could not fetch the keys of issuer %s: %s", self.issuer, fault)
         found = self._keys.get(kid)
         if found is None:
             raise InvalidAccessToken("the issuer has no such key")
@@ -180,12 +180,12 @@ class TrustedIssuer:
 
 
 def fetched_keys(url: str) -> dict[str | None, tuple[rsa.RSAPublicKey, str | None]]:
-    """The keys at an address; blocks, and raises `OSError` or `ValueError`."""
+    """Fetch the keys at an address; blocks, and raises `OSError` or `ValueError`."""
     return decode_key_set(fetched(url))
 
 
 def fetched(url: str) -> bytes:
-    """The document at a ``file:``, ``http:`` or ``https:`` address; blocks."""
+    """Fetch the document at a ``file:``, ``http:`` or ``https:`` address; blocks."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with Path(unquote(parts.path)).open("rb") as file:
@@ -202,7 +202,7 @@ def fetched(url: str) -> bytes:
 
 
 class _StayingPut(HTTPRedirectHandler):
-    """Keys come from where the operator said, not from where that place points to."""
+    """Follow no redirects: keys come only from the configured address."""
 
     def redirect_request(self, *_: object) -> None:
         return None

@@ -6,8 +6,8 @@
     header   {"typ": "JWT", "alg": "HS256", "kid"?: …}
     claims   {"jti", "iss", "aud", "sub", "iat", "exp", "nbf"}        times in seconds
 
-The algorithm is the server's choice and never the token's: a header that names another one, `none`
-above all, is refused before its signature is looked at.
+The server chooses the algorithm, never the token: a header that names another one, such as `none`,
+is rejected before its signature is checked.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import msgspec
 
 from borzoi.model.errors import InvalidAccessToken, InvalidConfiguration
 
-#: How long a token is good for that never expires.
+#: The lifetime of a token that never expires.
 NEVER_SECONDS: Final = 1_000_000_000
 #: Tokens of identity providers carry many claims; none needs more than this.
 TOKEN_CHARACTERS_MAX: Final = 16 * 1024
@@ -37,7 +37,7 @@ HMAC_HASHES: Final[dict[str, Callable[..., Any]]] = {
 
 
 class Key(Protocol):
-    """What signs tokens, or checks them."""
+    """Signs or verifies tokens."""
 
     @property
     def algorithm(self) -> str: ...
@@ -52,7 +52,7 @@ class HmacKey(msgspec.Struct, frozen=True):
 
     algorithm: str
     secret: bytes
-    #: What tokens are checked with, where that differs: tokens of another issuer.
+    #: The secret to verify with, if it differs: for tokens of another issuer.
     checking_secret: bytes
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class HmacKey(msgspec.Struct, frozen=True):
 
 
 def random_secret() -> str:
-    """For a server that was given none: its tokens end with it."""
+    """Generate a secret for a server without one: its tokens end with the process."""
     return token_urlsafe(SECRET_BYTES)
 
 
@@ -78,7 +78,7 @@ class JoseHeader(msgspec.Struct, frozen=True):
 
 
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a token says. The last two are our own and absent from tokens of other issuers."""
+    """The claims of a token. The last two are borzoi's own; tokens of other issuers lack them."""
 
     iss: str
     aud: str | list[str]
@@ -87,15 +87,15 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     jti: str = ""
     iat: float = 0
     nbf: float = 0
-    #: When the user was created, in microseconds: a number that was given to another user since
-    #: opens nothing.
+    #: When the user was created, in microseconds: the token is invalid if another user has got
+    #: the id since.
     born: int | None = None
     #: The hash of the personal access token that was exchanged for this one: they end together.
     pat: str | None = None
 
 
 class Unverified(msgspec.Struct, frozen=True):
-    """A token that was taken apart; nothing in it is to be believed yet."""
+    """A parsed token that is not verified yet."""
 
     header: JoseHeader
     claims: Claims
@@ -108,21 +108,21 @@ class Policy(msgspec.Struct, frozen=True):
 
     issuers: Collection[str]
     audiences: Collection[str]
-    #: How far the clocks of issuer and server may differ, in seconds.
+    #: Allowed clock skew between issuer and server, in seconds.
     leeway: float = 5
 
 
 def issue(key: Key, claims: Claims) -> str:
-    """The text of a token."""
+    """Encode a token."""
     header = {"typ": "JWT", "alg": key.algorithm}
     signed = _text(msgspec.json.encode(header)) + b"." + _text(msgspec.json.encode(claims))
     return (signed + b"." + _text(key.sign(signed))).decode("ascii")
 
 
 def taken_apart(token: str) -> Unverified:
-    """The parts of a token, of which none is believed yet."""
+    """Parse a token without verifying it."""
     if len(token) > TOKEN_CHARACTERS_MAX or not token.isascii():
-        raise InvalidAccessToken("this is no token")
+        raise InvalidAccessToken("this is not a token")
     parts = token.encode("ascii").split(b".")
     if len(parts) != 3:
         raise InvalidAccessToken("a token has three parts")
@@ -132,21 +132,21 @@ def taken_apart(token: str) -> Unverified:
 
 
 def checked(token: Unverified, key: Key, policy: Policy, *, now: float) -> Claims:
-    """The claims of a token that is good at `now`, in seconds; `InvalidAccessToken` otherwise."""
+    """Return the claims of a token valid at `now`, in seconds; `InvalidAccessToken` otherwise."""
     if token.header.alg != key.algorithm:
         raise InvalidAccessToken(f"a token signed with {token.header.alg[:10]!r}")
     if not key.verifies(token.signed, token.signature):
-        raise InvalidAccessToken("the signature is another one's")
+        raise InvalidAccessToken("the signature is wrong")
     claims = token.claims
     if claims.exp + policy.leeway <= now:
         raise InvalidAccessToken("the token has expired")
     if max(claims.nbf, claims.iat) > now + policy.leeway:
-        raise InvalidAccessToken("the token is from the future")
+        raise InvalidAccessToken("the token is not valid yet")
     if claims.iss not in policy.issuers:
-        raise InvalidAccessToken(f"the issuer {claims.iss[:40]!r} is not believed")
+        raise InvalidAccessToken(f"the issuer {claims.iss[:40]!r} is not trusted")
     audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
     if not any(audience in policy.audiences for audience in audiences):
-        raise InvalidAccessToken("the token is for others")
+        raise InvalidAccessToken("the token is for another audience")
     return claims
 
 
@@ -160,7 +160,7 @@ def time_ordered_id(milliseconds: int) -> str:
 
 
 def hmac_key(algorithm: str, encoding: str, decoding: str, *, base64: bool) -> HmacKey:
-    """The key of two settings of which one may be empty; both empty: a random one."""
+    """Return the key of two settings, one of which may be empty; a random one if both are."""
     signing = encoding or decoding or random_secret()
     checking = decoding or signing
     if not (encoding or decoding) or not base64:
@@ -169,7 +169,7 @@ def hmac_key(algorithm: str, encoding: str, decoding: str, *, base64: bool) -> H
 
 
 def secret_bytes(text: str) -> bytes:
-    """A secret of the settings that is Base64, with either alphabet."""
+    """Decode a Base64 secret, with either alphabet."""
     try:
         return _bytes(text.strip().rstrip("=").translate({43: 45, 47: 95}).encode())
     except (InvalidAccessToken, UnicodeEncodeError):
@@ -197,7 +197,7 @@ def _bytes(text: bytes) -> bytes:
         decoded = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
     except Base64Error:
         raise InvalidAccessToken("a part of the token is not Base64") from None
-    # The decoder ignores what is no Base64: then two texts would be one token.
+    # The decoder ignores invalid characters: two texts would be the same token.
     if _text(decoded) != text:
         raise InvalidAccessToken("a part of the token is not Base64")
     return decoded

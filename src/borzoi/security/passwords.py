@@ -1,4 +1,4 @@
-"""Passwords: Argon2id, kept as a PHC string; the text itself is never kept, shown or logged.
+"""Passwords: Argon2id, stored as a PHC string; the password itself is never stored or logged.
 
 Hashing takes tens of milliseconds of processor time and 19 MiB of memory by design: callers run
 these functions outside the event loop.
@@ -41,7 +41,7 @@ def check_password(text: str) -> None:
 
 
 def hash_password(text: str) -> str:
-    """The PHC string to keep, with a new random salt."""
+    """Return the PHC string to store, with a new random salt."""
     return _HASHER.hash(text)
 
 
@@ -59,5 +59,5 @@ def verify_password(hashed: str | None, text: str) -> bool:
 
 
 def is_outdated(hashed: str) -> bool:
-    """Whether the hash was made with another cost, so that the next login should renew it."""
+    """Whether the hash has outdated costs, so that the next login should renew it."""
     return _HASHER.check_needs_rehash(hashed)

@@ -1,7 +1,7 @@
 """How long an address that gave wrong passwords has to wait before it may try again.
 
-The first few mistakes are free, then the wait doubles up to a maximum, and after a quiet while
-all is forgotten. Only the address is slowed down, never the account, so an attacker cannot lock a
+The first few failures are free, then the delay doubles up to a maximum, and after a quiet period
+the count resets. Only the address is slowed down, never the account, so an attacker cannot lock a
 user out. Pure: the time is an argument, and the number of remembered addresses has a bound.
 """
 
@@ -29,7 +29,7 @@ class _Record(msgspec.Struct):
 
 
 class Throttle:
-    """Remembers wrong passwords by address; the address that failed longest ago goes first."""
+    """Counts wrong passwords by address; evicts the address that failed longest ago."""
 
     __slots__ = ("_records", "_settings")
 
@@ -41,14 +41,14 @@ class Throttle:
         return len(self._records)
 
     def wait(self, address: str, *, now: int) -> int:
-        """The µs until this address may have a password checked; 0 when it may at once."""
+        """Return the µs until this address may try again; 0 if it may now."""
         record = self._records.get(origin_of(address))
         if record is None or self._is_forgotten(record, now):
             return 0
         return max(0, record.last_failure_at + self._penalty(record.failures) - now)
 
     def failed(self, address: str, *, now: int) -> None:
-        """A wrong password came from this address."""
+        """Record a wrong password from this address."""
         origin = origin_of(address)
         record = self._records.pop(origin, None)
         if record is None or self._is_forgotten(record, now):
@@ -59,14 +59,14 @@ class Throttle:
         self._drop_forgotten(now)
 
     def succeeded(self, address: str) -> None:
-        """The right password came from this address: its mistakes were typing errors."""
+        """Record a correct password: clear the failures of this address."""
         self._records.pop(origin_of(address), None)
 
     def _penalty(self, failures: int) -> int:
         excess = failures - self._settings.free_failures
         if excess <= 0:
             return 0
-        # The exponent is bounded so that a million failures do not make a number of a million bits.
+        # Bound the exponent: a million failures must not create a million-bit number.
         return min(self._settings.longest_wait, self._settings.first_wait << min(excess - 1, 32))
 
     def _is_forgotten(self, record: _Record, now: int) -> bool:
@@ -82,7 +82,7 @@ class Throttle:
 def origin_of(address: str) -> str:
     """The peer that attempts are counted for: the host without its port, for IPv6 its /64 network.
 
-    One customer usually gets a whole /64, so counting single IPv6 addresses would count nothing.
+    A customer usually gets a whole /64, so counting single IPv6 addresses would be useless.
     """
     host = address
     if address.startswith("["):

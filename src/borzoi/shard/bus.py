@@ -1,13 +1,13 @@
 """Requests and replies between the shards of one server.
 
-What is bounded, and how: a shard has at most `WINDOW_REQUESTS` operations, and `WINDOW_BYTES` of
-them, under way to one peer. More wait here, and with them the connections they came from, which
-read nothing more until they are answered; a connection has one request at a time. Operations of a
-peer that does not take its replies begin only when it does. Both sides read always, so two full
-queues cannot wait for each other.
+Backpressure: a shard has at most `WINDOW_REQUESTS` operations, and `WINDOW_BYTES` of them, in
+flight to one peer. Further ones wait here, and so do the connections they came from, which read
+nothing more until they are answered; a connection has one request at a time. Operations of a peer
+that does not read its replies are not started until it does. Both sides always read, so two full
+queues cannot deadlock.
 
-A peer that dies fails what it was asked with `ShardUnavailable`. What may be asked twice waits for
-the process that takes its place, and so does what is asked meanwhile.
+When a peer dies, its pending requests fail with `ShardUnavailable`. Idempotent requests wait for
+the process that replaces it, and so do new ones.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ from borzoi.shard.links import Links, Peer
 
 log = logging.getLogger(__name__)
 
-#: Operations under way to one peer, and the bodies of all of them together.
+#: Operations in flight to one peer, and the total size of their bodies.
 WINDOW_REQUESTS: Final = 1024
 WINDOW_BYTES: Final = 16 << 20
-#: Bytes for a peer that it has not taken, beyond which none of its operations begins.
+#: Unsent bytes to a peer above which none of its operations is started.
 UNTAKEN_BYTES_MAX: Final = 16 << 20
-#: How long a request waits for a peer that is not there.
+#: How long a request waits for a missing peer.
 ABSENT_SECONDS_MAX: Final = 10.0
 
-#: A fault of the server itself; the log has the traceback.
+#: An internal error; the log has the traceback.
 INTERNAL_ERROR: Final = 1
 
 #: As plain numbers: looking one up in the enumeration takes a part of a microsecond.
@@ -54,14 +54,14 @@ OPERATION: Final = int(Subject.OPERATION)
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """What is asked or answered. The bus owns the descriptors, and closes them."""
+    """The content of a request or reply. The bus owns the descriptors, and closes them."""
 
     body: Bytes = b""
     descriptors: Sequence[int] = ()
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """What came from a peer. The receiver owns the descriptors."""
+    """What arrived from a peer. The receiver owns the descriptors."""
 
     shard: int
     body: Bytes
@@ -70,29 +70,29 @@ class Arrived(msgspec.Struct, frozen=True):
 
 EMPTY: Final = Letter()
 
-#: The answer to a request; what answers a notice goes nowhere.
+#: Returns the answer to a request; the answer to a notice is dropped.
 Answered: TypeAlias = "Letter | Future[Letter] | Coroutine[Any, Any, Letter]"
 Handler: TypeAlias = Callable[[Arrived], Answered]
 
 
 class _Request(msgspec.Struct, eq=False):
-    """A request of this shard that is not answered."""
+    """A pending request of this shard."""
 
     shard: int
     subject: int
     message: Letter
     answer: Future[Any]
-    #: Asked twice, it does no more than asked once.
+    #: Whether it may be repeated.
     repeatable: bool
-    #: Does not count for the window.
+    #: Whether it bypasses the window.
     urgent: bool
-    #: Makes the answer of what arrived.
+    #: Decodes the answer from what arrived.
     make: Callable[[Arrived], Any] | None
     number: int = 0
 
 
 class Bus:
-    """What a shard asks its peers, and what they ask it."""
+    """Requests of a shard to its peers, and of its peers to it."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -100,16 +100,16 @@ class Bus:
         self.count = links.count
         self._loop = asyncio.get_running_loop()
         self._handlers: dict[int, Handler] = {}
-        #: What peers asked before this shard could answer, by subject.
+        #: Requests of peers that arrived before their handler was registered, by subject.
         self._early: dict[int, list[tuple[_Exchange, Envelope]]] = {}
         self._exchanges: dict[int, _Exchange] = {}
-        #: Requests to peers that are not there, by shard.
+        #: Requests to missing peers, by shard.
         self._absent: dict[int, deque[_Request]] = {}
-        #: Called when a peer is lost, and when another process has taken its place.
+        #: Called when a peer is lost, and when another process has replaced it.
         self.when_lost: list[Callable[[int], None]] = []
         self.when_there: list[Callable[[int], None]] = []
         self._is_closed = False
-        #: Peers that end now do so because the server stops.
+        #: The server is stopping: peers that end now have not died.
         self.is_stopping = False
         for peer in list(links.peers.values()):
             self._exchanges[peer.shard] = _Exchange(self, peer)
@@ -118,14 +118,14 @@ class Bus:
 
     @property
     def others(self) -> list[int]:
-        """The numbers of all other shards, there or not."""
+        """The numbers of all other shards, alive or not."""
         return [shard for shard in range(self.count) if shard != self.shard]
 
     def is_there(self, shard: int) -> bool:
         return shard in self._exchanges
 
     def answer(self, subject: Subject, handler: Handler) -> None:
-        """Answer requests about a subject from now on, those that came before included."""
+        """Register the handler of a subject; it also gets requests that arrived before."""
         self._handlers[subject] = handler
         for exchange, envelope in self._early.pop(subject, []):
             exchange.begin(envelope)
@@ -147,7 +147,7 @@ class Bus:
         cancellable: bool = False,
         make: Callable[[Arrived], Any] | None = None,
     ) -> "Future[Any]":
-        """Ask a peer: a future of what `make` makes of the answer, without it of what arrived.
+        """Send a request to a peer; return a future of the answer, decoded by `make` if given.
 
         It fails with what the peer's handler raised, or with `ShardUnavailable`. If the request is
         `cancellable`, cancelling the future cancels the work of the peer.
@@ -164,9 +164,9 @@ class Bus:
         return answer
 
     def tell(self, shard: int, subject: Subject, message: Letter = EMPTY) -> bool:
-        """Tell a peer something that needs no answer; whether it is there.
+        """Send a notice, which has no answer; return whether the peer is alive.
 
-        It arrives before the answers to operations that are given later, and after those before.
+        It arrives after the answers that were sent before, and before those sent later.
         """
         exchange = self._exchanges.get(shard)
         if exchange is None:
@@ -220,7 +220,7 @@ class Bus:
             return
         del self._exchanges[shard]
         if not self._is_closed and not self.is_stopping:
-            log.warning("shard %d is gone%s", shard, f": {fault}" if fault else "")
+            log.warning("lost shard %d%s", shard, f": {fault}" if fault else "")
         for kept in self._early.values():
             for source, envelope in kept:
                 if source is exchange:
@@ -249,21 +249,21 @@ class Bus:
 
 
 class _Exchange:
-    """Requests and replies with one peer that is there."""
+    """Requests and replies with one live peer."""
 
     def __init__(self, bus: Bus, peer: Peer) -> None:
         self._bus = bus
         self.shard = peer.shard
         self._numbers = 0
-        #: Our requests that are under way, by number.
+        #: Our requests in flight, by number.
         self._pending: dict[int, _Request] = {}
         self._window_requests = 0
         self._window_bytes = 0
-        #: Operations that wait for room in the window.
+        #: Operations waiting for the window.
         self._parked: deque[_Request] = deque()
-        #: The peer's requests that are being answered, by number.
+        #: The peer's running requests, by number.
         self._running: dict[int, Future[Letter]] = {}
-        #: The peer's operations that wait until it takes its replies.
+        #: The peer's operations that wait until it reads its replies.
         self._deferred: deque[Envelope] = deque()
         self.line = PeerLine(
             peer,
@@ -296,12 +296,12 @@ class _Exchange:
         self.send(REQUEST, request.subject, number, request.message, urgent=request.urgent)
 
     def tell(self, subject: int, message: Letter) -> None:
-        # A number of its own, or its fragments could be taken for those of another notice.
+        # Its own number: its fragments must not be mixed up with those of another notice.
         self._numbers += 1
         self.send(NOTICE, subject, self._numbers, message, urgent=False)
 
     def _settled(self, number: int) -> _Request | None:
-        """The request, which is not under way any more."""
+        """Remove and return a request that is no longer in flight."""
         request = self._pending.pop(number, None)
         if request is None or request.urgent:
             return request
@@ -314,12 +314,12 @@ class _Exchange:
         return request
 
     def cancel(self, request: _Request) -> None:
-        """The caller waits no longer. The peer replies in any case, which settles the request."""
+        """The caller was cancelled. The peer replies in any case, which settles the request."""
         if self._pending.get(request.number) is request:
             self.send(CANCEL, request.subject, request.number, EMPTY, urgent=False)
 
     def abandoned(self) -> list[_Request]:
-        """The peer is gone: what it was asked, and what it was going to be asked."""
+        """The peer has died: return its pending requests, in flight or waiting."""
         for running in list(self._running.values()):
             running.cancel()
         left = [*self._pending.values(), *self._parked]
@@ -371,7 +371,7 @@ class _Exchange:
                 fail(request.answer, fault)
 
     def begin(self, envelope: Envelope) -> None:
-        """Do what the peer asks."""
+        """Run a request of the peer."""
         handler = self._bus.handler_of(envelope.subject)
         assert handler is not None, "there is a handler, or the envelope waits for one"
         try:
@@ -421,4 +421,4 @@ class _Exchange:
 def fail(answer: "Future[Any]", fault: BorzoiError) -> None:
     if not answer.done():
         answer.set_exception(fault)
-        answer.exception()  # retrieved: the caller may be gone
+        answer.exception()  # retrieved: the caller may have been cancelled

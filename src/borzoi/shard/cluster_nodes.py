@@ -1,7 +1,7 @@
 """The nodes that clients see. Pure: configuration and bound ports in, the answer out.
 
-This is label mode: the nodes are those that were configured, and roles follow from one flag, which
-is all that clients of 0.8 know how to use.
+This is label mode: the nodes are those of the configuration, and one flag determines the roles,
+which is all that clients of 0.8 use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class ClusterNodes(msgspec.Struct):
-    """What `GetClusterMetadata` answers on this node."""
+    """The answer to `GetClusterMetadata` on this node."""
 
     name: str
     current: Node
@@ -35,7 +35,7 @@ class ClusterNodes(msgspec.Struct):
     follower: bool = False
 
     def bound(self, ports: Mapping[str, int]) -> None:
-        """The ports that were really bound, by transport."""
+        """The bound ports, by transport."""
         own = self.current
         self.current = Node(
             own.name,
@@ -49,8 +49,8 @@ class ClusterNodes(msgspec.Struct):
     def metadata(self) -> ClusterMetadata:
         own_role = NodeRole.FOLLOWER if self.follower else NodeRole.LEADER
         nodes = [self._node(self.current, own_role)]
-        # Exactly one leader is reported, also by a follower with several neighbours: clients go to
-        # the first leader they find, and two of them would split the writers.
+        # Report exactly one leader, even on a follower with several neighbours: clients use the
+        # first leader they find, and two of them would split the writers.
         leaders = 1 if self.follower else 0
         for number, node in enumerate(self.others):
             role = NodeRole.LEADER if number < leaders else NodeRole.FOLLOWER

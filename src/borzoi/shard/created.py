@@ -1,4 +1,4 @@
-"""What a creation answers, as bytes: MessagePack array [which, fields]."""
+"""The result of a creation as bytes: MessagePack array [which, fields]."""
 
 from typing import Final, get_args
 
@@ -9,7 +9,7 @@ from borzoi.model.errors import StateCorrupted
 
 KINDS: Final[tuple[type[Created], ...]] = get_args(Created)
 
-#: Permissions hold read-only views of dicts, which MessagePack does not know.
+#: Permissions hold read-only views of dicts, which MessagePack cannot encode.
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=dict)
 _ENVELOPE: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _DECODERS: Final = tuple(msgspec.msgpack.Decoder(kind) for kind in KINDS)

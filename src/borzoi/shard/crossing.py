@@ -1,17 +1,17 @@
-"""What an operation and its answer look like on their way between shards.
+"""The byte layout of operations and answers between shards.
 
 ::
 
     operation   namespace u64, now i64 (µs since the epoch), code u8, fields
     code 1      a batch: place u8, then
                   place 0   its bytes
-                  place 1   position u64, length u32 in the arena of the shard that asks
+                  place 1   position u64, length u32 in the arena of the requesting shard
     other       MessagePack, see `partitions/operation_codec.py`
 
     polled      length u32 of the MessagePack, MessagePack of `_Polled`, bytes of the tail
 
-A batch that lies in an arena is lent: its shard keeps the buffer until the answer is there, and the
-owner of the partition stamps and writes it where it lies.
+A batch in an arena is lent: its shard keeps the buffer until the answer arrives, and the owner of
+the partition stamps it in place and writes it from there.
 """
 
 import struct
@@ -41,12 +41,12 @@ LENT_BATCH: Final = struct.Struct("<QqBBQI")
 INLINE_BATCH: Final = struct.Struct("<QqBB")
 _LENGTH: Final = struct.Struct("<I")
 
-#: The view of (position, length) in the arena of the shard that asks.
+#: Returns the view of (position, length) in the arena of the requesting shard.
 Lent = Callable[[int, int], memoryview]
 
 
 class CrossedOperation(msgspec.Struct, frozen=True):
-    """An operation that has crossed."""
+    """An operation received from another shard."""
 
     namespace: Namespace
     now: int
@@ -57,7 +57,7 @@ class CrossedOperation(msgspec.Struct, frozen=True):
 def encode_request(
     namespace: Namespace, operation: PartitionOperation[Any], now: int, arena: Arena | None
 ) -> tuple[int, bytes]:
-    """The code of an operation, and the bytes that cross."""
+    """Encode an operation; return its code and bytes."""
     if isinstance(operation, Append):
         return APPEND, _encode_append(namespace, operation.batch.messages, now, arena)
     code, fields = encode_operation(operation)
@@ -74,7 +74,7 @@ def _encode_append(
 
 
 def decode_request(body: Bytes, lent: Lent) -> CrossedOperation:
-    """The operation in these bytes; `lent` finds a batch that was not copied."""
+    """Decode an operation; `lent` finds a batch that was not copied."""
     packed, now, code = HEAD.unpack_from(body)
     namespace = unpack(packed)
     if code != APPEND:
@@ -84,9 +84,9 @@ def decode_request(body: Bytes, lent: Lent) -> CrossedOperation:
         _, _, _, _, position, length = LENT_BATCH.unpack_from(body)
         messages = lent(position, length)
     else:
-        # A copy: what arrived is read-only, and a batch is stamped in place.
+        # A copy: received bytes are read-only, and a batch is stamped in place.
         messages = memoryview(bytearray(memoryview(body)[INLINE_BATCH.size :]))
-    # The shard that received the batch has checked it; its headers say where messages end.
+    # The receiving shard has validated the batch; its headers say where messages end.
     return CrossedOperation(namespace, now, code, Append(walk(messages)))
 
 
@@ -106,9 +106,9 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Polled)
 
 
 def encode_polled(polled: Polled, number_of: Callable[[ReadOnlyFile], int]) -> bytes:
-    """`number_of` announces a file to the peer if it does not have it."""
+    """Encode the answer to a poll; `number_of` announces a file to the peer if necessary."""
     reading = polled.reading
-    # What has to be inflated or decrypted is made here, whole: only its owner can do that.
+    # Compressed or encrypted messages are read whole here: only the owner can decode them.
     tail = [b"".join(one.slices()) if isinstance(one, Produced) else one for one in reading.tail]
     head = _ENCODER.encode(
         _Polled(

@@ -1,7 +1,7 @@
-"""Files of segments that other shards send from: each crosses once, and is a number afterwards.
+"""Segment files that other shards send from: each is passed once, and named by a number afterwards.
 
-The owner of a partition announces a file before the first answer that names it, and says when it is
-gone: deleted, replaced, or one of too many. Answers and announcements to one peer keep their order,
+The owner of a partition announces a file before the first answer that names it, and retracts it
+when it is deleted, replaced, or evicted. Answers and announcements to one peer keep their order,
 so a number always means the same file on both sides. A file that is being sent from stays open on
 the other side until that is done.
 """
@@ -26,14 +26,14 @@ Identity = tuple[int, int]
 
 
 class Announcement(msgspec.Struct, frozen=True, array_like=True):
-    """A file that crosses; its descriptor goes along."""
+    """The announcement of a file, sent with its descriptor."""
 
     number: int
     path: str
 
 
 class SentFiles:
-    """The files that one peer has from this shard."""
+    """The files that one peer has received from this shard."""
 
     def __init__(self, files_max: int = FILES_MAX) -> None:
         self._files_max = files_max
@@ -44,8 +44,8 @@ class SentFiles:
         return len(self._sent)
 
     def number_of(self, file: ReadOnlyFile) -> tuple[int, tuple[Announcement, int] | None]:
-        """The number of a file; its announcement, and a descriptor that the caller owns, when the
-        peer does not have it yet."""
+        """Return the number of a file and, if the peer does not have it yet, its announcement and a
+        descriptor that the caller owns."""
         identity = _identity_of(file)
         known = self._sent.get(identity)
         if known is not None:
@@ -61,7 +61,7 @@ class SentFiles:
         return announcement.number, (announcement, descriptor)
 
     def surplus(self) -> list[int]:
-        """Forget the files used least that are too many; their numbers."""
+        """Evict the least recently used files over the limit; return their numbers."""
         gone = []
         while len(self._sent) > self._files_max:
             _, announcement = self._sent.popitem(last=False)
@@ -69,7 +69,7 @@ class SentFiles:
         return gone
 
     def gone(self) -> list[int]:
-        """Forget the files that are not where they were any more; their numbers."""
+        """Forget files that were deleted or replaced; return their numbers."""
         gone = []
         for identity, announcement in list(self._sent.items()):
             if _identity_at(announcement.path) != identity:
@@ -79,7 +79,7 @@ class SentFiles:
 
 
 class ReceivedFiles:
-    """The files that this shard has from one peer."""
+    """The files that this shard has received from one peer."""
 
     def __init__(self) -> None:
         self._files: dict[int, LocalFile] = {}
@@ -89,7 +89,7 @@ class ReceivedFiles:
 
     def add(self, announcement: Announcement, descriptor: int) -> None:
         file = LocalFile(Path(announcement.path), descriptor)
-        # Whoever still sends from it when it is dropped here closes it.
+        # It closes when the last poll that sends from it is done.
         file.share()
         self._files[announcement.number] = file
 
@@ -100,7 +100,7 @@ class ReceivedFiles:
         return file
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Forget files. One that is being sent from closes when that is done."""
+        """Forget files. A file in use closes when the last poll is done with it."""
         for number in numbers:
             self._files.pop(number, None)
 

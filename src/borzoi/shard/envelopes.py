@@ -1,10 +1,10 @@
-"""What crosses between two shards: envelopes, as bytes. No socket is touched here.
+"""Envelopes between two shards, as bytes; sans-IO.
 
 ::
 
     bytes    field
     0..4     length       u32, of the body in this fragment
-    4..12    number       u64, which request this is, or answers; chosen by the one that asks
+    4..12    number       u64, of the request, or of the request that it answers
     12       kind         u8, see `EnvelopeKind`
     13       subject      u8, see `Subject`
     14       descriptors  u8, how many of the descriptors that came with the bytes belong here
@@ -12,8 +12,8 @@
     16..     body
 
 A large body is cut into fragments, so that an urgent envelope waits for one fragment and not for
-the whole body. The fragments of one envelope follow each other in order, with others in between;
-the first one has the descriptors.
+the whole body. The fragments of one envelope are in order, possibly interleaved with others; the
+first one has the descriptors.
 """
 
 import struct
@@ -33,7 +33,7 @@ assert HEAD.size == 16
 MORE: Final = 1
 #: The largest body of one fragment.
 FRAGMENT_BYTES: Final = 64 * 1024
-#: Of all fragments of one body together: a snapshot of much metadata, or the largest batch.
+#: The largest body, over all fragments: a large metadata snapshot, or the largest batch.
 BODY_BYTES_MAX: Final = 1 << 30
 #: The kernel passes at most 253 at a time.
 DESCRIPTORS_MAX: Final = 200
@@ -44,20 +44,20 @@ Bytes: TypeAlias = bytes | memoryview
 
 
 class EnvelopeKind(IntEnum):
-    """What an envelope does."""
+    """The kind of an envelope."""
 
     REQUEST = 1
     REPLY = 2
-    #: The reply that says why there is none: a status and a sentence.
+    #: The reply of a failed request: a status and a message.
     FAILURE = 3
-    #: Wants no reply.
+    #: Has no reply.
     NOTICE = 4
-    #: The requester waits no longer.
+    #: Cancels a request.
     CANCEL = 5
 
 
 class Subject(IntEnum):
-    """What an envelope is about."""
+    """The subject of an envelope."""
 
     OPERATION = 1
     DESCRIBE = 2
@@ -92,7 +92,7 @@ def encode_small(envelope: Envelope) -> bytes:
 
 
 def encode_fragments(envelope: Envelope) -> Iterator[tuple[bytes, Bytes]]:
-    """The head and the body of each fragment; at least one."""
+    """Return the head and the body of each fragment; at least one."""
     body, count = envelope.body, len(envelope.descriptors)
     size = len(body)
     if size > BODY_BYTES_MAX:
@@ -110,17 +110,17 @@ def encode_fragments(envelope: Envelope) -> Iterator[tuple[bytes, Bytes]]:
 
 
 class Decoder:
-    """Finds the envelopes in what arrives from one peer."""
+    """Decodes the envelopes of one peer."""
 
     def __init__(self) -> None:
         self._rest = b""
-        #: Descriptors that arrived, not before the first byte of the envelope they belong to.
+        #: Received descriptors; they never arrive before the first byte of their envelope.
         self._descriptors: deque[int] = deque()
-        #: Bodies of which fragments are missing, by kind and number.
+        #: Incomplete bodies, by kind and number.
         self._partial: dict[tuple[int, int], tuple[list[Bytes], list[int]]] = {}
 
     def feed(self, data: bytes, descriptors: Sequence[int] = ()) -> list[Envelope]:
-        """The envelopes that are complete now. `InvalidFormat` for what no shard sends."""
+        """Return the envelopes that are complete now. `InvalidFormat` for invalid bytes."""
         self._descriptors += descriptors
         if self._rest:
             data = self._rest + data
@@ -150,7 +150,7 @@ class Decoder:
     def _joined(
         self, kind: int, number: int, body: Bytes, descriptors: list[int], more: bool
     ) -> tuple[bytes, list[int]] | None:
-        """The whole body, once its last fragment is there."""
+        """Return the whole body once its last fragment has arrived."""
         parts, held = self._partial.setdefault((kind, number), ([], []))
         parts.append(body)
         held += descriptors
@@ -162,7 +162,7 @@ class Decoder:
         return b"".join(parts), held
 
     def unclaimed(self) -> list[int]:
-        """Descriptors that no complete envelope has: to be closed when the peer is lost."""
+        """Return descriptors of incomplete envelopes, to be closed when the peer is lost."""
         held = [one for _, descriptors in self._partial.values() for one in descriptors]
         left = [*self._descriptors, *held]
         self._descriptors.clear()
@@ -175,6 +175,6 @@ def encode_failure(error: BorzoiError) -> bytes:
 
 
 def decode_failure(body: Bytes) -> BorzoiError:
-    """The same error, or the nearest that has a status of its own."""
+    """Return the same error, or its nearest base class with a status."""
     (code,) = _FAILURE.unpack_from(body)
     return error_of(code, bytes(body[_FAILURE.size :]).decode(errors="replace"))

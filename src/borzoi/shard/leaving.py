@@ -1,4 +1,4 @@
-"""Clients that are gone leave their groups."""
+"""Removes disconnected clients from their groups."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from borzoi.model.identifiers import ROOT_USER_ID
 
 log = logging.getLogger(__name__)
 
-#: How soon a client that could not leave its groups tries again.
+#: The pause before another attempt to remove a client from its groups.
 LEAVE_AGAIN_SECONDS: Final = 0.1
 
 
@@ -21,8 +21,8 @@ async def leave_groups(
     client_id: int,
     is_gone: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Take a client that is gone out of its groups, however long shards are missing for it; not a
-    second time when another one has its number by then."""
+    """Remove a disconnected client from its groups, retrying while shards are missing; stop if
+    another client has got its id meanwhile."""
     while True:
         try:
             await submit(Proposal(ClientGone(client_id), ROOT_USER_ID))
@@ -31,5 +31,5 @@ async def leave_groups(
             if is_gone():
                 continue
         except BorzoiError as fault:
-            log.warning("client %d was not taken out of its groups: %s", client_id, fault)
+            log.warning("could not remove client %d from its groups: %s", client_id, fault)
         return

@@ -1,7 +1,7 @@
-"""Envelopes over the socket to one peer: sent in order of urgency, received as they come.
+"""Envelopes over the socket to one peer: sent in order of urgency, received as they arrive.
 
-Everything that is sent in one turn of the event loop leaves in one system call. What is urgent goes
-before the rest; a large body goes in fragments, between which others may go.
+Everything sent in one turn of the event loop leaves in one system call. Urgent envelopes go first;
+a large body goes in fragments, with other envelopes in between.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from borzoi.shard.links import Peer
 
 #: One read of the socket, and about one write.
 PIECE_BYTES: Final = 256 * 1024
-#: Up to this size one buffer is cheaper than two.
+#: Up to this size joining head and body is cheaper than two buffers.
 JOINED_BYTES_MAX: Final = 4096
-#: Buffers of one write; the kernel takes 1024.
+#: Buffers of one write; the kernel's limit is 1024.
 BUFFERS_MAX: Final = 256
 ANCILLARY_BYTES: Final = socket.CMSG_SPACE(253 * array("i").itemsize)
 
@@ -41,14 +41,14 @@ CLOSE_ON_EXEC: Final = int(socket.MSG_CMSG_CLOEXEC)
 
 
 class _Outgoing(msgspec.Struct, eq=False):
-    """The fragments of one envelope that have not left; of one that is large or has descriptors."""
+    """The unsent fragments of one envelope that is large or has descriptors."""
 
     fragments: Iterator[tuple[bytes, Bytes]]
     descriptors: Sequence[int]
 
 
 class PeerLine:
-    """The socket to a peer that is there."""
+    """The socket to a live peer."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PeerLine:
     ) -> None:
         self.peer = peer
         self.is_open = True
-        #: Bytes of bodies that the peer has not taken.
+        #: Unsent bytes of bodies.
         self.untaken_bytes = 0
         self._on_envelope = on_envelope
         self._on_drained = on_drained
@@ -71,7 +71,7 @@ class PeerLine:
         self._scratch = memoryview(bytearray(PIECE_BYTES))
         self._urgent: deque[bytes | _Outgoing] = deque()
         self._bulk: deque[bytes | _Outgoing] = deque()
-        #: What is being written, and the descriptors that go with its first byte.
+        #: The buffers being written, and the descriptors that go with their first byte.
         self._buffers: list[Bytes] = []
         self._descriptors: list[int] = []
         self._is_scheduled = False
@@ -82,7 +82,7 @@ class PeerLine:
     # Sending.
 
     def send(self, envelope: Envelope, *, urgent: bool) -> None:
-        """Send it soon. The line owns its descriptors from now on, and closes them."""
+        """Queue an envelope. The line owns its descriptors from now on, and closes them."""
         if not self.is_open:
             close_all(envelope.descriptors)
             return
@@ -98,7 +98,7 @@ class PeerLine:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Send until nothing is left or the socket takes no more."""
+        """Send until nothing is left or the socket would block."""
         self._is_scheduled = False
         try:
             while self.is_open and (self._buffers or self._urgent or self._bulk):
@@ -120,7 +120,7 @@ class PeerLine:
             self._on_drained()
 
     def _gather(self) -> None:
-        """Take what goes with the next write: what is urgent, then the rest."""
+        """Collect the buffers of the next write: urgent envelopes, then the rest."""
         buffers, size = self._buffers, 0
         for lane in (self._urgent, self._bulk):
             while lane and size < PIECE_BYTES and len(buffers) < BUFFERS_MAX:
@@ -183,12 +183,12 @@ class PeerLine:
         try:
             if flags & TRUNCATED:
                 close_all(descriptors)
-                raise InvalidFormat("descriptors were lost on the way: this process has too many")
+                raise InvalidFormat("descriptors were lost: this process has too many open")
             found = self._decoder.feed(bytes(self._scratch[:count]), descriptors)
         except InvalidFormat as fault:
             self.lose(OSError(str(fault)))
             return
-        # What is answered at once leaves at once, without another turn of the loop.
+        # Send immediate answers now, without another turn of the loop.
         self._is_scheduled, was_scheduled = True, self._is_scheduled
         for envelope in found:
             self._on_envelope(envelope)
@@ -199,12 +199,12 @@ class PeerLine:
     # The end.
 
     def lose(self, fault: OSError | None) -> None:
-        """The peer is gone: close everything, and say so once."""
+        """The peer has died: close everything, and report it once."""
         if self.close():
             self._on_lost(fault)
 
     def close(self) -> bool:
-        """Whether it was open."""
+        """Close; return whether it was open."""
         if not self.is_open:
             return False
         self.is_open = False

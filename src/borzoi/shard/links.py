@@ -1,12 +1,12 @@
-"""What a shard has to the other processes of its server: sockets, and memory.
+"""The links of a shard to the other processes of its server: sockets and memory.
 
 Two shards share one pair of connected Unix sockets of type STREAM. A stream carries descriptors as
 well as bytes (`SCM_RIGHTS`), takes messages of any size, and lets one read return everything that
-came meanwhile, which a socket that keeps message boundaries does not. `shard/envelopes.py` finds
+arrived meanwhile, unlike a socket that keeps message boundaries. `shard/envelopes.py` finds
 the boundaries.
 
 Each shard has one memory file, the arena of its buffers. It is empty until the memory pool of its
-owner has set its size, so other shards map it when they meet its first buffer.
+owner has set its size, so other shards map it when they receive its first buffer.
 """
 
 import os
@@ -17,10 +17,10 @@ import msgspec
 
 
 class Peer(msgspec.Struct, eq=False):
-    """Another shard that is alive. Whoever holds the value owns its descriptors."""
+    """Another live shard. The holder of the value owns its descriptors."""
 
     shard: int
-    #: Our end of the pair; the bus makes it non-blocking.
+    #: Our end of the pair; the bus sets it to non-blocking.
     socket: socket.socket
     #: Descriptor of the memory file of the other shard.
     arena: int
@@ -36,8 +36,8 @@ class Links:
     """The number of a shard, its arena, and its peers.
 
     The connection to the supervisor calls `on_peer_lost` when a shard has died, and `on_peer` when
-    a new process has taken its place; a shard that is replaced is reported lost first. The bus sets
-    both; until then they only keep `peers` true.
+    a new process has replaced it; a replaced shard is always reported lost first. The bus sets
+    both; until then they only update `peers`.
     """
 
     def __init__(self, shard: int, count: int, arena: int, peers: Iterable[Peer] = ()) -> None:
@@ -56,7 +56,7 @@ class Links:
         self.peers[peer.shard] = peer
 
     def remove(self, shard: int) -> None:
-        """Close what belongs to a peer; nothing happens when it is gone already."""
+        """Close what belongs to a peer; does nothing if it was removed already."""
         peer = self.peers.pop(shard, None)
         if peer is not None:
             peer.close()

@@ -1,4 +1,4 @@
-"""Partitions in directories: opened in place, renamed into the trash when they go."""
+"""Partitions in directories: opened in place, renamed into the trash when deleted."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -64,7 +64,7 @@ class LocalPartitionStore:
         await compress_sealed(log, algorithm, self._twins)
 
     def prepare_to_close(self, partitions: Iterable[Partition]) -> None:
-        # Thousands of partitions lie in the same few directories: each is synced once for all.
+        # Thousands of partitions share a few parent directories: sync each of them once.
         syncs: dict[Path, Once] = {}
         for partition in partitions:
             if isinstance(partition.log, SegmentedLog):

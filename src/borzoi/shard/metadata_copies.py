@@ -1,9 +1,9 @@
 """The metadata on the shard that writes it, and its copies on the others: the writer's side.
 
 A shard that starts gets the state, and from then on every entry in order. A change begins when all
-shards are there, and is answered when all have applied it and carried out what concerns them, so
-every connection sees it. A shard that dies in the middle is passed over: the process that takes its
-place begins with the state behind the entry.
+shards are present, and is answered when all have applied it and carried out their part, so every
+connection sees it. A shard that dies in the middle is skipped: the process that replaces it begins
+with the state after the entry.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from borzoi.shard.metadata_plane import MetadataPlane
 
 log = logging.getLogger(__name__)
 
-#: How long a change waits for shards that are not there.
+#: How long a change waits for missing shards.
 INCOMPLETE_SECONDS_MAX: Final = 10.0
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -35,7 +35,7 @@ _ENTRY: Final = msgspec.msgpack.Decoder(tuple[int, int, int, bytes])
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Without its guards: the writer has checked them."""
+    """Encode an entry without its guards, which the writer has checked."""
     return _ENCODER.encode((entry.at, entry.user_id, *encode_command(entry.command)))
 
 
@@ -62,7 +62,7 @@ def decode_commands(body: bytes | memoryview) -> list[VolatileCommand]:
 
 
 class MetadataCopies:
-    """What the writer knows of the other shards, and how changes get there and back."""
+    """The writer's view of the other shards: who has the state, and how changes reach them."""
 
     def __init__(self, bus: Bus, plane: MetadataPlane) -> None:
         self._bus = bus
@@ -78,7 +78,7 @@ class MetadataCopies:
         bus.answer(Subject.JOINED, self._has_joined)
         bus.answer(Subject.PROPOSAL, self._propose)
 
-    # Who is there.
+    # Presence.
 
     @property
     def is_complete(self) -> bool:
@@ -104,7 +104,7 @@ class MetadataCopies:
         return Letter()
 
     def _lost(self, shard: int) -> None:
-        """Its clients are gone with it."""
+        """A shard was lost, and its clients with it."""
         self._joined.discard(shard)
         for client_id in [one for one, where in self._clients.items() if where == shard]:
             self._leave(client_id)
@@ -148,7 +148,8 @@ class MetadataCopies:
                 known = self._clients.get(client_id)
                 is_taken = known is None and client_id in self._plane.state.memberships
                 if is_taken or known not in (None, shard):
-                    # Two addresses with the same hash: the client has to come from another one.
+                    # Two addresses with the same hash: the client has to reconnect from another
+                    # one.
                     raise StaleClient(f"client {client_id} is known on another shard")
                 self._clients[client_id] = shard
             case ClientGone(client_id=client_id):

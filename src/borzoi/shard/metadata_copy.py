@@ -1,8 +1,8 @@
 """The copy of the metadata on a shard that does not write it.
 
 It is read like the original. Proposals go to the writer, and are answered when this copy has
-applied them as well. When the process of the writer is replaced, the copy begins again with the
-state of the new one: the last entry of the old one may have been logged and not sent.
+applied them too. When the process of the writer is replaced, the copy restarts from the state of
+the new one: the last entry of the old one may have been logged and not sent.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from borzoi.shard.routing import WRITER
 
 log = logging.getLogger(__name__)
 
-#: Makes a shard hold what the second state has, after it held what the first one has.
+#: Updates the partitions of a shard from the first state to the second.
 Follow: TypeAlias = Callable[[Metadata, Metadata], Awaitable[None]]
 
 
 class MetadataCopy:
-    """The metadata as a shard that does not write it has it."""
+    """The metadata of a shard that does not write it."""
 
     def __init__(self, bus: Bus) -> None:
         self.state = Metadata()
@@ -45,7 +45,7 @@ class MetadataCopy:
         self._joining: asyncio.Task[None] | None = None
 
     async def join(self) -> None:
-        """Get the state for the first time, however long the writer takes to start."""
+        """Fetch the initial state, however long the writer takes to start."""
         while True:
             try:
                 self.state = await self._taken()
@@ -59,7 +59,7 @@ class MetadataCopy:
         return snapshot.decode(bytes(found.body))
 
     def bind_effects(self, carry_out: CarryOut, follow: Follow) -> None:
-        """Begin to apply entries; called once, when everything of the first state is there."""
+        """Start to apply entries; called once, when the initial state is in place."""
         self._carry_out = carry_out
         self._follow = follow
         self._bus.answer(Subject.ENTRY, self._entry)
@@ -67,8 +67,8 @@ class MetadataCopy:
         self._bus.tell(WRITER, Subject.JOINED)
 
     async def submit(self, proposal: Proposal) -> ApplyResult:
-        """As `MetadataPlane.submit`; `ShardUnavailable` when the writer dies, or does not come
-        back: then the change may have been made or not."""
+        """As `MetadataPlane.submit`; `ShardUnavailable` when the writer dies or does not come back:
+        then the change may or may not have been made."""
         message = Letter(encode_proposal(proposal))
         found = await self._bus.request(
             WRITER, Subject.PROPOSAL, message, urgent=True, cancellable=True
@@ -81,8 +81,8 @@ class MetadataCopy:
         try:
             outcome = apply(self.state, entry)
         except BorzoiError:
-            # The writer applied it, so this copy has another state. It begins again.
-            log.exception("an entry of the metadata is refused here")
+            # The writer applied it, so this copy has diverged: fetch the state again.
+            log.exception("this copy rejects an entry of the metadata")
             self._join_again()
             raise
         if is_logged(entry.command):
@@ -95,7 +95,7 @@ class MetadataCopy:
             try:
                 commands += await self._carry_out(effect)
             except Exception as fault:
-                log.error("%s was not carried out in full: %s", effect, fault)  # noqa: TRY400
+                log.error("could not carry out %s completely: %s", effect, fault)  # noqa: TRY400
                 failure = failure or fault
         if failure is not None:
             raise failure
@@ -117,7 +117,7 @@ class MetadataCopy:
         try:
             after = await self._taken()
         except ShardUnavailable as fault:
-            log.warning("no metadata from the new writer: %s", fault)
+            log.warning("could not get the metadata of the new writer: %s", fault)
             return  # the next one is reported as well
         before, self.state = self.state, after
         self.revision += 1

@@ -26,7 +26,7 @@ from borzoi.storage.state_log import RecoveredState, StateLog
 
 log = logging.getLogger(__name__)
 
-#: Carries an effect out and returns the volatile commands that follow from it.
+#: Carries out an effect and returns the volatile commands that follow from it.
 CarryOut: TypeAlias = Callable[[Effect], Awaitable[Sequence[VolatileCommand]]]
 #: Removes leftovers from the directory of something about to be created, or raises.
 ClearTarget: TypeAlias = Callable[[Planned], Awaitable[None]]
@@ -39,7 +39,7 @@ def recovered_state(
     settled_index: int = -1,
     unsettled: list[Effect] | None = None,
 ) -> Metadata:
-    """The state that the snapshot and the entries after it amount to.
+    """Return the state after the snapshot and the entries that follow it.
 
     The effects of the entries are added to `effects`: a server that was killed after the last
     entry may not have carried them out. Those after entry `settled_index` are added to `unsettled`
@@ -52,9 +52,8 @@ def recovered_state(
         try:
             outcome = apply(state, Entry(entry.timestamp, entry.user_id, command))
         except BorzoiError as refusal:
-            # Commands are checked before they are logged, so this one was refused then as well,
-            # by every replica.
-            log.warning("entry %d of the metadata log is refused: %s", entry.index, refusal)
+            # Commands are checked before they are logged, so every replica rejects this one.
+            log.warning("rejecting entry %d of the metadata log: %s", entry.index, refusal)
         else:
             if effects is not None:
                 effects += outcome.effects
@@ -69,18 +68,18 @@ class Copies(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every other shard is there and has the state."""
+        """Whether every other shard is present and has the state."""
         ...
 
     async def completed(self) -> None:
-        """Wait for that; `ShardUnavailable` when it takes too long."""
+        """Wait until all shards are present; `ShardUnavailable` when it takes too long."""
         ...
 
     async def spread(self, entry: Entry) -> Sequence[VolatileCommand]:
-        """Have all others apply the entry and carry out what concerns them.
+        """Make all others apply the entry and carry out their part.
 
-        Returns the commands that follow from it. A shard that dies meanwhile is passed over: the
-        process that takes its place begins with the state after the entry."""
+        Returns the commands that follow from it. A shard that dies meanwhile is skipped: the
+        process that replaces it begins with the state after the entry."""
         ...
 
 
@@ -97,7 +96,8 @@ class MetadataPlane:
         sync_each: bool,
     ) -> None:
         self.state = state
-        #: Counts logged changes: what was derived from streams, topics and users holds until then.
+        #: Counts logged changes: data derived from streams, topics and users is valid until it
+        #: changes.
         self.revision = 0
         #: Counts changes of group membership.
         self.membership_revision = 0
@@ -118,7 +118,7 @@ class MetadataPlane:
         self._copies = copies
 
     async def snapshot(self) -> bytes:
-        """The state between two changes, members included, for a shard that starts."""
+        """Return the state between two changes, members included, for a shard that starts."""
         async with self._turn:
             return snapshot.encode(self.state, members=True)
 
@@ -145,8 +145,8 @@ class MetadataPlane:
 
     async def _submit(self, proposal: Proposal) -> ApplyResult:
         command = proposal.command
-        # What is logged holds no "server default": a later start with other settings must not
-        # change what a topic was created with.
+        # Resolve "server default" before logging: a later start with other settings must not
+        # change an existing topic.
         if isinstance(command, CreateTopic):
             command = resolved(command, self.defaults)
         if isinstance(command, UpdateTopic):
@@ -179,8 +179,8 @@ class MetadataPlane:
         try:
             self._log.take_snapshot(snapshot.encode(self.state), timestamp=at)
         except BorzoiError as fault:
-            # The entries are all in the log; only the next start takes longer.
-            log.warning("no snapshot of the metadata was taken: %s", fault)
+            # All entries are in the log; only the next start takes longer.
+            log.warning("could not take a snapshot of the metadata: %s", fault)
 
     async def _write(self, entry: Entry) -> None:
         code, command = encode_command(entry.command)
@@ -213,7 +213,7 @@ class MetadataPlane:
                     if self._carry_out is not None:
                         commands += await self._carry_out(effect)
                 except Exception as fault:
-                    log.error("%s was not carried out in full: %s", effect, fault)  # noqa: TRY400
+                    log.error("could not carry out %s completely: %s", effect, fault)  # noqa: TRY400
                     failure = failure or fault
             for command in commands:
                 following = Entry(self._clock(), entry.user_id, command)
@@ -239,6 +239,6 @@ async def _shielded(change: Coroutine[Any, Any, ApplyResult]) -> ApplyResult:
         except asyncio.CancelledError as cancellation:
             cancelled = cancellation
     if cancelled is not None:
-        task.exception()  # retrieved: there is no caller left to receive it
+        task.exception()  # retrieved: the caller was cancelled
         raise cancelled
     return task.result()

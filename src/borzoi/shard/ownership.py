@@ -1,19 +1,19 @@
 """Which shard owns a partition: a function of its namespace and the number of shards.
 
-Every shard computes the same, so nothing has to be agreed on or stored. A server that starts with
-another number of shards moves the ownership; the files stay where they are.
+Every shard computes the same result, so nothing has to be agreed on or stored. Starting with
+another number of shards changes the owners; the files stay where they are.
 """
 
 from typing import Final
 
 from borzoi.model.namespace import Namespace, shard_of
 
-#: Owners that are remembered. The hash takes a few microseconds in Python, a lookup a twentieth.
+#: Cached owners. The hash takes a few microseconds in Python, a lookup a twentieth of that.
 REMEMBERED_MAX: Final = 65_536
 
 
 class Ownership:
-    """The owners of partitions, as one shard of several looks them up."""
+    """Looks up the owners of partitions, for one shard of several."""
 
     __slots__ = ("_owners", "count", "shard")
 

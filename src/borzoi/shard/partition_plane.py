@@ -1,7 +1,7 @@
 """The data plane: runs operations on the owner of each partition, here this shard.
 
-With more than one shard `shard/routing.py` takes its place, where an operation on a partition of
-another shard crosses to its owner; nothing above changes.
+With more than one shard `shard/routing.py` replaces it and sends operations on partitions of other
+shards to their owners; nothing above changes.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class PartitionPlane:
     def run(
         self, namespace: Namespace, operation: PartitionOperation[Answer], *, now: int
     ) -> "Answer | Future[Answer]":
-        """Run an operation on the owner of the partition; the answer, or a future of it.
+        """Run an operation on the owner of the partition; return the answer, or a future of it.
 
         Raises, or resolves with, what the operation raises; `PartitionNotFound` when there is no
         such partition. `now` is in microseconds since the epoch.
@@ -74,7 +74,7 @@ class PartitionPlane:
     def describe(
         self, namespaces: Iterable[Namespace]
     ) -> "list[PartitionStatistics] | Future[list[PartitionStatistics]]":
-        """How much each of the partitions holds. One that is not open yet counts as empty."""
+        """Return the totals of each partition. One that is not open yet counts as empty."""
         opened = self._opened
         return gathered(
             [
@@ -84,11 +84,11 @@ class PartitionPlane:
         )
 
     def totals(self) -> "Totals | Future[Totals]":
-        """How much all partitions of the server hold together."""
+        """Return the totals of all partitions of the server."""
         return self._table.totals()
 
     def next_balanced(self, stream_id: int, topic_id: int, count: int) -> int:
-        """The partition of the next balanced send: round robin over the partitions there are."""
+        """Return the partition of the next balanced send: round robin over the partitions."""
         turn = self._turns.get((stream_id, topic_id), 0) % count
         self._turns[stream_id, topic_id] = (turn + 1) % count
         return turn
@@ -98,7 +98,7 @@ class PartitionPlane:
         return self._turns.get((stream_id, topic_id), 0)
 
     def set_turn(self, stream_id: int, topic_id: int, turn: int) -> None:
-        """Go on with the turns of another shard, whose client has come here."""
+        """Continue the round robin of another shard whose client has moved here."""
         self._turns[stream_id, topic_id] = turn
 
     async def flush_all(self, *, sync: bool) -> None:
@@ -108,7 +108,7 @@ class PartitionPlane:
             try:
                 await arrived(self.run(namespace, flush, now=0))
             except BorzoiError as fault:
-                log.warning("partition %s was not saved: %s", namespace, fault)
+                log.warning("could not save partition %s: %s", namespace, fault)
 
     # Effects of metadata changes.
 
@@ -170,7 +170,7 @@ class PartitionPlane:
                 await self._store.clear(*_namespaces(stream_id, [(topic_id, partition_ids)]))
 
     def finish_deletions(self, effects: Sequence[Effect], state: Metadata) -> None:
-        """Remove what the effects deleted and the state does not have: the server may have been
+        """Remove what the effects deleted and the state no longer has: the server may have been
         killed before it did."""
         kept = {(stream.id, topic.id): topic.partitions for stream, topic in topics_of(state)}
         places: set[Place] = set()
@@ -187,7 +187,7 @@ class PartitionPlane:
             try:
                 self._store.set_aside(place)
             except StorageFailure as fault:
-                log.warning("could not remove what was deleted: %s", fault)
+                log.warning("could not remove deleted files: %s", fault)
 
     async def _create(self, stream_id: int, topic_id: int, partition_ids: Sequence[int]) -> None:
         """Prepare the topic's place, and open the new partitions in it."""
@@ -205,7 +205,7 @@ class PartitionPlane:
             await self._store.drop(place)
         except StorageFailure as fault:
             # The deletion stands; `clear_target` tries again before the id is used again.
-            log.warning("could not remove what was deleted: %s", fault)
+            log.warning("could not remove deleted files: %s", fault)
 
     async def _purge(self, namespaces: Iterator[Namespace]) -> None:
         """Empty all of them; a failure of one does not stop the others."""
@@ -215,9 +215,9 @@ class PartitionPlane:
             try:
                 self._replace(namespace)
             except BorzoiError as fault:
-                log.warning("partition %s was not purged: %s", namespace, fault)
+                log.warning("could not purge partition %s: %s", namespace, fault)
                 failure = failure or fault
-        # One sync for all: what was purged must not come back with a power cut.
+        # One sync for all: purged messages must not come back after a power cut.
         await self._store.sync()
         if failure is not None:
             raise failure
@@ -238,7 +238,8 @@ class PartitionPlane:
         self._table.open_or_note(namespace, generation=generation)
 
     async def _is_settled(self, namespace: Namespace, group_id: int) -> bool:
-        """A partition that cannot be opened has nothing that a group could have polled."""
+        """Whether the group has committed what it polled; a partition that cannot be opened has
+        nothing it could have polled."""
         try:
             return await arrived(self.run(namespace, IsSettled(group_id), now=0))
         except BorzoiError:
@@ -255,10 +256,10 @@ class PartitionPlane:
                 except ConsumerOffsetNotFound:
                     continue
                 except BorzoiError as fault:
-                    log.warning("partition %s keeps an offset: %s", namespace, fault)
+                    log.warning("could not delete an offset of partition %s: %s", namespace, fault)
 
     def opened(self) -> list[Namespace]:
-        """The partitions that are open."""
+        """The open partitions."""
         return list(self._table.opened)
 
     async def close(self) -> None:

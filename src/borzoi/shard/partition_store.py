@@ -1,4 +1,4 @@
-"""What the partition plane asks of the place where partitions are stored.
+"""The interface of the store where the partition plane keeps partitions.
 
 `shard.local_store.LocalPartitionStore` keeps them in directories. Another store may keep sealed
 segments somewhere else. `tests/support/store_conformance.py` checks what is promised here.
@@ -19,15 +19,15 @@ class PartitionStore(Protocol):
     """Opens partitions, and removes what is stored of streams, topics and partitions."""
 
     def make(self, place: Place) -> None:
-        """Prepare the place of a stream or topic. Does nothing when it is there; `StorageFailure`
-        when it cannot be made."""
+        """Prepare the place of a stream or topic. Does nothing if it exists; `StorageFailure` if it
+        cannot be created."""
         ...
 
     def open(self, namespace: Namespace, *, generation: int = 0) -> Partition:
-        """The partition as it is stored, or an empty one.
+        """Open the partition as it is stored, or an empty one.
 
         Messages of an earlier generation than `generation` are removed: they were purged.
-        Raises `StorageFailure` or `OSError` when there is no room or no right.
+        Raises `StorageFailure` or `OSError` when there is no space or no permission.
         """
         ...
 
@@ -40,7 +40,7 @@ class PartitionStore(Protocol):
         ...
 
     async def drop(self, place: Place) -> None:
-        """Empty the place, however long that takes. Does nothing when nothing is there."""
+        """Empty the place, however long that takes. Does nothing if it is empty."""
         ...
 
     async def clear(self, *places: Place) -> None:
@@ -49,7 +49,7 @@ class PartitionStore(Protocol):
         ...
 
     async def sync(self) -> None:
-        """What was emptied so far stays empty after a power cut."""
+        """Make sure that emptied places stay empty after a power cut."""
         ...
 
     async def compress(self, partition: Partition, algorithm: Compression) -> None:
@@ -60,7 +60,7 @@ class PartitionStore(Protocol):
         ...
 
     def prepare_to_close(self, partitions: Iterable[Partition]) -> None:
-        """All of these are about to be synced and closed: what they have in common is done once."""
+        """Prepare to sync and close all of these: shared work is done once."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The partitions of this shard: which are open, which are still to be opened, what they hold.
+"""The partitions of this shard: which are open, which could not be opened yet, and their totals.
 
 Partitions that exist in the metadata but cannot be opened (no space, no permission) are noted, and
 opened by the next request for them.
@@ -22,8 +22,8 @@ from borzoi.shard.partition_store import PartitionStore
 
 log = logging.getLogger(__name__)
 
-#: Partitions that are closed at once; the disk merges what they ask for. With 64 a stop takes half
-#: the time that it takes with 16.
+#: Partitions that are closed concurrently; the disk merges their writes. With 64 a stop takes half
+#: as long as with 16.
 CLOSING_THREADS: Final = 64
 
 
@@ -51,15 +51,15 @@ class PartitionTable:
 
     def __init__(self, store: PartitionStore, partitions_max: int | None = None) -> None:
         self._store = store
-        #: More than this many are not taken on; those that are stored already are all served.
+        #: Limit for new partitions; stored ones are all served.
         self._partitions_max = partitions_max
-        #: To be read by the plane, which looks up a partition for each request.
+        #: Read by the plane, which looks up a partition for each request.
         self.opened: dict[Namespace, Partition] = {}
         #: Partitions that exist but could not be opened yet, and the generation to open them in.
         self._generations: dict[Namespace, int] = {}
 
     def find(self, namespace: Namespace) -> Partition:
-        """The partition, opened now if it could not be before."""
+        """Return the partition; retry to open it if that failed before."""
         partition = self.opened.get(namespace)
         if partition is None:
             if namespace not in self._generations:
@@ -68,7 +68,7 @@ class PartitionTable:
         return partition
 
     def get(self, namespace: Namespace) -> Partition | None:
-        """The partition if it is open."""
+        """Return the partition if it is open."""
         return self.opened.get(namespace)
 
     def generation_of(self, namespace: Namespace) -> int:
@@ -79,7 +79,7 @@ class PartitionTable:
         return partition.log.generation
 
     def of_topic(self, stream_id: int, topic: Topic) -> Iterator[tuple[Namespace, Partition]]:
-        """The open ones of a topic."""
+        """Return the open partitions of a topic."""
         for partition_id in topic.partitions:
             namespace = Namespace(stream_id, topic.id, partition_id)
             partition = self.opened.get(namespace)
@@ -89,7 +89,7 @@ class PartitionTable:
     # Opening and closing.
 
     def refuse_beyond_limit(self, added: int) -> None:
-        """Raise `TooManyPartitions` when there is no room for so many more."""
+        """Raise `TooManyPartitions` if `added` more would exceed the limit."""
         there = len(self.opened) + len(self._generations)
         if self._partitions_max is not None and there + added > self._partitions_max:
             raise TooManyPartitions(
@@ -110,7 +110,7 @@ class PartitionTable:
                         self.open_or_note(namespace)
 
     def open_or_note(self, namespace: Namespace, *, generation: int = 0) -> None:
-        """Open the partition, now or when the disk has room again: it exists in any case."""
+        """Open the partition, now or when the disk has space again: it exists in any case."""
         self._generations.setdefault(namespace, generation)
         try:
             self._open(namespace)
@@ -126,8 +126,8 @@ class PartitionTable:
         return partition
 
     async def open_new(self, created: list[Namespace]) -> None:
-        """Open partitions that are in the metadata already: one that cannot be opened refuses its
-        messages until it can, and the others serve."""
+        """Open partitions that are in the metadata already: one that cannot be opened rejects
+        requests until it can; the others are served."""
         self._generations.update(dict.fromkeys(created, 0))
         for namespace in created:
             # Creating files takes time: let other requests run after each.
@@ -136,7 +136,7 @@ class PartitionTable:
                 self.open_or_note(namespace)
 
     def discard(self, namespace: Namespace, *, purged: bool = False) -> None:
-        """Close the partition without writing: what it stored is being removed."""
+        """Close the partition without writing: its files are being removed."""
         self._generations.pop(namespace, None)
         partition = self.opened.pop(namespace, None)
         if partition is not None:
@@ -146,7 +146,7 @@ class PartitionTable:
     async def close(self) -> None:
         """Save, sync and close all; one that cannot is logged, the others still close."""
         self._store.prepare_to_close(self.opened.values())
-        # What clients wait for is answered first. The rest is synced when it is closed.
+        # Answer waiting clients first. The rest is synced when it is closed.
         await asyncio.gather(*(self._settled(namespace) for namespace in list(self.opened)))
         for namespace, partition in self.opened.items():
             with logged_failure("closed", namespace):
@@ -165,7 +165,7 @@ class PartitionTable:
         self.opened.clear()
 
     async def _settled(self, namespace: Namespace) -> None:
-        """Wait for syncs that run, or that somebody waits for."""
+        """Wait for syncs that run or that requests wait for."""
         with logged_failure("saved", namespace):
             partition = self.opened[namespace]
             partition.flush()
@@ -189,7 +189,7 @@ def _close_log(namespace: Namespace, partition: Partition) -> None:
 
 @contextmanager
 def logged_failure(action: str, namespace: Namespace) -> Iterator[None]:
-    """Log the failure of one partition, and go on with the others."""
+    """Log the failure of one partition, and continue with the others."""
     try:
         yield
     except BorzoiError as fault:

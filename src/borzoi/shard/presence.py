@@ -2,13 +2,13 @@
 
     {"index": 17, "partitions": [[stream, topic, partition], ...]}
 
-The metadata says which partitions there should be. A directory that is missing is either still to
-be made, because the server was killed right after it had logged a creation or a purge, or it is
-lost: a volume is not mounted, a person removed it. A start that made it anew in the second case
-would be empty and would give the same offsets out again. So each start and each stop, and a chore
-in between, write down the partitions whose directories are on the disk, and the last metadata
-entry that had been carried out by then. What is listed, was not touched by a later entry and has
-no directory is lost.
+The metadata says which partitions should exist. A missing directory was either never created,
+because the server was killed right after it had logged a creation or a purge, or it is lost: a
+volume is not mounted, or someone removed it. A start that recreated it in the second case would be
+empty and would reuse offsets. So each start and each stop, and a chore in between, record the
+partitions whose directories are on the disk, and the last metadata entry that had been carried out
+by then. A partition that is recorded, was not touched by a later entry and has no directory is
+lost.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ class Presence(msgspec.Struct, frozen=True):
 
 
 def read_presence(medium: Medium, directory: Path) -> Presence | None:
-    """What the file says; None when there is none, as in a directory of an older version."""
+    """Read the file; None when there is none, as in a directory of an older version."""
     path = directory / PRESENCE_NAME
     if not medium.exists(path):
         return None
@@ -65,7 +65,7 @@ def partitions_of(state: Metadata) -> set[Namespace]:
 
 
 def touched(effects: Iterable[Effect]) -> Iterator[Namespace]:
-    """The partitions whose directories these effects make or replace."""
+    """Return the partitions whose directories these effects create or replace."""
     for effect in effects:
         match effect:
             case CreatedPartitions() | PurgedTopic():
@@ -87,11 +87,11 @@ def lost(
     unsettled: Collection[Namespace],
     there: Collection[Namespace],
 ) -> list[Namespace]:
-    """The partitions that were on the disk and are not any more.
+    """Return the partitions that were on the disk and no longer are.
 
-    `expected` is what the metadata has, `unsettled` what entries after the presence touched, and
-    `there` what has a directory. Without a list (an older version wrote none) nothing is known of
-    single partitions, but all of them cannot be missing.
+    `expected` are the partitions of the metadata, `unsettled` those touched by later entries, and
+    `there` those with a directory. Without a list (an older version wrote none) single losses
+    cannot be detected, but a loss of all partitions can.
     """
     if presence is None:
         return [] if there else sorted(set(expected).difference(unsettled))
@@ -108,12 +108,12 @@ def refuse_lost(missing: Sequence[Namespace], paths: Sequence[Path], directory: 
     raise InvalidConfiguration(
         f"{len(missing)} partitions that were on the disk have no directory: {named}; is a volume"
         f" not mounted? Bring them back, or accept the loss with `borzoi log repair --yes"
-        f" {directory}`, after which a start makes them empty"
+        f" {directory}`, after which a start creates them empty"
     )
 
 
 class PresenceKeeper:
-    """Keeps the file true while a server runs."""
+    """Keeps the file up to date while a server runs."""
 
     def __init__(self, medium: Medium, directory: Path, stored: Presence | None) -> None:
         self._medium = medium
@@ -121,10 +121,10 @@ class PresenceKeeper:
         self._stored = stored
 
     def note(self, index: int, partitions: Iterable[tuple[Namespace, Path]]) -> None:
-        """Write down that the partitions are on the disk, at these paths; blocks for the disk.
+        """Record that the partitions are on the disk, at these paths; blocks for the disk.
 
-        The names on the way to new ones are synced first: a power cut must not take a directory
-        and leave the list that has it.
+        The parent directories of new ones are synced first: a power cut must not lose a directory
+        and keep the list that names it.
         """
         listed = dict(partitions)
         presence = Presence(index, tuple(sorted(listed)))

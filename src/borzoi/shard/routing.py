@@ -1,7 +1,8 @@
 """The data plane of one shard of several: operations run on the owner of each partition.
 
-A partition of this shard is found by the same lookup as in a server of one process. Everything else
-crosses: a send as the place of its batch in shared memory, a poll comes back as ranges of files.
+A partition of this shard is found by the same lookup as in a server with one process. Everything
+else goes to another shard: a send as the position of its batch in shared memory; a poll is answered
+with ranges of files.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ from borzoi.storage.media import File, ReadOnlyFile
 
 log = logging.getLogger(__name__)
 
-#: The shard that writes the metadata, and moves what was deleted out of the way.
+#: The shard that writes the metadata, and moves deleted directories to the trash.
 WRITER: Final = 0
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -117,8 +118,8 @@ class RoutedPartitionPlane(PartitionPlane):
         now: int,
         make: Callable[[Any], Any] | None = None,
     ) -> "Future[Any]":
-        """Run an operation on another shard; a future of its answer, or of what `make` makes of
-        it."""
+        """Run an operation on another shard; return a future of its answer, decoded by `make` if
+        given."""
         code, body = encode_request(namespace, operation, now, self._arena)
         message = Letter(body)
         if code == APPEND:
@@ -137,7 +138,7 @@ class RoutedPartitionPlane(PartitionPlane):
             cancellable=patient,
             make=decoded,
         )
-        # When its shard is gone nothing arrives; the poll that follows says so.
+        # If the shard has died nothing arrives; the poll that follows reports it.
         return _resolved_when_gone(asked) if patient else asked
 
     def _polled(self, found: Arrived) -> Any:
@@ -160,7 +161,7 @@ class RoutedPartitionPlane(PartitionPlane):
         answer = operation.perform(partition, request.now)
         if not isinstance(answer, Future):
             return self._answer(peer, answer)
-        # Nobody waits for messages any more when the shard that asked does not.
+        # Stop waiting for messages when the requesting shard has died.
         patient = isinstance(operation, AwaitMessages)
         return following(answer, lambda found: self._answer(peer, found), withdraw=patient)
 
@@ -170,7 +171,7 @@ class RoutedPartitionPlane(PartitionPlane):
         return Letter(encode_answer(answer))
 
     def _number_of(self, peer: int, file: ReadOnlyFile) -> int:
-        """The number by which a peer knows a file. It is announced first if it does not."""
+        """Return the peer's number of a file; announces the file first if necessary."""
         sent = self._sent.get(peer)
         if sent is None:
             sent = self._sent[peer] = SentFiles()
@@ -182,7 +183,7 @@ class RoutedPartitionPlane(PartitionPlane):
             self._tell_gone(peer, sent.surplus())
         return number
 
-    # Files that cross.
+    # Files passed between shards.
 
     def _file_announced(self, told: Arrived) -> Letter:
         files = self._received.get(told.shard)
@@ -198,7 +199,7 @@ class RoutedPartitionPlane(PartitionPlane):
         return Letter()
 
     def release_deleted(self) -> None:
-        """Let the other shards close files that were deleted or replaced here."""
+        """Make the other shards close files that were deleted or replaced here."""
         for peer, sent in self._sent.items():
             self._tell_gone(peer, sent.gone())
 
@@ -275,7 +276,7 @@ class RoutedPartitionPlane(PartitionPlane):
         )
 
     async def opened_everywhere(self) -> list[Namespace]:
-        """The partitions that are open, on all shards; `ShardUnavailable` unless all answer."""
+        """Return the open partitions of all shards; `ShardUnavailable` unless all answer."""
         others = await self._ask_all(Subject.OPENED, _NAMESPACES)
         return [*self.opened(), *(one for found in others for one in found)]
 
@@ -291,7 +292,7 @@ class RoutedPartitionPlane(PartitionPlane):
     # Effects of metadata changes.
 
     async def carry_out(self, effect: Effect) -> Sequence[VolatileCommand]:
-        """Only what concerns the partitions of this shard."""
+        """Carry out the part that concerns the partitions of this shard."""
         narrowed = narrow(effect, self.ownership)
         if narrowed is None:
             return ()
@@ -300,7 +301,7 @@ class RoutedPartitionPlane(PartitionPlane):
         return commands
 
     async def _drop(self, namespaces: Sequence[Namespace], place: Place) -> None:
-        """The writer of the metadata removes what is stored, after the others let go of it."""
+        """Remove stored files on the metadata writer, after the other shards have closed them."""
         if self.ownership.shard == WRITER:
             await super()._drop(namespaces, place)
             return
@@ -308,7 +309,7 @@ class RoutedPartitionPlane(PartitionPlane):
             self._table.discard(namespace)
 
     async def follow(self, before: Metadata, after: Metadata) -> None:
-        """Hold what the metadata has now, where entries in between were missed."""
+        """Open and drop partitions to match the metadata after missed entries."""
         births = {(stream.id, topic.id): topic.birth for stream, topic in topics_of(before)}
         topics = {(stream.id, topic.id): topic for stream, topic in topics_of(after)}
         for namespace in self.opened():
@@ -330,7 +331,7 @@ class RoutedPartitionPlane(PartitionPlane):
 
 
 def narrow(effect: Effect, ownership: Ownership) -> Effect | None:
-    """What of an effect concerns the partitions of one shard. Deletions concern every shard."""
+    """Return the part of an effect for one shard's partitions. Deletions concern every shard."""
 
     def own(topic_id: int, partition_ids: Sequence[int]) -> tuple[int, ...]:
         return tuple(
@@ -360,14 +361,14 @@ def narrow(effect: Effect, ownership: Ownership) -> Effect | None:
 
 
 def _resolved_when_gone(source: "Future[None]") -> "Future[None]":
-    """The same future, but without a failure when the shard that was asked is gone."""
+    """Return the same future, but without a failure if the shard has died."""
     promised: Future[None] = source.get_loop().create_future()
 
     def resolve(done: "Future[None]") -> None:
         if not promised.done():
             promised.set_result(None)
         if not done.cancelled():
-            done.exception()  # retrieved: a poll follows, and meets the same
+            done.exception()  # retrieved: the poll that follows fails in the same way
 
     source.add_done_callback(resolve)
     promised.add_done_callback(lambda done: source.cancel() if done.cancelled() else None)
@@ -379,4 +380,4 @@ def _nothing(_: Any) -> None:
 
 
 def _no_files(number: int) -> File:
-    raise ShardUnavailable(f"file {number} belongs to a shard that is gone")
+    raise ShardUnavailable(f"file {number} belongs to a shard that has died")

@@ -26,7 +26,7 @@ class Trash:
     """A directory on the file system of what is put into it. Used from one event loop.
 
     With `durable`, `settled` waits until no power cut can bring back what was put here. That is
-    pointless while the entry that deleted it is not forced to the disk either.
+    pointless unless the log entry of the deletion is forced to the disk too.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Trash:
         self._remover: threading.Thread | None = None
         self._closing = False
         try:
-            # Now, not with the first deletion: that may be what a full disk waits for.
+            # Create it now: on a full disk the first deletion could not.
             medium.make_directory(directory)
         except StorageFailure as fault:
             log.warning("%s", fault)
-        # What shards left that there are no more of is removed by the first.
+        # The first shard also removes leftovers of shards that no longer exist.
         found = [name for name in medium.list(directory) if _owner_of(name, count) == shard]
         self._numbers = counting(1 + max(map(_number_of, found), default=0))
         for name in found:
@@ -79,12 +79,12 @@ class Trash:
             self._unsynced.add(folder.parent)
 
     async def settled(self) -> None:
-        """Wait until what was put here survives a power cut as removed, if configured."""
+        """Wait until the removals survive a power cut, if configured."""
         if self._durable and self._unsynced:
             await self.synced()
 
     async def synced(self) -> None:
-        """The same, whatever is configured."""
+        """The same, regardless of the configuration."""
         unsynced, self._unsynced = self._unsynced, set()
         try:
             await asyncio.to_thread(self._sync, unsynced)
@@ -101,7 +101,7 @@ class Trash:
     def _remove_later(self, path: Path) -> None:
         self._full.put(path)
         if self._remover is None:
-            # A daemon: a process that ends does not wait for terabytes to be removed.
+            # A daemon thread: a stop must not wait for terabytes to be removed.
             self._remover = threading.Thread(target=self._remove, name="trash", daemon=True)
             self._remover.start()
 
@@ -123,7 +123,7 @@ class Trash:
 
 
 def _owner_of(name: str, count: int) -> int:
-    """The shard whose a name in the trash is."""
+    """Return the shard that owns a name in the trash."""
     shard, dash, _ = name.partition("-")
     return int(shard) if dash and shard.isdecimal() and int(shard) < count else 0
 

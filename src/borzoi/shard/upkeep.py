@@ -1,7 +1,6 @@
 """Background work on partitions: retention deletes old segments, sealed ones are compressed.
 
-All of it yields to requests. What was deleted meanwhile, or took the place of something deleted, is
-left alone.
+All of it yields to requests. Partitions that were deleted or replaced meanwhile are skipped.
 """
 
 import asyncio
@@ -42,11 +41,11 @@ class Upkeep:
         #: With several shards, how to find the size of partitions that others own.
         self.topic_size: TopicSize | None = None
         self._cannot_compress: set[Compression] = set()
-        #: Where retention waits for a stored offset, and whose: kind, number, offset.
+        #: Partitions where retention waits for a stored offset → consumer kind, id, offset.
         self.pinned: dict[Namespace, tuple[ConsumerKind, int, int]] = {}
 
     async def clean(self, state: Metadata, *, now: int) -> None:
-        """Delete what is older than its topic keeps, then what is more than its topic holds."""
+        """Delete segments past the expiry of their topic, then those over its size."""
         for stream, topic in topics_of(state):
             for namespace, partition in list(self._table.of_topic(stream.id, topic)):
                 if topic.message_expiry == NEVER:
@@ -68,7 +67,7 @@ class Upkeep:
                 continue
             for namespace, partition in list(self._table.of_topic(stream.id, topic)):
                 if self._table.get(namespace) is not partition:
-                    continue  # deleted while another one was compressed
+                    continue  # deleted while another segment was compressed
                 try:
                     await self._store.compress(partition, algorithm)
                 except FeatureUnavailable as missing:
@@ -76,10 +75,10 @@ class Upkeep:
                     log.warning("segments stay uncompressed: %s", missing)
                     break
                 except BorzoiError as fault:
-                    log.warning("partition %s was not compressed: %s", namespace, fault)
+                    log.warning("could not compress partition %s: %s", namespace, fault)
 
     def _note_pinned(self, stream_id: int, topic: Topic, now: int) -> None:
-        """Say, once for each consumer, whose stored offset keeps segments that retention wants."""
+        """Log, once per consumer, whose stored offset holds back retention."""
         found = list(self._table.of_topic(stream_id, topic))
         too_large = topic.max_topic_size != UNLIMITED and sum(
             partition.statistics.size for _, partition in found
@@ -98,8 +97,8 @@ class Upkeep:
             kind, consumer_id, offset = slowest
             if self.pinned.get(namespace) != slowest:
                 log.warning(
-                    "%s %d keeps %d segments of partition %s that retention would delete: it stored"
-                    " offset %d last; delete its offset if it does not come back",
+                    "%s %d holds back %d segments of partition %s from retention: its offset is"
+                    " %d; delete it if the consumer does not come back",
                     kind.name.lower(),
                     consumer_id,
                     pinned,
@@ -132,7 +131,7 @@ class Upkeep:
                     await partition.delete_oldest(wanted)
 
     def views(self, state: Metadata, folder: Callable[[Namespace], Path]) -> list[PartitionView]:
-        """Every open partition, as the archiver wants to see it, with its files below `folder`."""
+        """Return every open partition for the archiver, with its files below `folder`."""
         return [
             PartitionView(
                 namespace,
@@ -146,8 +145,8 @@ class Upkeep:
 
 
 def topics_of(state: Metadata) -> Iterator[tuple[Stream, Topic]]:
-    """Every topic, for loops that yield in between: topics that were deleted meanwhile are skipped,
-    and so are those that got their ids."""
+    """Yield every topic, for loops that await in between: topics deleted meanwhile are skipped,
+    and so are new ones with the same id."""
     for stream in list(state.streams.values()):
         for topic in list(stream.topics.values()):
             if state.streams.get(stream.id) is stream and stream.topics.get(topic.id) is topic:

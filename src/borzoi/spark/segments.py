@@ -157,7 +157,7 @@ def open_body(directory: Path, base: int) -> MappedLogFile | InflatedLogFile:
             continue
         except ValueError as error:  # an empty file cannot be mapped
             raise SegmentGone(f"segment {base} is empty") from error
-    raise SegmentGone(f"segment {base} is gone")
+    raise SegmentGone(f"segment {base} is missing")
 
 
 def body_size(directory: Path, base: int) -> int:

@@ -1,4 +1,4 @@
-"""Numbers about a running server: counted where things happen, written as text for Prometheus.
+"""Metrics of a running server: counted where things happen, rendered for Prometheus.
 
-It knows nothing of what is counted; `listeners/http/metrics.py` gives the numbers their names.
+It does not know what is counted; `listeners/http/metrics.py` names the metrics.
 """

@@ -1,4 +1,4 @@
-"""How long things took: a histogram that costs a few additions."""
+"""Histograms of durations that cost a few additions."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ class Durations:
 
 
 class Ongoing(Durations):
-    """Durations of things that end later, and how many have not ended yet."""
+    """Durations of asynchronous work, and how much of it is pending."""
 
     __slots__ = ("pending",)
 

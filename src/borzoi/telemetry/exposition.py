@@ -26,7 +26,7 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 class MetricSample(msgspec.Struct, frozen=True):
     value: Number
     labels: Labels = ()
-    #: What the name of the family ends with: `_total`, `_sum`, `_count`, `_bucket`.
+    #: The suffix of the family's name: `_total`, `_sum`, `_count`, `_bucket`.
     suffix: str = ""
 
 
@@ -70,7 +70,7 @@ def histogram(name: str, meaning: str, values: Iterable[tuple[Labels, Durations]
 
 
 def openmetrics(families: Iterable[Family]) -> bytes:
-    """The text that a scrape is answered with."""
+    """Return the text of a scrape."""
     lines: list[str] = []
     for family in families:
         lines.append(f"# HELP {family.name} {family.meaning}")

@@ -6,13 +6,13 @@ from borzoi.telemetry.durations import Durations
 
 
 class RequestTimes:
-    """One histogram for each pair that was seen; there are as many commands as the protocol has."""
+    """One histogram for each pair that was seen; the protocol bounds the number of commands."""
 
     def __init__(self) -> None:
         self._durations: dict[tuple[str, str], Durations] = {}
 
     def observe(self, command: str, transport: str, nanoseconds: int, weight: int = 1) -> None:
-        """A request took this long; `weight` when it stands for others that were not measured."""
+        """Record a duration; `weight` counts it for requests that were not measured."""
         durations = self._durations.get((command, transport))
         if durations is None:
             durations = self._durations[command, transport] = Durations()

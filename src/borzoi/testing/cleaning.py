@@ -1,16 +1,16 @@
-"""A server as it was before a test used it: empty, running, and with no user but root."""
+"""Resets a server after a test: empty, running, and with no user but root."""
 
 from typing import Final
 
 from borzoi.client import Client
 from borzoi.model.identifiers import ROOT_USER_ID
 
-#: The token with which the fixtures log in: a password takes its time to be checked.
+#: The token with which the fixtures log in: checking a password is slow.
 TOKEN_NAME: Final = "borzoi-testing"  # noqa: S105 - its name, not the token
 
 
 def make_token(url: str) -> str:
-    """A connection string like this one, with a new token in the place of the password."""
+    """Return this connection string with a new token in place of the password."""
     with Client(url) as client:
         token = client.create_personal_access_token(TOKEN_NAME)
     scheme, _, rest = url.partition("://")

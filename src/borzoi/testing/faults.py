@@ -1,4 +1,4 @@
-"""A way to a server on which things go wrong: connections that are dropped, delayed, silent."""
+"""A proxy that injects faults: drops, delays or silences connections."""
 
 import socket
 import threading
@@ -12,11 +12,11 @@ RECEIVED_BYTES: Final = 256 * 1024
 
 
 class Proxy:
-    """Forwards connections to a server, as a test says.
+    """Forwards connections to a server, with faults on demand.
 
     >>> with server.proxy() as proxy:                                       # doctest: +SKIP
     ...     with Client(proxy.url) as client:
-    ...         proxy.drop()            # the client connects again by itself
+    ...         proxy.drop()            # the client reconnects by itself
     """
 
     def __init__(self, target: tuple[str, int], *, credentials: str = "iggy:iggy") -> None:
@@ -40,27 +40,27 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """A connection string that leads through the proxy."""
+        """A connection string through the proxy."""
         host, port = self.address
         return f"borzoi://{self._credentials}@{host}:{port}"
 
     @property
     def connections(self) -> int:
-        """How many were made so far."""
+        """How many connections were made so far."""
         return len(self._pairs)
 
     def drop(self) -> None:
-        """Cut every connection that there is now; new ones are made as before."""
+        """Cut every open connection; new ones are accepted as before."""
         with self._guard:
             for pair in self._pairs:
                 _cut(*pair)
 
     def refuse(self, refuses: bool = True) -> None:
-        """Cut new connections at once, as if nothing listened, until told otherwise."""
+        """Cut new connections at once, as if nothing listened, until this is turned off."""
         self._refuses = refuses
 
     def delay(self, seconds: float) -> None:
-        """Hold back everything that is forwarded, each piece for so long; 0 for no delay."""
+        """Delay every forwarded piece by this many seconds; 0 for no delay."""
         self._delay = seconds
 
     def silence(self) -> None:
@@ -68,7 +68,7 @@ class Proxy:
         self._may_pass.clear()
 
     def speak(self) -> None:
-        """Forward again, what was held back first."""
+        """Forward again, starting with what was held back."""
         self._may_pass.set()
 
     def close(self) -> None:

@@ -1,13 +1,13 @@
-"""A server with a temporary directory and a port of its own.
+"""A server with a temporary directory and its own port.
 
 >>> with Server() as server:                            # a process       # doctest: +SKIP
 ...     with Client(server.url) as client: ...
 >>> async with Server() as server:                      # in this loop    # doctest: +SKIP
 ...     async with AsyncClient(server.url) as client: ...
 
-It is the real one: the same code on the same sockets and files, with the default settings. In a
-process it can be killed, paused and started again; inside a loop there is no process to start, and
-one debugger sees both ends.
+It is the real server: the same code on real sockets and files, with the default settings. In a
+process it can be killed, paused and restarted; inside a loop there is no process to start, and one
+debugger sees both ends.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from borzoi.server.launching import Start
 from borzoi.server.process import RunningServer as RealServer
 from borzoi.testing.faults import Proxy
 
-#: Only to end what hangs: a start takes a third of a second.
+#: Only against hanging: a start takes a third of a second.
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 60.0
 LOOK_AGAIN_SECONDS: Final = 0.002
 
-#: The user that every test server has.
+#: The user of every test server.
 USERNAME: Final = "iggy"
 PASSWORD: Final = "iggy"  # noqa: S105 - the well-known one, for tests
 
@@ -50,8 +50,8 @@ class Server:
     """A server for tests: ``with`` runs it in a process, ``async with`` in the running loop.
 
     `settings` are variables of the configuration without their prefix, such as
-    ``{"SYSTEM_SEGMENT_SIZE": "1 MiB"}``. Its data lie in a temporary directory, or in `directory`,
-    which is then left behind.
+    ``{"SYSTEM_SEGMENT_SIZE": "1 MiB"}``. Its data are in a temporary directory, or in `directory`,
+    which is kept afterwards.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Server:
 
     @property
     def directory(self) -> Path:
-        """Where its data lie."""
+        """The data directory."""
         if self._given_directory is not None:
             return self._given_directory
         if self._folder is None:
@@ -97,7 +97,7 @@ class Server:
 
     @property
     def output(self) -> str:
-        """All that the process has written so far, over all its starts."""
+        """The output of the process so far, over all its starts."""
         return (self._own_folder() / "output").read_text(errors="replace")
 
     @property
@@ -132,7 +132,7 @@ class Server:
             self._reserved = _reserved(self._address)
 
     def stop(self) -> int:
-        """Ask it to stop and wait; its exit code."""
+        """Stop it gracefully and return its exit code."""
         process = self._running_process()
         self.resume()
         process.send_signal(signal.SIGTERM)
@@ -143,7 +143,7 @@ class Server:
             raise ServerDied(f"the server did not stop:\n{self.output}") from None
 
     def kill(self) -> None:
-        """End the process at once, as a crash would (SIGKILL)."""
+        """Kill the process, as a crash would (SIGKILL)."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -155,18 +155,18 @@ class Server:
         self.start()
 
     def pause(self) -> None:
-        """Let the process stand still: connections stay, and nothing is answered."""
+        """Pause the process: connections stay open, and nothing is answered."""
         self._signal_all(signal.SIGSTOP)
         self._is_paused = True
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         if self._is_paused:
             self._signal_all(signal.SIGCONT)
             self._is_paused = False
 
     def proxy(self) -> Proxy:
-        """A way to the server on which connections can be dropped and delayed."""
+        """Return a proxy to the server that can drop and delay connections."""
         return Proxy(self.address, credentials=f"{USERNAME}:{PASSWORD}")
 
     # ---- in a process ---------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class Server:
         return self._process
 
     def _signal_all(self, number: signal.Signals) -> None:
-        """To the process and, where it has shards, to each of theirs."""
+        """Send a signal to the process and to those of its shards, if any."""
         pid = self._running_process().pid
         os.kill(pid, number)
         children = Path(f"/proc/{pid}/task/{pid}/children")
@@ -277,10 +277,10 @@ class Server:
 
 
 def _reserved(address: tuple[str, int]) -> socket.socket:
-    """A socket that keeps the port of a server for its next start.
+    """A socket that reserves the port of a server for its next start.
 
-    While none runs, the system would give the port away. This socket is bound and does not listen;
-    a server, which shares its port between processes, binds beside it.
+    While no server runs, the system could give the port to another process. This socket is bound
+    and does not listen; a server, which shares its port between processes, can bind as well.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""Strategies for hypothesis: whatever can be sent, so that a program can show that it copes."""
+"""Hypothesis strategies for everything that can be sent."""
 
 from hypothesis import strategies as st
 
@@ -8,7 +8,7 @@ from borzoi.records.user_headers import PlainValue
 
 
 def names(max_size: int = 30) -> st.SearchStrategy[str]:
-    """Names of streams, topics and groups: any text of 1 to 255 bytes that is no number."""
+    """Names of streams, topics and groups: any text of 1 to 255 bytes that is not a number."""
     return (
         st.text(min_size=1, max_size=max_size)
         .filter(lambda name: len(name.encode()) <= NAME_BYTES_MAX)
@@ -17,7 +17,7 @@ def names(max_size: int = 30) -> st.SearchStrategy[str]:
 
 
 def payloads(max_size: int = 1000) -> st.SearchStrategy[bytes]:
-    """Payloads; an empty one is one too."""
+    """Payloads, possibly empty."""
     return st.binary(max_size=max_size)
 
 

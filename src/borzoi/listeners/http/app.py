@@ -1,7 +1,7 @@
 """Calls to requests, answers to responses: an ASGI application over `Dispatcher.perform`.
 
-The order of things is that of the published servers: preflights, the token, path and method, then
-what `protocol/rest/calls.py` finds wrong with the call, then what the handlers do.
+The order of checks is that of the published servers: preflights, the token, path and method, then
+the validation in `protocol/rest/calls.py`, then the handlers.
 """
 
 import asyncio
@@ -85,16 +85,16 @@ GUIDE: Final = Path(__file__).parent / "assets" / "docs.html"
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """What the settings say about the calls."""
+    """The settings for calls."""
 
     body_bytes_max: int = 2_000_000
     cors: Cors | None = Cors()
-    #: None: there are none.
+    #: None disables them.
     metrics_path: str | None = "/metrics"
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """An authenticated call: its caller, and everything that came with it."""
+    """An authenticated call: its caller and its input."""
 
     caller: Caller
     found: Match
@@ -128,7 +128,7 @@ class HttpApp:
         self._clock = dispatcher.services.clock
         #: Calls since the start.
         self.calls = 0
-        #: The requests that HTTP answers in its own way; all others are a document or nothing.
+        #: The requests with an HTTP-specific answer; all others return a document or nothing.
         self._own: Mapping[type, Callable[[Any, Incoming], Awaitable[HttpResponse]]] = {
             Welcome: self._welcome,
             Ping: self._ping,
@@ -144,11 +144,11 @@ class HttpApp:
             FollowMessages: self._follow,
             PollMessages: self._poll,
         }
-        #: Set when the server shuts down; endless responses end then.
+        #: Set when the server shuts down; streaming responses end then.
         self.stopping = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One call, as ASGI has it."""
+        """The ASGI entry point."""
         self.calls += 1
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
@@ -218,7 +218,7 @@ class HttpApp:
             return _failure(fault, request)
 
     def _check_large_send(self, call: Incoming) -> None:
-        """Messages of somebody who may not send them are not read, unless they are few."""
+        """Reject a send without permission before its body is read, unless the body is small."""
         announced = call.upload.announced(COUNTED_BYTES_MIN)
         if call.found.route.request is SendMessages and announced >= COUNTED_BYTES_MIN:
             self._dispatcher.check_send(call.session, **call.found.identifiers())
@@ -233,8 +233,8 @@ class HttpApp:
     async def _performed(
         self, request: Request, call: Incoming, *, uploading: bool = False
     ) -> Answer:
-        """The answer. While the client still uploads, a disconnect is not looked for: that would
-        take pieces of its body."""
+        """Return the answer. While the client still uploads, disconnects are not watched for: that
+        would consume pieces of its body."""
         started = perf_counter_ns()
         try:
             answer = self._dispatcher.perform(call.session, request)
@@ -247,7 +247,7 @@ class HttpApp:
             command = request.CODE.name.lower()
             self._dispatcher.times.observe(command, "http", perf_counter_ns() - started)
 
-    # What HTTP answers in its own way.
+    # HTTP-specific answers.
 
     async def _welcome(self, request: Welcome, call: Incoming) -> HttpResponse:
         return text("Iggy API")
@@ -307,7 +307,7 @@ class HttpApp:
             )
         except BorzoiError as fault:
             response = _failure(fault, request)
-            # How much is stored all the same, so that a client can go on behind it.
+            # Report how much was stored, so that a client can continue after it.
             response.headers.append((b"x-borzoi-messages-count", b"%d" % lines.stored))
             response.closes = True
             return response
@@ -332,8 +332,8 @@ class HttpApp:
         try:
             await self._performed(request, call)
         except (InvalidUsername, InvalidPassword):
-            # Here the published servers do not say which of the two cannot be right.
-            raise InvalidCredentials("user name and password do not belong together") from None
+            # Like the published servers, do not say which of the two is wrong.
+            raise InvalidCredentials("user name and password do not match") from None
         return document(encode_document(self._authenticator.identity(call.session)))
 
     async def _refresh(self, request: RefreshToken, call: Incoming) -> HttpResponse:
@@ -359,7 +359,7 @@ def _says(call: Incoming, name: str, media: str) -> bool:
 
 
 def _token_in(path: str, query: str) -> str | None:
-    """Browsers cannot set headers where they listen to events; the query has the token then."""
+    """Browsers cannot set headers on an event stream; the token is in the query then."""
     if not path.endswith("/messages/stream"):
         return None
     tokens = parse_qs(query).get("access_token")
@@ -368,7 +368,7 @@ def _token_in(path: str, query: str) -> str | None:
 
 @cache
 def description() -> bytes:
-    """All routes, for programs; made when it is first asked for."""
+    """Return a description of all routes, built on first use."""
     return msgspec.json.encode(openapi(__version__))
 
 
@@ -379,14 +379,15 @@ def _written(
     media: str,
     headers: Headers | None = None,
 ) -> HttpResponse:
-    """Polled messages as text: whole, or piece by piece when there are many."""
+    """Return polled messages as text: whole, or streamed when there are many."""
     at_once = polled.is_written_at_once(delivery)
     body = b"".join(pieces) if at_once else polled.while_wanted(pieces, call.upload)
     return HttpResponse(HTTPStatus.OK, media, body, headers or [])
 
 
 def _response_of(answer: Answer, route: Route) -> HttpResponse:
-    """An answer as HTTP gives it; where that differs from the wire, the recordings say so."""
+    """Return an answer as HTTP gives it; recordings of the published servers define where it
+    differs from the wire."""
     if isinstance(answer, Snapshot):
         moment = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
         named = f'attachment; filename="iggy_snapshot_{moment}.zip"'.encode()
@@ -401,8 +402,8 @@ def _response_of(answer: Answer, route: Route) -> HttpResponse:
 
 
 def _as_described(created: Answer) -> Answer:
-    """What was created as HTTP describes it: in full, and with the segments that partitions have
-    from the beginning, which the answer of the wire does not count."""
+    """Return what was created in the form of HTTP: in full, and with the initial segments of
+    partitions, which the binary answer does not count."""
     match created:
         case StreamInfo():
             return StreamDetails(created.id, created.created_at, 0, 0, created.name, ())
@@ -419,7 +420,7 @@ def _preflight(path: str, headers: Mapping[str, str], cors: Cors) -> HttpRespons
     try:
         found.append((b"allow", ",".join(allowed_methods(path)).encode()))
     except HttpFault:
-        pass  # a path there is not has no methods either
+        pass  # an unknown path has no methods either
     return HttpResponse(headers=found)
 
 

@@ -24,20 +24,20 @@ from borzoi.security.jwt import (
 )
 
 SECOND_US: Final = 1_000_000
-#: The scheme as the published servers take it: these letters and one blank.
+#: The scheme exactly as the published servers accept it, with one space.
 BEARER: Final = "Bearer "
-#: A client shows one token again and again; its signature is checked once. One that shows ever new
-#: tokens fills this; then all are forgotten.
+#: Clients repeat their token, so a verified signature is cached. When the cache is full it is
+#: cleared.
 KNOWN_MAX: Final = 4096
 
 
 class Revocations(Protocol):
-    """The ids of tokens that were given back before they expired; they outlive the process."""
+    """The ids of tokens that were revoked before they expired; they outlive the process."""
 
     def __contains__(self, token_id: object) -> bool: ...
 
     def add(self, token_id: str, expiry: int) -> Awaitable[None]:
-        """Done when a restart would know it too."""
+        """Revoke a token; returns when that is durable."""
 
 
 class OtherIssuer(Protocol):
@@ -50,7 +50,7 @@ class OtherIssuer(Protocol):
 
 
 class Issuing(msgspec.Struct, frozen=True):
-    """How tokens of our own are made; times in seconds."""
+    """How our own tokens are issued; times in seconds."""
 
     key: Key
     issuer: str
@@ -60,7 +60,7 @@ class Issuing(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The caller for the length of one call, and its token."""
+    """The caller of one call, and its token."""
 
     session: Session
     claims: Claims | None = None
@@ -69,7 +69,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def _stay() -> None:
-    """There is no connection to hang up: the next call is refused instead."""
+    """There is no connection to hang up: the next call is rejected instead."""
 
 
 def stranger(address: str) -> Caller:
@@ -78,7 +78,7 @@ def stranger(address: str) -> Caller:
 
 
 class Authenticator:
-    """Issues tokens, checks them, and takes them back."""
+    """Issues, verifies and revokes tokens."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Authenticator:
         self._known: dict[str, Claims] = {}
 
     def identity(self, session: Session) -> AccessIdentity:
-        """A new token for the user that has just logged in on the session."""
+        """Issue a token for the user that has just logged in on the session."""
         assert session.user_id is not None
         user = self._state().users.get(session.user_id)
         return self._issued(session.user_id, user, session.token_hash)
@@ -121,7 +121,7 @@ class Authenticator:
         return AccessIdentity(user_id, issue(issuing.key, claims), int(claims.exp))
 
     async def caller(self, authorization: str | None, address: str) -> Caller:
-        """The caller that an `Authorization` header names; else `InvalidAccessToken`."""
+        """Return the caller of an `Authorization` header, or raise `InvalidAccessToken`."""
         if authorization is None or not authorization.startswith(BEARER):
             raise InvalidAccessToken("a token is needed")
         return await self._caller(authorization[len(BEARER) :], address)
@@ -133,66 +133,66 @@ class Authenticator:
         else:
             claims, user_id, ours = await self._checked(token)
         if claims.jti in self._revocations:
-            raise InvalidAccessToken("the token was given back")
+            raise InvalidAccessToken("the token was revoked")
         user = self._state().users.get(user_id)
-        # A token whose user was deleted is answered with what the user may do, which is nothing;
-        # one whose number has gone to another user must not act for that user.
+        # The token of a deleted user is accepted, but has no permissions. If its id was given to
+        # another user since, the token must not act for that user.
         if user is not None and (
             user.status is not UserStatus.ACTIVE or claims.born not in (None, user.created_at)
         ):
-            raise InvalidAccessToken("the user of the token is gone or inactive")
+            raise InvalidAccessToken("the user of the token was deleted or is inactive")
         if claims.pat is not None:
             self._check_exchanged(claims.pat)
         session = Session(NOBODY, address, TransportKind.HTTP, _stay, 0.0, user_id, claims.pat)
         return Caller(session, claims, ours)
 
     def _check_exchanged(self, token_hash: str) -> None:
-        """A token that stands for a personal one ends with it."""
+        """A token that was exchanged for a personal one ends with it."""
         found = queries.token_owner(self._state(), token_hash)
         if found is None or found[1].has_expired(self._clock()):
-            raise InvalidAccessToken("the personal access token behind this token is gone")
+            raise InvalidAccessToken("the personal access token behind this token was deleted")
 
     async def _checked(self, token: str) -> tuple[Claims, int, bool]:
-        """The claims of a token, the user it stands for, and whether it is ours."""
+        """Return the claims of a token, its user, and whether it is ours."""
         now = self._clock() / SECOND_US
         parts = taken_apart(token)
         other = self._others.get(parts.claims.iss)
         if other is not None:
             claims = await other.checked(parts, now=now)
-            # What only we may say is not believed of others.
+            # Ignore our private claims in tokens of other issuers.
             return msgspec.structs.replace(claims, born=None, pat=None), other.user_id, False
         claims = checked(parts, self._issuing.key, self._policy, now=now)
         if not (claims.sub.isascii() and claims.sub.isdigit()):
-            raise InvalidAccessToken("the token is about nobody")
+            raise InvalidAccessToken("the token names no user")
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
         self._known[token] = claims
         return claims, int(claims.sub), True
 
     def is_still_good(self, caller: Caller) -> bool:
-        """Whether a token that was good when a call began still is, for a call that goes on."""
+        """Whether the token of a long call is still valid."""
         claims = caller.claims
         if claims is None:
             return False
         return claims.exp > self._clock() / SECOND_US and claims.jti not in self._revocations
 
     async def refreshed(self, token: str, address: str) -> AccessIdentity:
-        """A new token for one that is still good, and only once: the old one is taken back."""
+        """Exchange a valid token for a new one; the old one is revoked."""
         caller = await self._caller(token, address)
         if not caller.ours:
-            raise InvalidAccessToken("the token is another issuer's, which alone can renew it")
+            raise InvalidAccessToken("only the issuer of the token can renew it")
         session = caller.session
         assert session.user_id is not None
         user = self._state().users.get(session.user_id)
         if user is None:
-            raise InvalidAccessToken("the user of the token is gone")
+            raise InvalidAccessToken("the user of the token was deleted")
         await self.give_back(caller)
         return self._issued(session.user_id, user, session.token_hash)
 
     async def give_back(self, caller: Caller) -> None:
-        """The caller's token opens nothing any more, after a restart neither."""
+        """Revoke the caller's token, durably."""
         claims = caller.claims
         if claims is None or not claims.jti:
-            raise InvalidAccessToken("a token without an id cannot be given back")
-        # A clock that runs behind makes the token good a little longer than it says.
+            raise InvalidAccessToken("a token without an id cannot be revoked")
+        # With clock skew a token is accepted slightly longer than it says.
         await self._revocations.add(claims.jti, int(claims.exp + self._policy.leeway) + 1)

@@ -1,4 +1,4 @@
-"""What a client sends behind the head of its call: whole and bounded, or piece by piece."""
+"""The body of a call: whole and bounded, or piece by piece."""
 
 import asyncio
 from asyncio import Future
@@ -11,8 +11,8 @@ from borzoi.protocol.rest.faults import HttpFault
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 T = TypeVar("T")
 
-#: Of a body that is too large this much is still read and thrown away: a client that sends it all
-#: before it looks for an answer would otherwise find its connection reset instead of one.
+#: How much of an oversized body is still read and discarded: a client that sends everything before
+#: it reads the answer would otherwise see a reset connection instead.
 THROWN_AWAY_BYTES_MAX: Final = 16 << 20
 
 
@@ -36,11 +36,11 @@ class Upload:
         self._length = headers.get("content-length", "")
 
     def announced(self, limit: int) -> int:
-        """How many bytes it takes at most; `limit` when the client does not say."""
+        """An upper bound of its size; `limit` when the client does not declare one."""
         return min(int(self._length), limit) if self._length.isdigit() else limit
 
     async def whole(self, limit: int) -> bytes:
-        """All of it; `TooLarge` when that is more than `limit` bytes."""
+        """Read all of it; `TooLarge` when that is more than `limit` bytes."""
         if self._length.isdigit() and int(self._length) > limit + THROWN_AWAY_BYTES_MAX:
             raise TooLarge(limit)
         pieces: list[bytes] = []
@@ -57,7 +57,7 @@ class Upload:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it arrives; the next piece is read when it is asked for."""
+        """Yield the body as it arrives; pieces are read on demand."""
         more = True
         while more:
             piece, more = await self._next()
@@ -65,18 +65,18 @@ class Upload:
                 yield piece
 
     async def _next(self) -> tuple[bytes, bool]:
-        """The next piece, and whether there are more."""
+        """Return the next piece, and whether there are more."""
         message = await self._receive()
         if message["type"] != "http.request":
             raise PeerDisconnected
         return message.get("body", b""), message.get("more_body", False)
 
     async def waited(self, answer: "Future[T]", abandon: "Callable[[Future[T]], None]") -> T:
-        """What the future brings, for as long as the client waits for it.
+        """Return the result of the future unless the client disconnects first.
 
-        Afterwards it is abandoned, never cancelled: what was begun is finished.
+        Then the future is abandoned, never cancelled: work that was begun is finished.
         """
-        # Most appends are answered at the end of the turn: only a longer wait is worth a task.
+        # Most appends are answered within this turn: only a longer wait is worth a task.
         await asyncio.sleep(0)
         if not answer.done():
             gone: Future[Any] = asyncio.ensure_future(self.client_gone())
@@ -93,6 +93,6 @@ class Upload:
         return answer.result()
 
     async def client_gone(self) -> None:
-        """Return when the client has gone; only after its body was read."""
+        """Return when the client disconnects; only after its body was read."""
         while (await self._receive())["type"] == "http.request":
             pass

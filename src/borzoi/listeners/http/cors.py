@@ -1,7 +1,7 @@
 """Which pages of other origins may call, as headers. Pure.
 
-The published servers add the same headers to every answer, whether or not a page asks, and take
-every `OPTIONS` for the question of a browser.
+The published servers add the same headers to every answer, whether or not it has an origin, and
+treat every `OPTIONS` as a preflight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ ANY: Final = "*"
 
 
 class Cors(msgspec.Struct, frozen=True):
-    """What other origins may do; the first origin `*` stands for all of them."""
+    """What other origins may do; `*` as the first origin means all."""
 
     methods: Sequence[str] = ("GET", "POST", "PUT", "DELETE")
     origins: Sequence[str] = (ANY,)

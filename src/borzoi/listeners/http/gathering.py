@@ -1,28 +1,28 @@
-"""What stands between uvicorn and a transport.
+"""A wrapper between uvicorn and its transport.
 
-uvicorn writes the head of an answer and its body one after the other, and the transport sends what
-it is given at once. The head alone would wake the client, and cost it and us a system call more for
-each answer. And uvicorn reads on after every answer, however many calls are waiting already.
+uvicorn writes the head and the body of an answer separately, and the transport sends each at once.
+The head alone would wake the client, and cost both sides an extra system call per answer. Also,
+uvicorn resumes reading after every answer, however many calls are pending.
 """
 
 import asyncio
 from typing import Any, Final
 
 HEAD: Final = b"HTTP/1.1 "
-#: What only says that a client may go on has no body that would follow.
+#: An interim response has no body.
 INTERIM: Final = HEAD + b"1"
 
 
 class GatheredWrites:
     """A transport that keeps the head of an answer until the next write, which is its body, and
-    does not read while it is told to hold."""
+    does not read while `hold` is on."""
 
     __slots__ = ("_head", "_holding", "_paused", "_transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._head = b""
-        #: Whether somebody else wants to read nothing, and whether we do.
+        #: Whether uvicorn has paused reading, and whether we have.
         self._paused = False
         self._holding = False
 
@@ -45,7 +45,7 @@ class GatheredWrites:
         self._read(paused=False, holding=self._holding)
 
     def hold_reading(self, holding: bool) -> None:
-        """Nothing more is read while this is on, whoever resumes it."""
+        """Stop reading while this is on, even if uvicorn resumes."""
         self._read(paused=self._paused, holding=holding)
 
     def _read(self, *, paused: bool, holding: bool) -> None:

@@ -1,7 +1,7 @@
-"""HTTP connections: accepted and counted like all others, then spoken to by uvicorn's parser.
+"""HTTP connections: accepted and counted like all others, then parsed by uvicorn.
 
-uvicorn is used as a protocol only. Its server would accept by itself, past the one limit there is
-for the connections of all transports, and would stop in its own way.
+uvicorn is used as a protocol only. Its server would accept connections itself, bypassing the limit
+that all transports share, and would stop in its own way.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ HANDSHAKE_SECONDS_MAX: Final = 10.0
 KEEP_ALIVE_SECONDS: Final = 75
 #: The first line and the headers of a call together.
 HEAD_BYTES_MAX: Final = 64 * 1024
-#: Bytes that are parsed at once: some hundred calls of the shortest kind. The rest waits until
-#: these are answered, so that one client neither fills the memory nor keeps the loop.
+#: Bytes that are parsed at once: some hundred of the shortest calls. The rest waits until these are
+#: answered, so that one client neither fills the memory nor monopolises the loop.
 PARSED_BYTES: Final = 16 * 1024
 
 HEAD_TOO_LARGE: Final = (
@@ -46,7 +46,7 @@ class HttpConnection(HttpToolsProtocol):
         self.peer = peer
         #: Bytes of a head that is not complete; None outside of one.
         self._head_bytes: int | None = 0
-        #: What came and is not parsed yet, because calls that came before it have to wait.
+        #: Bytes that are not parsed yet, because earlier calls are pending.
         self._rest = memoryview(b"")
         self.progressed_at = listener.loop.time()
         self.made = False
@@ -67,8 +67,8 @@ class HttpConnection(HttpToolsProtocol):
         self._parse_on()
 
     def _parse_on(self) -> None:
-        """Parse what came, until a call has to wait for the one before it: a call of 35 bytes takes
-        kilobytes once it is parsed."""
+        """Parse until a call has to wait for the previous one: a call of 35 bytes takes kilobytes
+        once it is parsed."""
         while self._rest and not self.pipeline and not self.transport.is_closing():
             piece, self._rest = self._rest[:PARSED_BYTES], self._rest[PARSED_BYTES:]
             super().data_received(piece)  # type: ignore[arg-type]
@@ -97,8 +97,7 @@ class HttpConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def stalled(self, before: float) -> bool:
-        """Whether the client owes us the rest of a call, or does not take its answer, and has not
-        moved since the moment."""
+        """Whether a call or its answer is incomplete and has not moved since `before`."""
         if self.progressed_at >= before:
             return False
         cycle: RequestResponseCycle | None = self.cycle
@@ -108,7 +107,7 @@ class HttpConnection(HttpToolsProtocol):
         return self._head_bytes is not None or waits_for_body or self.flow.write_paused
 
     def detach(self) -> Detached | None:
-        return None  # a parser that has begun cannot move
+        return None  # a parser in the middle of a call cannot make progress
 
     def give_up(self, reason: str) -> None:
         log.info("closing %s: %s", peer_text(self.peer), reason)
@@ -129,7 +128,7 @@ class HttpListener:
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._stopping = stopping
-        # Or strangers could fill the log with a line for each thing they say that is no call.
+        # Otherwise unauthenticated clients could fill the log with invalid requests.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self.config = Config(
             app,
@@ -172,8 +171,8 @@ class HttpListener:
                 lambda: connection, sock, ssl=self._context, ssl_handshake_timeout=handshake
             )
         except ConnectionError as fault:
-            # It connected and went: port probes do that all day long.
-            log.debug("%s left before its handshake: %s", peer_text(peer), reason_of(fault))
+            # Connected and disconnected: port scanners do that all the time.
+            log.debug("%s disconnected before its handshake: %s", peer_text(peer), reason_of(fault))
         except (OSError, TimeoutError) as fault:
             log.info("no handshake with %s: %s", peer_text(peer), reason_of(fault))
         finally:
@@ -193,7 +192,7 @@ class HttpListener:
             greeting.cancel()
 
     def say_goodbye(self, farewell: bytes) -> None:
-        """Close the connections that wait for nothing; the others after their answer."""
+        """Close idle connections now; the others after their answer."""
         self._stopping.set()
         for connection in list(self.connections):
             connection.shutdown()

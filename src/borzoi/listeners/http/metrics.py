@@ -1,7 +1,7 @@
-"""What `/metrics` says: the eight names of the published servers, and those of borzoi beside them.
+"""The metrics at `/metrics`: the eight names of the published servers, and those of borzoi.
 
-The gauges are read from what the server holds, so they are right from the first scrape after a
-start, whatever happened before it. Series of partitions are bounded: a server may have a million
+Gauges are computed from the state of the server, so they are right from the first scrape after a
+start. Series of partitions are bounded: a server may have a million
 partitions, and Prometheus should not.
 """
 
@@ -39,7 +39,7 @@ SHARD: Labels = (("shard", "0"),)
 
 
 class Sources(msgspec.Struct):
-    """What the numbers are read from, beside the planes."""
+    """The sources of the numbers besides the planes."""
 
     pool: MemoryPool
     admission: Admission
@@ -52,14 +52,14 @@ class Sources(msgspec.Struct):
     calls: Callable[[], int] = int
     #: What else the server publishes.
     more: Callable[[], Iterable[Family]] = tuple
-    #: More partitions than this have no series of their own.
+    #: The limit of partitions with their own series.
     partitions_max: int = PARTITIONS_MAX
-    #: More pairs of a group and a partition than this have no lag.
+    #: The limit of (group, partition) pairs with a lag.
     lags_max: int = LAGS_MAX
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """A partition that has series of its own."""
+    """A partition that has its own series."""
 
     stream: Stream
     topic: Topic
@@ -94,7 +94,7 @@ class Metrics:
             *_of_partitions(shown),
             gauge(
                 "borzoi_partitions_left_out",
-                "partitions without series of their own, see http.metrics.max_partitions",
+                "partitions without their own series, see http.metrics.max_partitions",
                 left_out,
             ),
             *await self._lags(shown),
@@ -111,7 +111,7 @@ class Metrics:
         return openmetrics(families)
 
     async def _upstream(self) -> list[Family]:
-        """What people's dashboards for the published servers ask for."""
+        """The metrics that dashboards for the published servers use."""
         services, state = self._services, self._services.metadata.state
         totals = await arrived(services.partitions.totals())
         topics = [topic for _, topic in _topics(state)]
@@ -144,7 +144,7 @@ class Metrics:
         return shown, len(places) - len(some)
 
     async def _lags(self, shown: Sequence[_Shown]) -> list[Family]:
-        """How many messages each group has yet to commit, by partition."""
+        """Yield how many messages each group has not committed yet, by partition."""
         values: list[tuple[Labels, Number]] = []
         partitions, now = self._services.partitions, self._services.clock()
         pairs = ((one, group) for one in shown for group in one.topic.groups.in_order())
@@ -153,13 +153,13 @@ class Metrics:
             try:
                 pair = await arrived(partitions.run(one.namespace, load, now=now))
             except BorzoiError:
-                continue  # it was deleted meanwhile
+                continue  # deleted meanwhile
             lag = lag_of(one.statistics, pair.stored)
             values.append(((*one.labels, ("group", group.name)), lag))
         topics = [topic for _, topic in _topics(self._services.metadata.state)]
         lags = sum(len(topic.partitions) * len(topic.groups) for topic in topics)
         return [
-            gauges("borzoi_group_lag", "messages a group has yet to commit", values),
+            gauges("borzoi_group_lag", "messages a group has not committed yet", values),
             gauge(
                 "borzoi_group_lags_left_out",
                 "pairs of group and partition without a lag, see http.metrics.max_group_lags",
@@ -180,7 +180,7 @@ class Metrics:
         depths = {**pending._asdict(), "syncs": self.sources.syncs.pending}
         yield gauges(
             "borzoi_queue_depth",
-            "requests without an answer, by what they wait for, and syncs under way",
+            "pending requests, by what they wait for, and syncs in flight",
             [((("queue", queue),), depth) for queue, depth in depths.items()],
         )
         connections = self.sources.connections().items()
@@ -194,17 +194,17 @@ class Metrics:
 
     def _pool(self) -> Iterator[Family]:
         counters = self.sources.pool.counters()
-        yield gauge("borzoi_pool_limit_bytes", "what the pool may lend", counters.limit_bytes)
-        yield gauge("borzoi_pool_in_use_bytes", "what the pool has lent", counters.in_use_bytes)
+        yield gauge("borzoi_pool_limit_bytes", "bytes the pool may lend", counters.limit_bytes)
+        yield gauge("borzoi_pool_in_use_bytes", "bytes the pool has lent", counters.in_use_bytes)
         yield gauge("borzoi_pool_retained_bytes", "what it keeps", counters.retained_bytes)
         yield counter("borzoi_pool_allocations", "buffers made", counters.allocations)
         yield counter("borzoi_pool_reuses", "buffers lent again", counters.reuses)
         external = counters.external_allocations
-        yield counter("borzoi_pool_external_allocations", "buffers beside the pool", external)
+        yield counter("borzoi_pool_external_allocations", "buffers outside the pool", external)
 
 
 def lag_of(statistics: PartitionStatistics, stored: int | None) -> int:
-    """How many of the messages that are there lie behind the stored offset."""
+    """Return how many stored messages follow the stored offset."""
     if not statistics.messages_count:
         return 0
     if stored is None:

@@ -1,7 +1,7 @@
 """Polled messages as text, written while they are sent: documents, lines, events.
 
-Writing a message takes ten microseconds, so a long poll is written in shares that stand in line
-with the work of others (`partitions/turns.py`), and only as fast as its client reads.
+Formatting a message takes ten microseconds, so a long poll is formatted in shares that queue up
+with other work (`partitions/turns.py`), and only as fast as its client reads.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from borzoi.partitions.turns import turns
 from borzoi.protocol.rest.messages import PolledDocument, message_document
 from borzoi.records.message import Message, decode_messages
 
-#: More than this is written piece by piece.
+#: Larger polls are written piece by piece.
 WRITTEN_AT_ONCE_BYTES_MAX: Final = 128 * 1024
 WRITTEN_AT_ONCE_MESSAGES_MAX: Final = 256
 #: Messages of one piece, about half a millisecond.
@@ -34,7 +34,7 @@ def is_written_at_once(delivery: Delivery) -> bool:
 
 
 def document(delivery: Delivery) -> Iterator[bytes]:
-    """One JSON document; without messages it says nothing about the partition either."""
+    """One JSON document; without messages it omits the partition too."""
     reading = delivery.reading
     head = PolledDocument(0, 0, 0, [])
     if reading.count:
@@ -72,13 +72,13 @@ def _pieces(delivery: Delivery) -> Iterator[list[Message]]:
 
 
 async def in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The pieces, each made when its turn has come."""
+    """Yield the pieces, each produced in its turn."""
     while (piece := await turns().share(lambda: next(pieces, None))) is not None:
         yield piece
 
 
 async def while_wanted(pieces: Iterator[bytes], upload: Upload) -> AsyncIterator[bytes]:
-    """The same until the client has gone: nobody tells whoever writes for it."""
+    """The same until the client disconnects: the writer is not notified of that."""
     gone: Future[Any] = asyncio.ensure_future(upload.client_gone())
     try:
         async for piece in in_turns(pieces):

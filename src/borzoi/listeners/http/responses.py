@@ -1,4 +1,4 @@
-"""What a call is answered with, before it is bytes of HTTP."""
+"""Responses before they are HTTP bytes."""
 
 from collections.abc import AsyncIterator
 from http import HTTPStatus
@@ -16,7 +16,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class HttpResponse(msgspec.Struct):
-    """A status, a body (whole, or piece by piece as it comes), and what is said about it."""
+    """A status, a body (whole or streamed), and its headers."""
 
     status: int = HTTPStatus.OK
     content_type: str = ""

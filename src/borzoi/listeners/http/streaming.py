@@ -1,4 +1,4 @@
-"""Messages that are not one document: lines in, lines out, events while a client listens.
+"""Streams of messages: lines in, lines out, server-sent events.
 
 ::
 
@@ -28,9 +28,9 @@ from borzoi.protocol.rest.messages import (
 )
 from borzoi.protocol.rest.routes import FollowMessages
 
-#: A client that listens hears something this often, and a proxy in between stays awake.
+#: How often an idle event stream sends a comment, so that proxies keep it open.
 QUIET_MS: Final = 15_000
-#: Lines are sent on in batches: as soon as there are this many, or this much.
+#: Lines are stored in batches: at this many messages, or this many bytes.
 BATCH_MESSAGES: Final = 1000
 BATCH_BYTES: Final = 256 * 1024
 
@@ -43,7 +43,7 @@ _message = msgspec.json.Decoder(MessageInput)
 
 
 class Following:
-    """One client that listens to a partition."""
+    """One client that follows a partition."""
 
     def __init__(self, request: FollowMessages, last_event_id: str | None) -> None:
         self._request = request
@@ -52,7 +52,7 @@ class Following:
             self._strategy = PollingStrategy.offset(int(last_event_id) + 1)
 
     def poll(self, wait_ms: int) -> PollMessages:
-        """What to ask next."""
+        """Return the next poll."""
         request = self._request
         return PollMessages(
             Consumer(ConsumerKind.CONSUMER, request.consumer_id),
@@ -67,7 +67,7 @@ class Following:
     async def events(
         self, first: Delivery, perform: Perform, goes_on: Callable[[], bool]
     ) -> AsyncIterator[bytes]:
-        """Everything from the first answer on, until `goes_on` says no or something fails."""
+        """Yield everything from the first answer on, until `goes_on` is false or a poll fails."""
         delivery = first
         while True:
             if delivery.reading.count:
@@ -93,13 +93,13 @@ class Following:
 
 
 class Uploaded(msgspec.Struct):
-    """The answer to lines that were sent: how many of them are stored."""
+    """The answer to sent lines: how many of them are stored."""
 
     messages_count: int
 
 
 class Lines:
-    """Messages that arrive as lines, sent on in batches; only a batch is held in memory."""
+    """Stores messages that arrive as lines, in batches; only one batch is in memory."""
 
     def __init__(self, where: PartitioningInput, line_bytes_max: int) -> None:
         self._where = where
@@ -116,7 +116,7 @@ class Lines:
         request_of: Callable[[SendInput], SendMessages],
         perform: Perform,
     ) -> None:
-        """All of them; the first that is wrong ends it, and `stored` says how far it got."""
+        """Store all lines; the first invalid one raises, and `stored` counts those before it."""
         async for piece in pieces:
             for line in self._lines(piece):
                 self._take(line)

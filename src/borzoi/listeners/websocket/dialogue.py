@@ -1,4 +1,4 @@
-"""The WebSocket between the bytes of a connection and its conversation; over TLS and without."""
+"""The WebSocket layer between a connection and its conversation, with or without TLS."""
 
 import logging
 from collections.abc import Callable
@@ -28,7 +28,7 @@ HANDSHAKE_SECONDS_MAX: Final = 10.0
 
 
 class Dialogue:
-    """First the client asks for a WebSocket, then it speaks in frames, then one of us closes."""
+    """The phases of a WebSocket: opening handshake, frames, close."""
 
     __slots__ = (
         "_close_sent",
@@ -54,13 +54,13 @@ class Dialogue:
     ) -> None:
         self._conversation = conversation
         self._send = send
-        #: Tells the connection whether to read on.
+        #: Called to pause or resume reading.
         self._read = read
         self._opened = opened
         self._turns = turns
-        #: What arrived and has to wait for a turn; None when nothing does.
+        #: Received bytes that wait for a turn; None when there are none.
         self._later: bytearray | None = None
-        #: What has arrived of the request that opens it; None once it is open.
+        #: Received bytes of the opening request; None once it is open.
         self._greeting: bytes | None = b""
         self._close_sent = False
         self.frames = FrameReader(limits)
@@ -75,11 +75,11 @@ class Dialogue:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the client owes us the rest of something it began."""
+        """Whether the client has to send the rest of a frame or of the opening."""
         return not self.is_open or self.frames.inside_frame
 
     def arrived(self, data: memoryview) -> None:
-        """Bytes that may be changed where they lie."""
+        """Process received bytes; they are unmasked in place."""
         if self._later is not None:
             self._later += data
             return
@@ -108,7 +108,7 @@ class Dialogue:
             conversation.end()
 
     def _wait_for_turn(self, rest: memoryview) -> None:
-        """Frames may be as short as their head, and each ping of a client is answered."""
+        """Yield to others after a share of frames: a ping is two bytes and gets an answer."""
         self._later = bytearray(rest)
         self._read(False)
         self._turns.wait(self._turn_came)
@@ -126,7 +126,7 @@ class Dialogue:
             self._read(True)
 
     def _greet(self, data: bytes) -> bytes:
-        """Go on with the handshake; what came behind it, once it is done."""
+        """Continue the handshake; return the bytes after it once it is done."""
         assert self._greeting is not None
         self._greeting += data
         answer = answer_once_whole(self._greeting)
@@ -149,7 +149,7 @@ class Dialogue:
             self._conversation.end()
 
     def say(self, reply: Reply) -> None:
-        """Send a response as one message; nothing can be said before the WebSocket is open."""
+        """Send a response as one message; dropped before the WebSocket is open."""
         if not self.is_open:
             return
         if isinstance(reply, RangesReply):
@@ -159,7 +159,7 @@ class Dialogue:
             self._send(frame_head(Opcode.BINARY, len(reply)) + reply)
 
     def say_goodbye(self) -> None:
-        """We end it, unless that was said already."""
+        """Send a close frame, unless one was sent already."""
         if self.is_open:
             self._say_close(close_frame(CloseCode.GOING_AWAY))
 

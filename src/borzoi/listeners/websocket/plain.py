@@ -64,7 +64,7 @@ class WebSocketConnection(TcpConnection):
             self._lose(None)
 
     def _receive(self, conversation: Conversation) -> int:
-        """Take what has arrived to where it belongs; how many bytes that were, none at EOF."""
+        """Receive into the right buffer; return the byte count, 0 at EOF."""
         frames, target = self._dialogue.frames, conversation.wanted
         if target is not None and frames.stream_bytes_next:
             target = target[: frames.stream_bytes_next]
@@ -80,7 +80,7 @@ class WebSocketConnection(TcpConnection):
         return count
 
     def _is_held_back(self, conversation: Conversation) -> bool:
-        """Whether the client may wait with the rest of a frame, its own or one of ours within."""
+        """Whether the client may hold back the rest of a WebSocket frame or of a request."""
         if conversation.inside_frame or self._dialogue.is_unfinished:
             return may_be_held_back(conversation.wanted)
         return False
@@ -108,11 +108,11 @@ class WebSocketConnection(TcpConnection):
 
     def _block(self, pieces: Iterable[bytes | memoryview]) -> None:
         super()._block(pieces)
-        # Or a client that takes nothing could have any number of pings answered.
+        # Otherwise a client that reads nothing could queue any number of pongs.
         self.pause_reading()
 
     def detach(self) -> Detached | None:
-        return None  # half a frame cannot move
+        return None  # an incomplete WebSocket frame cannot move
 
     def finish(self) -> None:
         self._dialogue.say_goodbye()

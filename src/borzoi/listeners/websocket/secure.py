@@ -41,7 +41,7 @@ class SecureWebSocketConnection(TlsConnection):
         self.progressed_at = self._listener.loop.time()
         conversation, dialogue = self.conversation, self._dialogue
         if dialogue is not None and conversation is not None and not conversation.ended:
-            # The bytes of the transport cannot be unmasked where they lie.
+            # The transport's bytes are read-only and cannot be unmasked in place.
             dialogue.arrived(memoryview(bytearray(data)))
             if conversation.inside_frame or dialogue.is_unfinished:
                 self._acknowledge()
@@ -66,7 +66,7 @@ class SecureWebSocketConnection(TlsConnection):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        # Or a client that takes nothing could have any number of pings answered.
+        # Otherwise a client that reads nothing could queue any number of pongs.
         self.pause_reading()
 
     def finish(self) -> None:
