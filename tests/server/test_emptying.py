@@ -28,7 +28,7 @@ def test_only_the_data_directory_of_a_server_is_emptied(tmp_path: Path) -> None:
             empty(tmp_path, {"logs"})
         (tmp_path / "info.json").touch()
         (tmp_path / "thesis.tex").touch()
-        with pytest.raises(InvalidConfiguration, match=r"1 things that no server.*thesis\.tex"):
+        with pytest.raises(InvalidConfiguration, match=r"1 entries that no server.*thesis\.tex"):
             empty(tmp_path, {"logs"})
         assert sorted(path.name for path in tmp_path.iterdir()) == [
             "borzoi.lock",

@@ -162,7 +162,7 @@ def test_a_number_is_taken_at_its_word_in_a_container() -> None:
     placement = placed("4", machine(1, 16, quota=2.0))
     assert placement.seats == (Seat(),) * 4
     assert placement.warnings == (
-        "system.sharding.cpu_allocation: 4 shards share the time of 2 processors",
+        "system.sharding.cpu_allocation: 4 shards share a quota of 2 processors",
     )
     assert cpus_of(placed("2", machine(1, 16, quota=2.0))) == [0, 1]
 
@@ -171,7 +171,7 @@ def test_there_is_an_upper_bound() -> None:
     placement = placed("all", machine(2, SHARDS_MAX))
     assert len(placement.seats) == SHARDS_MAX
     assert placement.warnings == (
-        "system.sharding.cpu_allocation: 128 shards are started, not 256",
+        "system.sharding.cpu_allocation: starting 128 shards, not 256",
     )
 
 

@@ -99,7 +99,7 @@ def test_a_stop_before_the_server_was_ready_is_no_failure() -> None:
 def test_a_shard_that_dies_is_replaced_and_the_others_are_told() -> None:
     supervision = serving()
     effects = supervision.ended(1, KILLED, now=0)
-    assert reports(effects) == "shard 1 was ended by SIGKILL; it is started again"
+    assert reports(effects) == "shard 1 was ended by SIGKILL; restarting it"
     assert without_reports(effects) == [
         Tell(0, PeerLost(1)),
         Tell(2, PeerLost(1)),
@@ -128,7 +128,7 @@ def test_a_shard_that_fails_ends_by_itself_and_is_replaced() -> None:
     supervision = serving()
     assert supervision.drained(1) == [Tell(1, Close())]
     effects = supervision.ended(1, exit_statuses.FAILED, now=0)
-    assert reports(effects) == "shard 1 ended with status 70; it is started again"
+    assert reports(effects) == "shard 1 ended with status 70; restarting it"
     assert Launch(1, first_start=False) in effects
 
 

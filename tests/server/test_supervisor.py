@@ -178,7 +178,7 @@ def test_a_shard_that_is_killed_is_replaced_and_meets_the_others(
     assert "begin again 127.0.0.1:4242" in server.notes(1, new)
     status, output = server.stop()
     assert status == 0, output
-    assert "shard 1 was ended by SIGKILL; it is started again" in output
+    assert "shard 1 was ended by SIGKILL; restarting it" in output
 
 
 def test_shard_0_is_replaced_as_well(supervised: Callable[..., Supervised]) -> None:

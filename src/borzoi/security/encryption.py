@@ -62,8 +62,7 @@ class Cipher:
         try:
             return self._aes.decrypt(ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], None)
         except self._invalid_tag:
-            raise CannotDecrypt("the ciphertext is damaged or was encrypted with another key") from
-            None
+            raise CannotDecrypt("the ciphertext is damaged or has another key") from None
 
     def __repr__(self) -> str:
         return "Cipher(AES-256-GCM)"  # never the key: objects end up in logs

@@ -1,4 +1,4 @@
-"""Where the archive is, from its section of the settings."""
+"""The location of the archive, from its section of the settings."""
 
 from borzoi.objectstore.locations import Location, Secrets
 from borzoi.server.settings import ArchiveObjectSection

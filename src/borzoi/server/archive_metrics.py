@@ -1,4 +1,4 @@
-"""What the archiver did, and what its store was asked, as families of metrics. Pure."""
+"""Metrics of the archiver and its object store. Pure."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from borzoi.telemetry.exposition import Family, counter, counters, gauge, gauges
 def archive_families(archived: Counters, meters: Meters) -> Iterator[Family]:
     yield counters(
         "borzoi_archive_segments",
-        "segments that were archived, and attempts that failed",
+        "archived segments, and failed attempts",
         [
             ((("outcome", "archived"),), archived.segments_archived),
             ((("outcome", "failed"),), archived.segments_failed),
@@ -18,13 +18,13 @@ def archive_families(archived: Counters, meters: Meters) -> Iterator[Family]:
     )
     yield counters(
         "borzoi_archive_states",
-        "copies of the metadata, and attempts that failed",
+        "copies of the metadata, and failed attempts",
         [
             ((("outcome", "archived"),), archived.states_archived),
             ((("outcome", "failed"),), archived.states_failed),
         ],
     )
-    yield counter("borzoi_archive_bytes", "bytes that were archived", archived.bytes_archived)
+    yield counter("borzoi_archive_bytes", "archived bytes", archived.bytes_archived)
     yield gauge(
         "borzoi_archive_lag_segments", "sealed segments not archived yet", archived.lag_segments
     )
@@ -35,7 +35,7 @@ def archive_families(archived: Counters, meters: Meters) -> Iterator[Family]:
     )
     yield counter(
         "borzoi_archive_turns_failed",
-        "turns in which the archive, or the markers of a partition, could not be used",
+        "runs in which the archive, or the markers of a partition, could not be used",
         archived.turns_failed,
     )
     yield counter(
@@ -57,7 +57,7 @@ def _store_families(meters: Meters) -> Iterator[Family]:
     )
     yield counters(
         "borzoi_objstore_retries",
-        "requests that were sent again",
+        "retried requests",
         [
             ((("op", op), ("reason", reason)), number)
             for (op, reason), number in meters.retries.items()
@@ -75,6 +75,6 @@ def _store_families(meters: Meters) -> Iterator[Family]:
     )
     yield gauges(
         "borzoi_objstore_inflight",
-        "requests that wait for the object store",
+        "pending requests to the object store",
         [((("op", op),), number) for op, number in meters.inflight.items()],
     )

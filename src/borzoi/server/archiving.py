@@ -1,4 +1,4 @@
-"""The archiver of a server: made from the settings, fed with its partitions and its metadata."""
+"""Builds the archiver of a server from its settings, partitions and metadata."""
 
 import re
 import socket
@@ -21,16 +21,16 @@ from borzoi.storage.info import INFO_NAME
 from borzoi.storage.state_log import STATE_LOG_NAME, StateLog
 from borzoi.storage.state_snapshot import SNAPSHOT_NAME
 
-#: Below system.backup.path, beside what `borzoi log repair` keeps there.
+#: Below system.backup.path, next to the backups of `borzoi log repair`.
 DISK_FOLDER: Final = "archive"
-#: How often a copy of the metadata is begun again because a snapshot was taken meanwhile.
+#: How often a copy of the metadata is restarted because a snapshot was taken meanwhile.
 COPY_ATTEMPTS_MAX: Final = 10
 
 
 def archiver_of(
     settings: Settings, directory: Path, meters: Meters, *, clock: Callable[[], int]
 ) -> Archiver | None:
-    """The archiver the settings ask for, if they do."""
+    """Return the archiver, if the settings enable it."""
     section = settings.system.backup.archiver
     if not section.enabled:
         return None
@@ -56,7 +56,7 @@ def archiver_of(
 
 
 def default_name(settings: Settings) -> str:
-    """The node's name in a cluster, else the host's, in characters that a key may have."""
+    """Return the node's name in a cluster, else the host's, in characters that a key may have."""
     cluster = settings.cluster
     name = (
         f"{cluster.name}-{cluster.node.current.name}" if cluster.enabled else socket.gethostname()
@@ -65,7 +65,7 @@ def default_name(settings: Settings) -> str:
 
 
 class StateCopies:
-    """The metadata files of a running server, read as they were at one moment."""
+    """Consistent copies of the metadata files of a running server."""
 
     def __init__(self, directory: Path, state_log: StateLog) -> None:
         self._directory = directory
@@ -76,8 +76,8 @@ class StateCopies:
         return self._log.next_index - 1
 
     def read(self) -> dict[str, bytes]:
-        """The snapshot, and the entries after it. A snapshot that appears while they are read takes
-        entries out of the log, so both are read again then."""
+        """Return the snapshot, and the entries after it. A snapshot taken meanwhile removes entries
+        from the log, so both are read again then."""
         for _ in range(COPY_ATTEMPTS_MAX):
             before = self._snapshot_identity()
             snapshot = self._content(SNAPSHOT_NAME)

@@ -1,4 +1,4 @@
-"""``borzoi serve`` and its flags, which are those people know from 0.8."""
+"""``borzoi serve`` and its flags, which are those of 0.8."""
 
 import gc
 import os
@@ -55,8 +55,8 @@ def _serve(fresh: bool, with_default_root_credentials: bool, follower: bool) -> 
         click.echo(f"borzoi cannot start: {fault}", err=True)
         return exit_statuses.INVALID_SETTINGS
     before_serving()
-    # Imported late, so that a wrong setting is reported at once. Nothing of it becomes garbage, so
-    # collections on the way would find nothing, and take a twentieth of the start.
+    # Imported late, so that a wrong setting is reported at once. Imports create no garbage, so
+    # collections meanwhile would find nothing, and take a twentieth of the start.
     gc.disable()
     from borzoi.server.launching import Start, launch
 

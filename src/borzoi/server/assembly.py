@@ -1,4 +1,4 @@
-"""From settings to parts: everything that is opened before a server can listen."""
+"""Builds the parts of a server from its settings: everything before it can listen."""
 
 import logging
 import time
@@ -58,7 +58,7 @@ from borzoi.telemetry.durations import Ongoing
 
 log = logging.getLogger(__name__)
 
-#: After a burst the pool keeps this much for the next one and gives the rest back to the system.
+#: After a burst the pool keeps this much for the next one and returns the rest to the system.
 POOL_KEEP_BYTES = 32 << 20
 
 SECOND_US = 1_000_000
@@ -67,7 +67,7 @@ STORED_ROOT = "as it was stored"
 
 
 class Root(msgspec.Struct, frozen=True):
-    """What the banner says about root; the password only if it was made at random."""
+    """Describe root for the banner; the password only if it was generated."""
 
     username: str
     source: str
@@ -75,29 +75,29 @@ class Root(msgspec.Struct, frozen=True):
 
 
 class OpenedShard(msgspec.Struct):
-    """What every process of a server has open before it listens."""
+    """Everything that every process of a server opens before it listens."""
 
     medium: Medium
     state: Metadata
     cipher: Cipher | None
     pool: MemoryPool
     acknowledge: Acknowledge
-    #: HTTP tokens that are not good any more.
+    #: Revoked HTTP tokens.
     revoked_tokens: RevokedTokens
 
 
 class Opened(OpenedShard):
-    """What the process has open that writes the metadata."""
+    """Everything that the process which writes the metadata opens in addition."""
 
-    #: What followed from the entries of the log when they were made.
+    #: The effects of the log's entries.
     effects: Sequence[Effect]
     state_log: StateLog
     root: Root
-    #: The partitions that were on the disk when this was last written down.
+    #: The last recorded list of partitions on the disk.
     presence: Presence | None
     #: The creation of root, in the state but not yet in the log; see `store_new_root`.
     new_root: Entry | None
-    #: The streams come from their folders; they are not in the log either.
+    #: The streams were recreated from their folders; they are not in the log either.
     recreated: bool
 
 
@@ -145,7 +145,7 @@ def _opened(
     credentials_of_root: Callable[[], RootCredentials],
     pool: MemoryPool,
 ) -> Opened:
-    """What follows from the metadata log."""
+    """Replay the metadata log."""
     system = settings.system
     presence = read_presence(medium, directory)
     effects: list[Effect] = []
@@ -156,7 +156,7 @@ def _opened(
         settled_index=-1 if presence is None else presence.index,
         unsettled=unsettled,
     )
-    # Root alone counts as nothing: a start that was to name streams anew was killed behind it.
+    # Root alone counts as empty: a start that was recreating streams may have been killed.
     unused = recovered.snapshot is None and len(recovered.entries) <= 1
     recreated = unused and recreate(state, directory, system, topic_defaults(settings), at=clock())
     if not recreated:
@@ -172,7 +172,10 @@ def _opened(
         shown = credentials.password if credentials.show else None
         root = Root(credentials.username, credentials.source, shown)
     if recreated:
-        log.warning("the metadata log was missing; %d streams are named anew", len(state.streams))
+        log.warning(
+            "the metadata log was missing; recreated %d streams",
+            len(state.streams),
+        )
     revoked_tokens = RevokedTokens(
         medium, directory, read_revoked_tokens(medium, directory, now=clock() // SECOND_US)
     )
@@ -193,7 +196,7 @@ def _opened(
 
 
 def pool_of(settings: Settings, *, shards: int = 1, arena: int | None = None) -> MemoryPool:
-    """The buffers of one shard of so many; `arena` is the memory file that the others see."""
+    """Create the memory pool of one shard; `arena` is the memory file that the others map."""
     pooling = settings.system.memory_pool
     if not pooling.enabled:
         return MemoryPool.disabled()
@@ -225,7 +228,7 @@ def _refuse_lost_partitions(
     state: Metadata,
     unsettled: Sequence[Effect],
 ) -> None:
-    """Raise when partitions that were on the disk have no directory any more."""
+    """Raise if partitions that were on the disk have lost their directory."""
     expected = partitions_of(state)
     folders = folders_of(settings, directory)
     there = {one for one in expected if medium.exists(folders(one))}
@@ -255,7 +258,7 @@ def services_of(
     follower: bool,
     archiver: Archiver | None = None,
 ) -> Services:
-    """The planes and everything else a handler may touch, wired together."""
+    """Build the planes and everything else that handlers use."""
     syncs = Ongoing()
     table, upkeep, store = partitions_of_disk(settings, directory, opened, archiver, syncs)
     partitions = PartitionPlane(table, upkeep, store)
@@ -291,7 +294,7 @@ def partitions_of_disk(
     shard: int = 0,
     count: int = 1,
 ) -> tuple[PartitionTable, Upkeep, PartitionStore]:
-    """Where partitions are, as one shard of so many uses it; none is open yet."""
+    """Create the partition plane of one shard; no partition is open yet."""
     archive_expired = settings.system.segment.archive_expired
     store = store_of(
         settings,
@@ -321,7 +324,7 @@ def metadata_plane(settings: Settings, opened: Opened) -> MetadataPlane:
 def effects_on(
     partitions: PartitionPlane, sessions: Sessions, consumer_quota: ConsumerQuota
 ) -> CarryOut:
-    """What carries out the effects of metadata changes in this process."""
+    """Return the function that carries out effects of metadata changes in this process."""
 
     async def carry_out(effect: Effect) -> Sequence[VolatileCommand]:
         consumer_quota.carry_out(effect)
@@ -333,8 +336,8 @@ def effects_on(
             case _:
                 return await partitions.carry_out(effect)
         hang_up(dropped)
-        # They leave their groups in the same step, so that no later request sees them in one.
-        # Stale sessions have left theirs before, and their numbers may already be in use again.
+        # They leave their groups in the same step, so that no later request sees them there.
+        # Stale sessions have left theirs before, and their ids may already be in use again.
         return [ClientGone(session.client_id) for session in dropped if not session.stale]
 
     return carry_out
@@ -355,7 +358,7 @@ def snapshots(settings: Settings, directory: Path) -> Snapshots:
 
 
 def hang_up(sessions: Sequence[Session]) -> None:
-    """End sessions whose user or token is gone: they are unauthenticated from then on."""
+    """End sessions whose user or token was deleted: they are unauthenticated from then on."""
     for session in sessions:
         session.user_id = None
         session.token_hash = None
@@ -363,7 +366,7 @@ def hang_up(sessions: Sequence[Session]) -> None:
 
 
 def cluster_nodes(settings: Settings, *, follower: bool) -> ClusterNodes:
-    """The nodes of the configuration, or this one alone."""
+    """Return the nodes of the configuration, or this one alone."""
     own_ports = {
         name: getattr(settings, name).address[1]
         for name in ("tcp", "quic", "http", "websocket")

@@ -1,4 +1,4 @@
-"""What a server says when it is ready. Pure text."""
+"""The banner of a server that is ready. Pure."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import msgspec
 from borzoi import __version__
 
 SURVIVES = {
-    "buffered": "a send is answered once it is in memory; a crash loses what was not saved",
+    "buffered": "a send is answered once it is in memory; a crash loses unsaved messages",
     "written": "a send is answered once it is in the page cache; it survives kill -9",
     "synced": "a send is answered once it is on the disk; it survives a power cut",
 }
@@ -29,7 +29,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 def banner(ready: Readiness) -> str:
-    """The lines, most wanted first, ending with a command to try."""
+    """Return the lines, most important first, ending with a command to try."""
     lines = [f"borzoi {__version__} is ready", ""]
     lines += [f"  {name:<12} {address}" for name, address in ready.addresses.items()]
     lines += [

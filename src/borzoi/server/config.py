@@ -1,4 +1,4 @@
-"""Settings from defaults, file and environment, validated once, with a sentence for each fault."""
+"""Settings from defaults, file and environment, validated once, with clear errors."""
 
 import difflib
 import tomllib
@@ -32,12 +32,12 @@ GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20
 KEYS: tuple[SettingKey, ...] = tuple(keys_of(Settings))
 
-#: Where 0.8 looks for its file when nothing names one; it is optional, like everything in it.
+#: The default path of 0.8; the file is optional, like everything in it.
 DEFAULT_FILES = ("borzoi.toml", "core/server/config.toml")
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """The settings, and what to say about where they came from."""
+    """The settings, and where they came from."""
 
     settings: Settings
     source: str
@@ -54,7 +54,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 def load(environment: Mapping[str, str], folder: Path) -> Configuration:
-    """The configuration a server started in this folder with this environment has."""
+    """Load the configuration of a server started in this folder with this environment."""
     document, source = _read_file(environment, folder)
     warnings = list(_unknown_keys(document))
     found = tuple(overrides(environment, KEYS))
@@ -75,7 +75,7 @@ def _read_file(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, 
             raise InvalidConfiguration(
                 f"{fault.filename or path} cannot be read: {fault.strerror}"
             ) from fault
-        # Not only what tomllib calls its own: bytes that are no text, numbers beyond all bounds.
+        # ValueError, not only TOMLDecodeError: invalid UTF-8, numbers out of range.
         except ValueError as fault:
             raise InvalidConfiguration(f"{path} is not valid TOML: {fault}") from fault
     if named:
@@ -123,22 +123,22 @@ def _paths_in(value: Any, prefix: str = "") -> Iterator[str]:
 
 
 def check(settings: Settings) -> None:
-    """What no single key can say of itself; the first fault is raised with its sentence."""
+    """Check the rules between keys; raise the first fault."""
     for fault in faults(settings):
         raise InvalidConfiguration(fault)
 
 
 def check_follower(settings: Settings) -> None:
-    """Refuse to be a follower without a leader: clients would have nowhere to go."""
+    """Reject a follower without a leader: clients would have nowhere to go."""
     if settings.cluster.enabled and not settings.cluster.node.others:
         raise InvalidConfiguration(
-            "--follower: cluster.node.others is empty, so that there would be no leader;"
+            "--follower: cluster.node.others is empty, so there would be no leader;"
             " name the other nodes there, or start without --follower"
         )
 
 
 def faults(settings: Settings) -> Iterator[str]:
-    """Every rule between keys that the settings break."""
+    """Yield every violated rule between keys."""
     yield from _storage_faults(settings)
     yield from _interval_faults(settings)
     yield from _cluster_faults(settings)
@@ -149,7 +149,7 @@ def faults(settings: Settings) -> Iterator[str]:
 def _storage_faults(settings: Settings) -> Iterator[str]:
     system = settings.system
     if not system.path:
-        # It would be the working directory, and a fresh start would delete everything there.
+        # It would mean the working directory, and --fresh would delete everything there.
         yield "system.path: '' is not allowed; it takes the path of a directory"
     size = system.segment.size
     if size > GIBIBYTE or size == 0 or size % 512:
@@ -257,7 +257,7 @@ def _interval_faults(settings: Settings) -> Iterator[str]:
 
 
 def _socket_faults(section: TcpSocketSection) -> Iterator[str]:
-    """What the kernel would refuse to every connection that is accepted."""
+    """Reject socket options that the kernel would refuse."""
     for name in ("recv_buffer_size", "send_buffer_size"):
         size = getattr(section, name)
         if size > GIBIBYTE:
@@ -289,8 +289,8 @@ def _cluster_faults(settings: Settings) -> Iterator[str]:
 
 
 def parts_not_there(configuration: Configuration) -> Iterator[str]:
-    """One line for each part that was asked for, by a key that differs from its default, and that
-    this version does not have."""
+    """Return a line for each part that a non-default key enables and that this version does not
+    have."""
     settings = configuration.settings
     asked: dict[str, list[str]] = {}
     for key in KEYS:
@@ -305,12 +305,12 @@ def parts_not_there(configuration: Configuration) -> Iterator[str]:
             asked.setdefault(declaration.later, []).append(key.path)
     for part, paths in asked.items():
         about = f" ({', '.join(paths)})" if paths else ""
-        yield f"{part} is not there yet in this version{about}"
+        yield f"this version does not have {part} yet{about}"
     if settings.quic.enabled and not has_quic():
         yield f"quic.enabled: {QUIC_MISSING}"
 
 
-#: What is said where QUIC is on and its library is not installed.
+#: The warning when QUIC is enabled and its library is not installed.
 QUIC_MISSING = (
     "the extra quic is not installed, so the server does not listen; pip install 'borzoi[quic]'"
 )

@@ -1,4 +1,4 @@
-"""``borzoi config``: look at the settings without starting anything."""
+"""``borzoi config``: inspect the settings without starting anything."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def _loaded() -> Configuration:
 
 @config.command()
 def check() -> None:
-    """Say whether a server would start with the settings of this folder and environment."""
+    """Check whether a server would start with the settings of this folder and environment."""
     loaded = _loaded()
     for line in parts_not_there(loaded):
         click.echo(f"note: {line}")

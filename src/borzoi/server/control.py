@@ -27,13 +27,13 @@ from borzoi.shard.links import Links, Peer
 
 
 class SupervisorGone(Exception):
-    """It ended before it said what this process is for."""
+    """The supervisor's connection ended before the first message."""
 
 
 def begun(sock: socket.socket) -> tuple[Begin, Links]:
-    """What a process is for, and its links to the others; waits for the supervisor."""
+    """Receive the role of this process and its links to the others; waits for the supervisor."""
     begin, descriptors = _next(sock)
-    assert isinstance(begin, Begin), "the first message says what this process is for"
+    assert isinstance(begin, Begin), "the first message is Begin"
     links = Links(begin.shard, begin.count, descriptors[0])
     for _ in range(begin.peers):
         message, descriptors = _next(sock)
@@ -60,19 +60,18 @@ def _peer(shard: int, descriptors: list[int]) -> Peer:
 
 
 class ShardControl:
-    """The side of the shard. When the supervisor is gone nobody is left to wait for: the shard
-    stops as if it had been told to."""
+    """The shard's side of the connection. If the supervisor dies, the shard stops."""
 
     def __init__(self, sock: socket.socket, *, first_start: bool) -> None:
         self._socket = sock
-        #: Whether the whole server starts; otherwise this shard replaces one that died.
+        #: Whether the whole server is starting; otherwise this shard replaces one that died.
         self.first_start = first_start
         self._links: Links | None = None
-        #: Changes that came before there were links to tell.
+        #: Changes of peers that arrived before `report_to`.
         self._backlog: list[Peer | int] = []
         self._addresses: Addresses = {}
         self._bound = asyncio.Event()
-        #: Set by a stop as well, so that nobody waits for what will not come.
+        #: Also set by a stop, so that nothing waits for ever.
         self._start_decided = asyncio.Event()
         self._all_ready = False
         self._stop = asyncio.Event()
@@ -81,37 +80,37 @@ class ShardControl:
         self._loop.add_reader(sock.fileno(), self._readable)
 
     def attach(self, links: Links) -> None:
-        """Tell these links about peers from now on."""
+        """Report changes of peers to these links from now on."""
         self._links = links
         backlog, self._backlog = self._backlog, []
         for change in backlog:
             self._deliver(change)
 
     def ready(self, addresses: Mapping[str, tuple[str, int]]) -> None:
-        """Say that every listener of this shard accepts."""
+        """Report that every listener of this shard accepts."""
         self._send(Ready(dict(addresses)))
 
     async def bound(self) -> Mapping[str, tuple[str, int]]:
-        """Where shard 0 listens, by section of the settings."""
+        """Return where shard 0 listens, by section of the settings."""
         await self._bound.wait()
         return self._addresses
 
     async def all_ready(self) -> bool:
-        """Return when every shard is ready; False when the server is to stop before that."""
+        """Wait until every shard is ready; False if the server has to stop before that."""
         await self._start_decided.wait()
         return self._all_ready
 
     async def stopped(self) -> None:
-        """Return when the server is to stop."""
+        """Wait until the server has to stop."""
         await self._stop.wait()
 
     async def drained(self) -> None:
-        """Say that nothing is pending here; return when that is true everywhere."""
+        """Report that nothing is pending here; return when that is true of every shard."""
         self._send(Drained())
         await self._close.wait()
 
     def ask_stop(self) -> None:
-        """A signal came to this process: the server as a whole is meant."""
+        """A signal reached this process: stop the whole server."""
         self._send(StopAsked())
 
     def close(self) -> None:
@@ -166,7 +165,7 @@ class ShardControl:
         if self._links is None:
             self._backlog.append(change)
         elif isinstance(change, Peer):
-            # Whoever is replaced is lost first.
+            # A replaced peer is reported lost first.
             self._links.on_peer_lost(change.shard)
             self._links.on_peer(change)
         else:

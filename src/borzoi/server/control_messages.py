@@ -1,4 +1,4 @@
-"""What a supervisor and its shards say to each other.
+"""The messages between a supervisor and its shards.
 
 ::
 
@@ -35,7 +35,7 @@ from borzoi.server.placement import Seat
 
 Addresses: TypeAlias = dict[str, tuple[str, int]]
 
-#: Larger than any settings people write; the kernel refuses to send more.
+#: Larger than any realistic settings; the kernel refuses to send more.
 MESSAGE_BYTES_MAX: Final = 256 * 1024
 DESCRIPTORS_MAX: Final = 2
 
@@ -54,15 +54,15 @@ class Begin(Message, frozen=True):
     #: How many PeerJoined follow at once.
     peers: int
     seat: Seat
-    #: As they would stand in a file, secrets included: a shard that starts later must not see a
-    #: file that was changed meanwhile.
+    #: As in a file, secrets included: a shard that starts later must not see a file that was
+    #: changed meanwhile.
     settings: dict[str, Any]
     source: str
     overrides: tuple[Override, ...]
     warnings: tuple[str, ...]
     default_credentials: bool
     follower: bool
-    #: False for a shard that takes the place of one that died.
+    #: False for a shard that replaces one that died.
     first_start: bool
 
 
@@ -131,12 +131,12 @@ def decode_to_supervisor(packet: bytes) -> ToSupervisor:
 
 
 def control_pair() -> tuple[socket.socket, socket.socket]:
-    """The two ends of a connection that keeps message boundaries."""
+    """Return the two ends of a connection that keeps message boundaries."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def send(sock: socket.socket, packet: bytes, descriptors: Sequence[int] = ()) -> None:
-    """Send a packet; the descriptors are copied, the caller keeps its own."""
+    """Send a packet; the descriptors are duplicated, the caller keeps its own."""
     if descriptors:
         socket.send_fds(sock, [packet], list(descriptors))
     else:
@@ -144,7 +144,7 @@ def send(sock: socket.socket, packet: bytes, descriptors: Sequence[int] = ()) ->
 
 
 def receive(sock: socket.socket, *, wait: bool = True) -> tuple[bytes, list[int]]:
-    """The next packet and the descriptors that came with it; an empty packet is the end.
+    """Receive the next packet and its descriptors; an empty packet is the end.
 
     Without `wait` BlockingIOError says that there is none.
     """

@@ -1,4 +1,4 @@
-"""The data directory as a whole: made, and locked by one server at a time."""
+"""Creates the data directory and locks it for one server at a time."""
 
 import contextlib
 import errno
@@ -19,13 +19,13 @@ HOLDER_BYTES = 32
 
 
 def keep_private() -> None:
-    """Make what this process creates from now on 0700 and 0600, whatever umask it was started with:
-    messages, password hashes and logs are private."""
+    """Create all files with modes 0700 and 0600 from now on, whatever the umask: messages, password
+    hashes and logs are private."""
     os.umask(OTHERS)
 
 
 def why_not_writable(directory: Path) -> str | None:
-    """Why files could not be made in a directory, which may still have to be made itself."""
+    """Return why files could not be created in a directory, which may not exist yet."""
     place = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not place.is_dir():
         return os.strerror(errno.ENOTDIR)
@@ -33,7 +33,7 @@ def why_not_writable(directory: Path) -> str | None:
 
 
 def directory_fault(directory: Path) -> str | None:
-    """What would keep a server from using the data directory, found without making anything."""
+    """Yield what would prevent a server from using the data directory; creates nothing."""
     why = why_not_writable(directory)
     if why is None:
         return None
@@ -41,7 +41,7 @@ def directory_fault(directory: Path) -> str | None:
 
 
 class DirectoryInUse(InvalidConfiguration):
-    """Another server works on the directory."""
+    """Another server uses the directory."""
 
 
 class DataDirectory:
@@ -61,13 +61,13 @@ class DataDirectory:
                 + (f" (process {holder})" if holder else "")
                 + "; stop it, or set system.path to another directory"
             ) from fault
-        # In place: a full disk has no space for new bytes, and the lock is what counts.
+        # Overwritten in place: a full disk has no space, and only the lock matters.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{os.getpid()}".ljust(HOLDER_BYTES).encode(), 0)
 
     @property
     def open_to_others(self) -> str | None:
-        """A sentence when the directory, made by someone else, lets other users in."""
+        """Return a warning if other users can access the directory."""
         mode = stat.S_IMODE(self.path.stat().st_mode)
         if not mode & OTHERS:
             return None

@@ -1,8 +1,8 @@
 """How a setting is declared: its default, its kind, what it means, and what else it must satisfy.
 
-A section is a class whose body declares its keys with `setting`, `section` and `tables`; everything
-that is said about a key (its default, its environment variables, its documentation, its JSON
-schema) is read from there, so nothing can be said twice and differently.
+A section is a class whose body declares its keys with `setting`, `section` and `tables`. Everything
+about a key (its default, its environment variables, its documentation, its JSON schema) is derived
+from the declaration, so it is stated once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from borzoi.model.errors import InvalidConfiguration
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What values a key takes: a parser, the sentence about what is allowed, and the way back."""
+    """The values of a key: a parser, a description of what is allowed, and a formatter."""
 
     name: str
     allowed: str
@@ -24,13 +24,13 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """All that is known about one key besides its name."""
+    """Everything about a key except its name."""
 
     kind: Kind
     default: Any
     meaning: str
     secret: bool = False
-    #: The part of borzoi that will use the key; until it is there, start-up says so in a line.
+    #: The part of borzoi that will use the key; until it exists, a start logs a warning.
     later: str | None = None
 
 
@@ -48,11 +48,11 @@ class SettingKey(msgspec.Struct, frozen=True):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Section:
-    """Settings that belong together: an immutable value, made of what differs from the
+    """Settings that belong together: an immutable value that stores only what differs from the
     defaults.
 
-    It is no struct, because the fields of a struct cannot carry a declaration, and no dataclass,
-    because 45 of those would cost every start 50 ms.
+    It is not a struct, because the fields of a struct cannot carry a declaration, and not a
+    dataclass, because 45 of those would cost every start 50 ms.
     """
 
     #: What the body declared, in its order.
@@ -71,14 +71,14 @@ class Section:
         for name in given:
             if name not in self.declared:
                 raise TypeError(f"{type(self).__name__} has no setting {name!r}")
-        # What is not given is found in the class.
+        # Missing values are found in the class.
         vars(self).update(given)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
 
     def replaced(self, **changes: Any) -> Self:
-        """The section with other values for these."""
+        """Return the section with these values replaced."""
         return type(self)(**{**vars(self), **changes})
 
     def __eq__(self, other: object) -> bool:
@@ -112,7 +112,7 @@ class Tables(msgspec.Struct, frozen=True):
 
     kind: type[Section]
     meaning: str
-    #: The tables there are when none are given, as people would write them.
+    #: The default tables, as written in a file.
     default: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -122,7 +122,7 @@ Entry: TypeAlias = Declaration | Inner | Tables
 def setting(
     kind: Kind, default: Any, meaning: str, *, secret: bool = False, later: str | None = None
 ) -> Any:
-    """A key of a section. `default` is written the way people write it in the file."""
+    """Declare a key. `default` is written as in a file."""
     return Declaration(kind, default, meaning, secret, later)
 
 
@@ -162,7 +162,7 @@ def keys_of(kind: type[Section], prefix: str = "") -> Iterator[SettingKey]:
 
 
 def parsed_section(kind: type[S], given: Any, prefix: str = "") -> S:
-    """The section with what was given in place of its defaults; names the key when it cannot."""
+    """Build the section from the given values and defaults; errors name the key."""
     if not isinstance(given, dict):
         raise InvalidConfiguration(f"{prefix.rstrip('.')} is a section, not {given!r}")
     return kind(
@@ -190,7 +190,7 @@ def _parsed_entry(entry: Entry, value: Any, path: str) -> Any:
 
 
 def parsed_value(key: SettingKey, value: Any) -> Any:
-    """The value in its own type; the error names the key, the value and what is allowed."""
+    """Parse a value; the error names the key, the value and what is allowed."""
     declaration = key.declaration
     try:
         return declaration.kind.parse(value)
@@ -202,7 +202,7 @@ def parsed_value(key: SettingKey, value: Any) -> Any:
 
 
 def shown_section(settings: Section, *, secrets: bool = False) -> dict[str, Any]:
-    """The section as it would stand in the file; secrets are masked unless asked for."""
+    """Return the section as in a file; secrets are masked by default."""
     shown: dict[str, Any] = {}
     for name, entry in settings.declared.items():
         value = getattr(settings, name)

@@ -1,4 +1,4 @@
-"""Descriptors: as many as the system gives us, and never all of them to clients.
+"""File descriptors: raises the limit, and reserves a share for files.
 
 Every connection costs one, and so does every file that is open. Without a share for the files, a
 client that opens enough connections, logged in or not, makes all appends fail. The other way round,
@@ -13,12 +13,12 @@ from borzoi.model.errors import InvalidConfiguration
 
 log = logging.getLogger(__name__)
 
-#: With fewer a server could not open its own files and serve a handful of clients.
+#: With fewer a server could not open its own files and serve a few clients.
 DESCRIPTORS_MIN = 64
-#: For files at least, as far as half of all descriptors allows; a quarter where there are many.
+#: The minimum for files, but at most half of all descriptors; a quarter where there are many.
 FOR_FILES: Final = 1024
 FOR_FILES_MAX: Final = 16_384
-#: Of these, for what is no file of a partition: listeners, logs, threads that sync and compress.
+#: Reserved for everything but partition files: listeners, logs, syncs and compression.
 FOR_OURSELVES: Final = 64
 
 
@@ -30,7 +30,7 @@ class FileRoom(NamedTuple):
 
 
 def refuse_too_few() -> None:
-    """Raise when the process may not even open what a start needs."""
+    """Raise if the limit is too low for a start."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS_MIN:
         raise InvalidConfiguration(
@@ -40,7 +40,7 @@ def refuse_too_few() -> None:
 
 
 def raise_to_hard_limit() -> None:
-    """Many systems start processes with 1024 descriptors and allow many more on demand."""
+    """Raise the soft limit: many systems start processes with 1024 and allow many more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -51,14 +51,14 @@ def raise_to_hard_limit() -> None:
 
 
 def room_for_connections(wanted: int) -> int:
-    """How many of the wanted connections there may be so that files can still be opened."""
+    """Return how many of the wanted connections leave enough descriptors for files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted
     room = limit - _for_files(limit)
     if room < wanted:
         log.warning(
-            "%d connections are accepted, not %d: the process may open %d descriptors (ulimit -n)",
+            "accepting %d connections, not %d: the process may open %d descriptors (ulimit -n)",
             room,
             wanted,
             limit,
@@ -67,7 +67,7 @@ def room_for_connections(wanted: int) -> int:
 
 
 def room_for_files() -> FileRoom:
-    """How many of the descriptors that connections leave are for the files of partitions."""
+    """Return how many of the remaining descriptors are for partition files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = FOR_FILES_MAX if limit == resource.RLIM_INFINITY else _for_files(limit)
     files -= min(FOR_OURSELVES, files // 2)

@@ -14,9 +14,9 @@ from borzoi.storage.layout import DRAFT_SUFFIX
 from borzoi.storage.state_log import STATE_LOG_NAME
 from borzoi.storage.state_snapshot import SNAPSHOT_NAME
 
-#: What tells the data directory of a borzoi or of another 0.8 server from any other.
+#: Marks of a data directory of borzoi or another 0.8 server.
 MARKS = (Path(INFO_NAME), Path(STATE_LOG_NAME), Path(SNAPSHOT_NAME), FOREIGN_STATE_LOG)
-#: Files and directories that a server puts there, whatever its settings.
+#: Files and directories that every server creates there.
 OWN_FILES = (
     INFO_NAME,
     STATE_LOG_NAME,
@@ -29,7 +29,7 @@ FOREIGN_TOLD_MAX = 5
 
 
 def empty(path: Path, own_names: Collection[str]) -> None:
-    """Delete everything but the lock; refuses where something else lies there than our data.
+    """Delete everything but the lock; refuses if there is anything but our data.
 
     The caller holds the lock. `own_names` are the directories that the settings put there.
     """
@@ -45,8 +45,8 @@ def empty(path: Path, own_names: Collection[str]) -> None:
     if foreign:
         shown = ", ".join(foreign[:FOREIGN_TOLD_MAX])
         raise InvalidConfiguration(
-            f"--fresh: {path} holds {len(foreign)} things that no server puts there"
-            f" ({shown}), so nothing in it is deleted; take them away first"
+            f"--fresh: {path} has {len(foreign)} entries that no server creates"
+            f" ({shown}), so nothing in it is deleted; remove them first"
         )
     for entry in path.iterdir():
         if entry.name == LOCK_NAME:

@@ -1,4 +1,4 @@
-"""What the exit status of a server means."""
+"""The exit statuses of a server."""
 
 import signal
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 OK: Final = 0
 CANNOT_START: Final = 1
 INVALID_SETTINGS: Final = 2
-#: It served, and then it failed.
+#: Failed after it had served.
 FAILED: Final = 70
 
 
 def ending(status: int) -> str:
-    """How a process ended, for people; a negative status is the signal that ended it."""
+    """Describe how a process ended; a negative status is the signal that ended it."""
     if status >= 0:
         return f"ended with status {status}"
     try:

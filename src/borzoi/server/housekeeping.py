@@ -1,6 +1,6 @@
-"""What a server does by itself from time to time, each as one row: how often, and what.
+"""Chores: the periodic work of a server, one row each.
 
-A chore that fails is logged and tried again at its next turn; it never takes the server down.
+A failed chore is logged and retried at its next interval; it never stops the server.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from borzoi.shard.leaving import leave_groups
 log = logging.getLogger(__name__)
 
 SECOND_US = 1_000_000
-#: A session may miss its ping by a fifth of the interval.
+#: A ping may be late by a fifth of the interval.
 HEARTBEAT_TOLERANCE = 1.2
-#: How often sealed segments of compressed topics are looked for.
+#: How often to look for sealed segments of compressed topics.
 COMPRESSION_INTERVAL = 5 * SECOND_US
-#: How often sessions without a login are looked for, in the time they have for it.
+#: How many times within the login timeout to look for unauthenticated sessions.
 LOOKS_PER_LOGIN_TIMEOUT = 10
 
 
@@ -59,9 +59,9 @@ async def _run(chore: Chore) -> None:
             if inspect.isawaitable(waiting):
                 await waiting
         except BorzoiError as fault:
-            log.warning("%s failed: %s; it is tried again in its next turn", chore.name, fault)
+            log.warning("%s failed: %s; retrying at its next interval", chore.name, fault)
         except Exception:
-            log.exception("%s failed; it is tried again in its next turn", chore.name)
+            log.exception("%s failed; retrying at its next interval", chore.name)
 
 
 def writer_chores(settings: Settings, services: Services) -> list[Chore]:
@@ -117,7 +117,7 @@ def shard_chores(settings: Settings, services: Services) -> list[Chore]:
 
 
 async def expire_revocations(services: Services, *, patience: int) -> None:
-    """Partitions that waited too long for a commit move without it."""
+    """Hand over partitions that waited too long for a commit."""
     before = services.clock() - patience
     if queries.has_expired_revocations(services.metadata.state, before):
         await services.metadata.submit(Proposal(ExpireRevocations(before), ROOT_USER_ID))
@@ -147,18 +147,18 @@ async def compress(services: Services, system: SystemSection) -> None:
 
 
 def algorithm_of(topic: Topic, default: Compression, *, allow_override: bool) -> Compression:
-    """A topic's own algorithm; the server's where it asks for none, unless that is its right."""
+    """Return the topic's algorithm; the server's if it has none, unless topics may opt out."""
     if topic.compression is not Compression.NONE or allow_override:
         return topic.compression
     return default
 
 
 async def drop_silent(services: Services, *, interval: int) -> None:
-    """Sessions without a ping leave their groups; their next command is rejected."""
+    """Remove sessions without a ping from their groups; their next command is rejected."""
     limit = HEARTBEAT_TOLERANCE * interval / SECOND_US
     before = asyncio.get_running_loop().time() - limit
     for session in services.sessions.silent_since(before):
-        # While others were dropped it may have spoken or gone, and its id may be another one's.
+        # Meanwhile it may have sent something or disconnected, and its id may have been reused.
         if session.pinged_at >= before or not services.sessions.give_up(session):
             continue
         await leave_groups(services.metadata.submit, session.client_id)
@@ -166,15 +166,15 @@ async def drop_silent(services: Services, *, interval: int) -> None:
 
 
 class Strangers:
-    """Since when a session is unauthenticated: since it was first seen so, after a connect or
-    after a logout."""
+    """Since when each session has been unauthenticated: since it was first seen so, after a connect
+    or a logout."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._since: dict[Session, float] = {}
 
     def overdue(self, sessions: Iterable[Session], *, now: float) -> list[Session]:
-        """Those that have been seen without a login for too long; all are seen now."""
+        """Record all sessions; return those that have been unauthenticated for too long."""
         self._since = {
             session: self._since.get(session, now)
             for session in sessions
@@ -195,8 +195,8 @@ async def print_sysinfo(services: Services) -> None:
     usage = services.host.sample()
     totals = await arrived(services.partitions.totals())
     log.debug(
-        "cpu %.1f %%, memory %d MiB, clients %d, messages %d, partitions that retention waits for"
-        " a consumer in %d, up %d s",
+        "cpu %.1f %%, memory %d MiB, clients %d, messages %d, partitions where a consumer holds"
+        " back retention %d, up %d s",
         usage.cpu_percent,
         usage.memory_bytes >> 20,
         len(services.sessions),

@@ -1,4 +1,4 @@
-"""The kinds of values a key can take; each knows its words, its sentence and its JSON schema."""
+"""The kinds of values a key can take, each with its parser, description and JSON schema."""
 
 import re
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def shown_address(address: tuple[str, int]) -> str:
 
 def _texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        # The environment can only say a list as text: ["a", "b"] or [a,b] or a,b.
+        # In the environment a list is text: ["a", "b"] or [a,b] or a,b.
         inner = value.strip().removeprefix("[").removesuffix("]")
         return tuple(part.strip().strip("\"'") for part in inner.split(",")) if inner else ()
     if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):

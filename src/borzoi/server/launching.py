@@ -31,7 +31,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def launch(start: Start, serve: Callable[[Start, DataDirectory], int]) -> int:
-    """Lock the data directory, begin the log, and serve; the exit status of the process."""
+    """Lock the data directory, set up logging, and serve; return the exit status."""
     settings = start.configuration.settings
     keep_private()
     try:
@@ -39,7 +39,7 @@ def launch(start: Start, serve: Callable[[Start, DataDirectory], int]) -> int:
             refuse_to_share("tcp.address", settings.tcp.address)
         with DataDirectory(Path(settings.system.path)) as directory:
             if start.fresh:
-                # Imported here: it has to know every part of the server, and few starts need it.
+                # Imported here: it imports every part of the server, and few starts need it.
                 from borzoi.server.emptying import empty, own_directories
 
                 empty(directory.path, own_directories(settings))

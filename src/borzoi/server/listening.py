@@ -1,4 +1,4 @@
-"""Listeners from their settings."""
+"""Creates listeners from their settings."""
 
 import socket
 import ssl
@@ -39,15 +39,15 @@ from borzoi.telemetry.exposition import Family
 
 SECOND_US = 1_000_000
 
-#: A connection is silent for so long before the kernel asks whether its peer is there, ...
+#: Seconds of silence before the kernel sends keepalive probes, ...
 PROBED_AFTER_SECONDS = 60
-#: ... and is closed when this number of probes at this interval get no answer.
+#: ... and the count and interval of unanswered probes after which it closes the connection.
 PROBE_SECONDS = 10
 PROBES = 6
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A listener that accepts, what to call it, and the section its settings came from."""
+    """A listener, its name, and its section of the settings."""
 
     name: str
     section: str
@@ -55,7 +55,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class ListeningContext(msgspec.Struct, frozen=True):
-    """What the listeners of a server share."""
+    """The shared parts of a server's listeners."""
 
     binary: BinaryProtocol
     pool: MemoryPool
@@ -64,17 +64,17 @@ class ListeningContext(msgspec.Struct, frozen=True):
     on_disconnect: Callable[[Session], None]
     #: How late the event loop was, for the metrics.
     loop_lag: Durations
-    #: Metrics of what lies behind the listeners.
+    #: Metrics of the parts below the listeners.
     more_metrics: Callable[[], Iterable[Family]] = tuple
     #: How many processes share the limit on connections.
     shards: int = 1
 
 
 def bind(settings: Settings) -> dict[str, socket.socket]:
-    """A socket for every enabled listener, by its section: bound, but nobody can connect yet.
+    """Bind a socket for every enabled listener, by its section; none accepts yet.
 
-    Before anything else that may take long or run out of something, so that a server which cannot
-    be reached does not start.
+    Called before anything that may take long or exhaust resources, so that a server whose address
+    is taken does not start.
     """
     sockets: dict[str, socket.socket] = {}
     try:
@@ -100,11 +100,11 @@ def close_all(sockets: Iterable[socket.socket]) -> None:
 async def listen(
     settings: Settings, around: ListeningContext, sockets: Mapping[str, socket.socket]
 ) -> list[Endpoint]:
-    """Every listener that has a socket, accepting."""
+    """Create every listener that has a socket; all accept."""
     # One limit over all transports: each connection costs a descriptor, whatever it speaks.
     tcp = settings.tcp
     room = room_for_connections(-(-tcp.max_connections // around.shards))
-    # Unless set, half of those there may be: one peer alone cannot keep the others out.
+    # By default half of the limit: one peer alone cannot lock the others out.
     chosen = tcp.max_connections_per_address
     admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)
     endpoints: list[Endpoint] = []
@@ -225,7 +225,7 @@ def _quic(
     bound_sock: socket.socket, quic: QuicSection, around: ListeningContext, admission: Admission
 ) -> Endpoint:
     async def make(sock: socket.socket) -> Listener:
-        # Imported here: the library is an extra and weighs megabytes.
+        # Imported here: the library is an extra and takes megabytes.
         from borzoi.listeners.quic import QuicListener, QuicOptions
 
         listener = QuicListener(
@@ -263,7 +263,7 @@ def bound_for_quic(quic: QuicSection) -> socket.socket:
 
 
 def certificate_of(section: QuicCertificateSection) -> tuple[bytes, bytes]:
-    """Certificate and key in PEM: made up, or from the files."""
+    """Return certificate and key in PEM: self-signed, or from the files."""
     from borzoi.security.certificates import self_signed
 
     if section.self_signed:
@@ -276,7 +276,7 @@ def certificate_of(section: QuicCertificateSection) -> tuple[bytes, bytes]:
 
 
 def _begin_listening(section: str, sock: socket.socket) -> None:
-    """Let clients connect. Two servers may have bound one address while neither listened."""
+    """Start to listen. Fails if two servers have bound the same address."""
     if sock.type != socket.SOCK_STREAM:
         return
     try:
@@ -291,7 +291,7 @@ def _begin_listening(section: str, sock: socket.socket) -> None:
 def bound(
     section: str, address: tuple[str, int], *, dual_stack: bool = False, shared: bool = True
 ) -> socket.socket:
-    """A socket at the address that the section says."""
+    """Return a socket bound to the address of the section."""
     try:
         return bound_socket(address, dual_stack=dual_stack, shared=shared)
     except OSError as fault:
@@ -302,8 +302,8 @@ def bound(
 
 
 def probe_silent_peers(sock: socket.socket) -> None:
-    """Find out about peers that went without a word (their power, a cable): within two minutes,
-    where the kernel's own choice would be hours. Accepted sockets inherit it."""
+    """Detect dead peers (power loss, a cable) within two minutes; the kernel's default takes hours.
+    Accepted sockets inherit the options."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBED_AFTER_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_SECONDS)
@@ -318,13 +318,13 @@ def socket_options(section: TcpSocketSection) -> SocketOptions:
         send_buffer_bytes=section.send_buffer_size,
         keepalive=section.keepalive,
         nodelay=section.nodelay,
-        # The kernel counts whole seconds: a part of one is one, not none.
+        # The kernel counts whole seconds: round up, because 0 has another meaning.
         linger_seconds=-(-section.linger // SECOND_US) or None,
     )
 
 
 def tls_context(section: TlsSection | HttpTlsSection, path: str) -> ssl.SSLContext:
-    """The certificate of the files; without them, one of our own for localhost when allowed."""
+    """Return a context with the certificate files or, if allowed, a self-signed certificate."""
     # Imported here: only TLS needs it, and it costs 5 MB and a fifth of the start.
     from borzoi.security.certificates import self_signed_context, server_context
 
@@ -334,5 +334,5 @@ def tls_context(section: TlsSection | HttpTlsSection, path: str) -> ssl.SSLConte
         return self_signed_context("localhost")
     reason = ", and self_signed is false" if isinstance(section, TlsSection) else ""
     raise InvalidConfiguration(
-        f"{path}: {section.cert_file} and {section.key_file} are not both there{reason}"
+        f"{path}: {section.cert_file} and {section.key_file} do not both exist{reason}"
     )

@@ -1,4 +1,4 @@
-"""Log lines: to the console, and to files that are rotated by size and forgotten by age."""
+"""Logging: to the console, and to files that are rotated by size and deleted by age."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ from borzoi.server.settings import LoggingSection
 from borzoi.storage.local import NO_SPACE
 
 FILE_NAME = "borzoi.log"
-#: Those of every process of the server that are not written to any more.
+#: Rotated files of every process of the server.
 ROTATED = "borzoi*.log.*"
 LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 LEVELS = {
@@ -31,7 +31,7 @@ FILES_MAX = 100_000
 
 
 class Console(logging.StreamHandler[TextIO]):
-    """Standard error; a line that it does not take is lost, because nothing is left to tell."""
+    """Standard error; a line that cannot be written is lost silently."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
@@ -39,7 +39,7 @@ class Console(logging.StreamHandler[TextIO]):
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
-    """A file that may be full: what it does not take is lost there, which the console says once."""
+    """A file on a disk that may be full: lost lines are reported once on the console."""
 
     _losing = False
 
@@ -64,10 +64,10 @@ class LogFile(logging.handlers.RotatingFileHandler):
 def start_logging(
     settings: LoggingSection, data_directory: Path, process: str | None = None
 ) -> None:
-    """Send what borzoi logs where the settings say; called once, before anything is opened.
+    """Set up logging from the settings; called once, before anything is opened.
 
-    `process` names one of several: each has files of its own, because rotating renames them, and
-    its lines say who wrote them, because the console is for all.
+    `process` names one of several: each has its own files, because rotation renames them, and its
+    lines name it, because all share the console.
     """
     root = logging.getLogger("borzoi")
     root.setLevel(LEVELS[settings.level])
@@ -109,7 +109,7 @@ def _file_handler(settings: LoggingSection, file: Path) -> logging.Handler:
 
 
 def log_fault(settings: LoggingSection, data_directory: Path) -> str | None:
-    """What would keep a server from writing its log, found without making anything."""
+    """Yield what would prevent a server from writing its log; creates nothing."""
     if not settings.file_enabled:
         return None
     folder = data_directory / settings.path
@@ -130,7 +130,7 @@ def _fault(folder: Path, why: str | None) -> str:
 
 
 def files_kept(max_file_size: int, max_total_size: int) -> int:
-    """How many rotated files fit into the total; everything, when there is no total."""
+    """Return how many rotated files fit into the total; unlimited if there is none."""
     if not max_total_size or not max_file_size:
         return FILES_MAX
     return min(max(1, max_total_size // max_file_size), FILES_MAX)
@@ -139,7 +139,7 @@ def files_kept(max_file_size: int, max_total_size: int) -> int:
 def forgotten(
     files: list[tuple[Path, float, int]], *, now: float, keep_for: float, total_max: int
 ) -> list[Path]:
-    """Which rotated files must go: the old ones, then the oldest until the rest fits.
+    """Return the rotated files to delete: expired ones, then the oldest until the rest fits.
 
     `files` are (path, modified, size), without the file that is being written.
     """
@@ -160,7 +160,7 @@ def remove_forgotten(settings: LoggingSection, data_directory: Path, *, now: flo
     """Delete the rotated files that `forgotten` names, of every process of the server."""
     files = []
     for path in (data_directory / settings.path).glob(ROTATED):
-        # Another process may rotate or delete it meanwhile.
+        # Another process may have rotated or deleted it meanwhile.
         with contextlib.suppress(FileNotFoundError):
             status = path.stat()
             if stat.S_ISREG(status.st_mode):

@@ -1,9 +1,9 @@
-"""Connections that move to the shard that owns the partition they send to.
+"""Moves connections to the shard that owns the partition they send to.
 
-The live socket, its session, and the bytes that were read and not run cross in one envelope. The
-old shard has no part in the connection any more when it leaves, and the new one takes it up when it
-arrives. If either dies in between the socket closes with the last descriptor, and the client sees a
-connection that ended, with nothing pending. A connection moves once.
+The live socket, its session, and the bytes that were read and not run are sent in one envelope. The
+old shard drops the connection when the envelope is sent, and the new one adopts it on arrival. If
+either dies in between, the socket closes with the last descriptor, and the client sees a closed
+connection with nothing pending. A connection moves once.
 """
 
 import logging
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What crosses with the socket."""
+    """What is sent with the socket."""
 
     record: SessionRecord
-    #: Of the user of the session: ids are given out again.
+    #: The birth of the session's user: ids are reused.
     birth: int
     unread: bytes
-    #: The topic it sends to, and the partition of the next balanced send there: the client would
-    #: see its turns begin anew.
+    #: The topic it sends to, and the partition of the next balanced send there: otherwise the
+    #: client's round robin would restart.
     topic: tuple[int, int]
     turn: int
 
@@ -43,7 +43,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(Moved)
 
 
 class Migration:
-    """Hands connections over, and takes those of other shards."""
+    """Sends connections to other shards, and adopts theirs."""
 
     def __init__(
         self, bus: Bus, services: Services, listeners: Callable[[], Sequence[object]]
@@ -53,12 +53,12 @@ class Migration:
         self._listeners = listeners
 
     def begin(self) -> None:
-        """Take connections of other shards: the listeners of this one are there."""
+        """Start to adopt connections of other shards: the listeners of this one are ready."""
         self._bus.answer(Subject.MIGRATION, self._arrived)
 
     def move(self, session: Session, shard: int, place: Namespace) -> bool:
-        """Hand the connection of a session over; whether it has left. It stays when it is in the
-        middle of something, and when others know the session by this shard (a group's member)."""
+        """Move the connection of a session; return whether it has left. It stays while something is
+        pending, and if the session is a member of a group."""
         if session.migrated or session.joined or session.user_id is None:
             return False
         user = self._services.metadata.state.users.get(session.user_id)
@@ -89,7 +89,7 @@ class Migration:
         return Letter()
 
     def _is_current(self, moved: Moved) -> bool:
-        """Whether the user and the token were not deleted on the way."""
+        """Whether the user and the token still exist."""
         state, record = self._services.metadata.state, moved.record
         user = None if record.user_id is None else state.users.get(record.user_id)
         if user is None or user.birth != moved.birth or user.status is not UserStatus.ACTIVE:

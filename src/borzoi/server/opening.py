@@ -1,4 +1,4 @@
-"""Partitions from their settings: where they lie, and everything that is opened for one."""
+"""Opens partitions by their settings: where they are, and everything opened for one."""
 
 import asyncio
 import os

@@ -1,6 +1,6 @@
 """Environment variables over the file: ``BORZOI_TCP_ADDRESS`` and ``IGGY_TCP_ADDRESS`` are one.
 
-Pure: the environment comes in as a mapping.
+Pure: the environment is passed as a mapping.
 """
 
 import difflib
@@ -52,18 +52,18 @@ class Override(msgspec.Struct, frozen=True):
 
 
 def variable(environment: Mapping[str, str], name: str) -> str | None:
-    """The value of ``BORZOI_name`` or ``IGGY_name``; both set and different is an error."""
+    """Return the value of ``BORZOI_name`` or ``IGGY_name``; raises if both are set and differ."""
     found = {f"{prefix}{name}": environment.get(f"{prefix}{name}", "") for prefix in PREFIXES}
     values = {value for value in found.values() if value}
     if len(values) > 1:
         raise InvalidConfiguration(
-            f"{' and '.join(found)} are the same setting and say different things; keep one"
+            f"{' and '.join(found)} are the same setting with different values; keep one"
         )
     return values.pop() if values else None
 
 
 def overrides(environment: Mapping[str, str], keys: Sequence[SettingKey]) -> Iterator[Override]:
-    """What the environment says about the keys, in the order of the keys."""
+    """Return the overrides in the environment, in the order of the keys."""
     for key in keys:
         for path in _paths(key.path):
             name = "_".join(str(part) for part in path).upper()
@@ -83,7 +83,7 @@ def _paths(path: str) -> Iterator[tuple[str | int, ...]]:
 
 
 def overlaid(document: dict[str, Any], found: Sequence[Override]) -> dict[str, Any]:
-    """The document with the overrides written into it; refuses what has no room for one."""
+    """Apply the overrides to the document; raises if a parent key is not a section."""
     for override in found:
         target: Any = document
         place = ""
@@ -105,7 +105,7 @@ def overlaid(document: dict[str, Any], found: Sequence[Override]) -> dict[str, A
 
 
 def unknown_variables(environment: Mapping[str, str], keys: Sequence[SettingKey]) -> Iterator[str]:
-    """A sentence for each variable that looks like ours and is not, with the nearest known name."""
+    """Return a warning for each variable with our prefix that is unknown, with the nearest name."""
     known = {
         "_".join(str(part) for part in path).upper() for key in keys for path in _paths(key.path)
     }

@@ -1,7 +1,7 @@
-"""How many partitions a server takes on: as many as fit into half of the memory it may use.
+"""How many partitions a server accepts: as many as fit into half of the memory it may use.
 
-Files are opened on demand, so descriptors bound nothing here. What a partition costs for as long as
-it exists is memory, and whoever may create topics could otherwise take all of it.
+Files are opened on demand, so descriptors are not the limit. A partition costs memory as long as it
+exists, and a user with permission to create topics could otherwise exhaust it.
 """
 
 import os
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-#: What a partition without messages needs, and some more for its metadata.
+#: Memory of an empty partition, including its metadata.
 PARTITION_BYTES: Final = 8 << 10
-#: Even on the smallest machine, so that a wrong guess about its memory locks nobody out.
+#: The minimum on any machine, in case its memory is misjudged.
 PARTITIONS_MIN: Final = 10_000
-#: Where a container is told how much memory it has, in the two versions of control groups.
+#: The memory limit of a container, in both versions of control groups.
 CONTROL_GROUPS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),

@@ -21,9 +21,9 @@ from borzoi.model.errors import InvalidConfiguration
 
 KEY: Final = "system.sharding.cpu_allocation"
 
-#: What a shard of a busy server may need, at the least. It takes 30 MiB when it is idle.
+#: Memory to allow for a busy shard. It takes 30 MiB when it is idle.
 AUTO_MEMORY_BYTES: Final = 512 << 20
-#: Enough to fill the network of most machines; more are started where someone asks for them.
+#: The maximum of `auto`: enough to saturate the network of most machines.
 AUTO_SHARDS_MAX: Final = 16
 
 #: Shards are connected each to each, so descriptors grow with the square of their number.
@@ -48,15 +48,15 @@ class Cpu(msgspec.Struct, frozen=True):
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """What a server knows about its machine."""
+    """The machine as a server sees it."""
 
-    #: Those this process may use, by number.
+    #: The processors that this process may use, by number.
     cpus: tuple[Cpu, ...]
-    #: How many there are on the machine, for this process or not.
+    #: The number of processors of the machine, usable or not.
     machine_count: int
-    #: Processors' worth of time that a container may use; None is no limit.
+    #: The CPU quota of the container, in processors; None for no limit.
     quota: float | None = None
-    #: That of the machine or of the container; None is not known.
+    #: The memory of the machine or container; None if unknown.
     memory_bytes: int | None = None
 
 
@@ -68,13 +68,13 @@ class Seat(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A seat for each shard, and what to say about it."""
+    """A seat for each shard, and warnings about it."""
 
     seats: tuple[Seat, ...]
     warnings: tuple[str, ...] = ()
 
 
-#: One process, where the kernel likes it.
+#: One process, not bound.
 ALONE: Final = Placement((Seat(),))
 
 
@@ -102,9 +102,9 @@ class ProcessorRange(msgspec.Struct, frozen=True):
 class Numa(msgspec.Struct, frozen=True):
     """Processors node by node."""
 
-    #: Empty is every node.
+    #: Empty means every node.
     nodes: tuple[int, ...] = ()
-    #: For each node; 0 is all.
+    #: Per node; 0 means all.
     cores: int = 0
     no_ht: bool = True
     automatic: bool = False
@@ -114,7 +114,7 @@ Allocation: TypeAlias = Automatic | Every | Count | ProcessorRange | Numa
 
 
 def parsed_allocation(text: str) -> Allocation:
-    """What the setting says; ValueError when it says nothing known."""
+    """Parse the setting; ValueError if it is invalid."""
     if text == "auto":
         return Automatic()
     if text == "all":
@@ -152,7 +152,7 @@ def _parsed_numa(text: str) -> Numa:
 
 
 def placed(text: str, topology: Topology) -> Placement:
-    """A seat for each shard that the setting asks for."""
+    """Return a seat for each shard that the setting requests."""
     match parsed_allocation(text):
         case Automatic():
             placement = Placement((Seat(),) * automatic_count(topology))
@@ -171,8 +171,8 @@ def placed(text: str, topology: Topology) -> Placement:
 
 
 def automatic_count(topology: Topology) -> int:
-    """Half of the cores: the kernel, threads that sync and check passwords, and often the clients
-    need the others. None of the shards is bound, because nobody said that they are alone."""
+    """Use half of the cores: the kernel, threads for syncs and passwords, and often the clients
+    need the others. The shards are not bound, because other programs may run on the machine."""
     cores = len({cpu.core_number for cpu in topology.cpus})
     limits = [cores // 2, AUTO_SHARDS_MAX]
     if topology.quota is not None:
@@ -183,9 +183,9 @@ def automatic_count(topology: Topology) -> int:
 
 
 def _within_quota(seats: list[Seat], topology: Topology) -> Placement:
-    """No more shards than the container has time for.
+    """Limit the shards to the CPU quota of the container.
 
-    Those are not bound: every container of the machine would choose the same processors.
+    They are not bound: every container of the machine would choose the same processors.
     """
     quota = topology.quota
     if quota is None or quota >= len(seats):
@@ -200,7 +200,7 @@ def _counted(shards: int, topology: Topology) -> Placement:
         warning = f"{KEY}: {shards} shards share {_processors(len(topology.cpus))}"
         return Placement((Seat(),) * shards, (warning,))
     if topology.quota is not None and topology.quota < shards:
-        warning = f"{KEY}: {shards} shards share the time of {topology.quota:g} processors"
+        warning = f"{KEY}: {shards} shards share a quota of {topology.quota:g} processors"
         return Placement((Seat(),) * shards, (warning,))
     return Placement(tuple(Seat(cpu.number) for cpu in topology.cpus[:shards]))
 
@@ -239,7 +239,7 @@ def _numa_seats(chosen: Numa, topology: Topology) -> list[Seat]:
                 f"{KEY}: cores={chosen.cores} is not allowed; node {node} has {len(cpus)}"
                 " that this process may use"
             )
-        # Where there is one node all memory is near.
+        # With one node all memory is local.
         near = node if len(there) > 1 else None
         seats += [Seat(cpu.number, near) for cpu in cpus[: chosen.cores or None]]
     return seats
@@ -255,7 +255,7 @@ def _one_of_each_core(cpus: list[Cpu]) -> list[Cpu]:
 def _bounded(placement: Placement) -> Placement:
     if len(placement.seats) <= SHARDS_MAX:
         return placement
-    warning = f"{KEY}: {SHARDS_MAX} shards are started, not {len(placement.seats)}"
+    warning = f"{KEY}: starting {SHARDS_MAX} shards, not {len(placement.seats)}"
     return Placement(placement.seats[:SHARDS_MAX], (*placement.warnings, warning))
 
 

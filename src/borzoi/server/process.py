@@ -1,9 +1,9 @@
 """One server process, from its settings to its end: open, listen, serve, stop.
 
 The order of a start: lock the data directory, open what is stored, listen, and only then write
-`runtime/current_config.toml`, because people and harnesses take that file as the sign that every
-listener accepts. The order of a stop: refuse new connections, finish what runs, tell the clients,
-save and sync, close.
+`runtime/current_config.toml`, because people and test harnesses take that file as the sign that
+every listener accepts. The order of a stop: refuse new connections, finish running requests, notify
+the clients, save and sync, close.
 """
 
 import asyncio
@@ -66,19 +66,19 @@ log = logging.getLogger(__name__)
 
 #: The whole stop, from the signal to the end of the process.
 STOP_SECONDS_MAX = 10.0
-#: How long clients have to take their farewell before their connections are cut.
+#: How long clients have to read the farewell before their connections are closed.
 GOODBYE_SECONDS_MAX = 0.5
 GOODBYE_LOOKS = 50
-#: How long chores have to undo what they were in the middle of.
+#: How long chores have to clean up after cancellation.
 CHORES_SECONDS_MAX = 2.0
-#: A frame or an answer that does not move for this long ends its connection.
+#: A connection whose frame or answer does not move for this long is closed.
 STALLED_SECONDS_MAX = 30.0
 #: Status 8: the server shuts down; clients reconnect and retry.
 FAREWELL = failed(8)
-#: How often the loop is asked how late it is.
+#: How often the delay of the loop is measured.
 LAG_SECONDS = 0.5
 CURRENT_CONFIG = "current_config.toml"
-#: How often the partitions on the disk are written down, when they have changed.
+#: How often the list of partitions on the disk is written, if it has changed.
 PRESENCE_INTERVAL = 60_000_000
 
 #: The number of the setting in <malloc.h>.
@@ -87,7 +87,7 @@ LARGE_BLOCK_BYTES = 1 << 20
 
 
 def serve_alone(start: Start, directory: DataDirectory) -> int:
-    """Serve in this process until told to stop; its exit status."""
+    """Serve in this process until a stop is requested; return the exit status."""
     give_back_large_memory()
     for warning in take_seat(start.placement.seats[0]):
         log.warning("%s", warning)
@@ -96,10 +96,10 @@ def serve_alone(start: Start, directory: DataDirectory) -> int:
 
 
 def give_back_large_memory() -> None:
-    """Let the C library return large blocks to the system as soon as they are freed.
+    """Make the C library return large blocks to the system as soon as they are freed.
 
-    It learns from the first freed block to keep later ones of that size: a few logins (19 MiB each
-    while a password is checked) would stay with the process for ever.
+    After the first freed block it would keep later ones of that size: the memory of a few logins
+    (19 MiB each while a password is checked) would never be returned.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -119,11 +119,11 @@ async def _serve(start: Start, directory: Path) -> int:
     )
     server = RunningServer(start, directory, opened)
     try:
-        # Before anyone can know that we are here: a signal must never find us without an answer.
+        # Before the process can be noticed: a signal must never meet the default action.
         server.stop_on_signals()
         await server.listen()
         server.announce()
-        # What was made until now lives as long as the process: no collection has to look at it.
+        # Everything created so far lives as long as the process: exempt it from collection.
         gc.collect()
         gc.freeze()
         return await server.serve()
@@ -139,7 +139,7 @@ class RunningServer:
         self._settings: Settings = start.configuration.settings
         self._directory = directory
         self._opened = opened
-        #: What object stores are asked, to be published.
+        #: Meters of the object store requests, for the metrics.
         self._meters = Meters()
         self._archiver = archiver_of(self._settings, directory, self._meters, clock=clock)
         self._state_copies: StateCopies | None = None
@@ -150,7 +150,7 @@ class RunningServer:
         self._config_file = directory / self._settings.system.runtime.path / CURRENT_CONFIG
         self._sockets: dict[str, socket.socket] = {}
         try:
-            # Before the partitions: whatever their number, there is a way in.
+            # Before the partitions: however many there are, connections get descriptors.
             self._sockets = self._bound_early()
             self._services = self._assembled()
         except BaseException:
@@ -184,7 +184,7 @@ class RunningServer:
         return Dispatcher(self._services)
 
     def stop_on_signals(self) -> None:
-        """For a process of its own."""
+        """The number of this shard, or None."""
         while_serving(asyncio.get_running_loop(), self._stop.set)
 
     def stop(self) -> None:
@@ -198,7 +198,7 @@ class RunningServer:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Where each listener accepts, by the section of its settings."""
+        """Return where each listener accepts, by the section of its settings."""
         return {one.section: one.listener.address[:2] for one in self._endpoints}
 
     async def listen(self) -> None:
@@ -231,7 +231,7 @@ class RunningServer:
 
     def _disconnected(self, session: Session) -> None:
         was_there = self._services.sessions.remove(session)
-        # A session that was removed before has left its groups, and another may have its id now.
+        # A removed session has left its groups already, and its id may have been reused.
         if was_there and session.joined:
             task = asyncio.get_running_loop().create_task(self._left(session.client_id))
             self._leaving.add(task)
@@ -261,7 +261,7 @@ class RunningServer:
             if printed:
                 print(banner(ready), flush=True)
         except OSError as fault:
-            # Without it the password of root may be lost.
+            # The password of root could be lost.
             raise InvalidConfiguration(
                 f"the standard output cannot be written to: {fault.strerror}"
             ) from fault
@@ -270,9 +270,9 @@ class RunningServer:
         log.info("borzoi %s is ready at %s", __version__, ", ".join(ready.addresses.values()))
 
     def _write_current_config(self) -> None:
-        """Rename it into place: that is the sign for others that every listener accepts.
+        """Write the file and rename it into place: it signals that every listener accepts.
 
-        A disk without space for it is no reason not to serve.
+        A full disk does not prevent the server from serving.
         """
         settings = _with_bound_addresses(self._settings, self._endpoints)
         draft = self._config_file.with_suffix(".tmp")
@@ -287,7 +287,7 @@ class RunningServer:
             log.error("%s cannot be written: %s", self._config_file, fault.strerror)  # noqa: TRY400
 
     async def serve(self) -> int:
-        """Return when a signal asks for it, after everything was finished and saved."""
+        """Serve until a signal, then finish and save everything."""
         self._watch_loop(asyncio.get_running_loop().time())
         housekeeping = asyncio.create_task(run_all(self._chores()))
         stopping = asyncio.create_task(self._stop.wait())
@@ -298,7 +298,7 @@ class RunningServer:
         stopping.cancel()
         housekeeping.cancel()
         await self._finish()
-        # An upload that is cut short is taken back, so that nothing is left of it in the store.
+        # A cancelled upload is aborted, so that nothing is left of it in the store.
         await asyncio.wait({housekeeping}, timeout=CHORES_SECONDS_MAX)
         return exit_statuses.FAILED if failure else exit_statuses.OK
 
@@ -306,7 +306,7 @@ class RunningServer:
         return [*self._shard_chores(), *self._writer_chores()]
 
     def _shard_chores(self) -> list[Chore]:
-        """What every process of a server does."""
+        """The chores of every process."""
         return [
             *shard_chores(self._settings, self._services),
             Chore("stalled connections", 5_000_000, self._give_up_stalled),
@@ -315,7 +315,7 @@ class RunningServer:
         ]
 
     def _writer_chores(self) -> list[Chore]:
-        """What one process does for all."""
+        """The chores that one process does for all."""
         return [
             *writer_chores(self._settings, self._services),
             Chore("presence", PRESENCE_INTERVAL, self._keep_presence),
@@ -347,7 +347,7 @@ class RunningServer:
         ]
 
     def _watch_loop(self, due: float) -> None:
-        """Note how late the loop is, and look again in a while."""
+        """Record how late the loop is, and schedule the next measurement."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._loop_lag.observe(max(int((now - due) * 1e9), 0))
@@ -366,7 +366,7 @@ class RunningServer:
         self._opened.pool.trim(POOL_KEEP_BYTES)
 
     def _present(self) -> tuple[int, list[tuple[Namespace, Path]]]:
-        """The last metadata entry that was carried out, and the partitions there are."""
+        """Return the last metadata entry that was carried out, and the partitions."""
         folder_of = folders_of(self._settings, self._directory)
         places = [(one, folder_of(one)) for one in self._services.partitions.opened()]
         metadata = self._services.metadata
@@ -374,11 +374,11 @@ class RunningServer:
         return metadata.settled_index, places
 
     def _note_presence(self, index: int, places: Sequence[tuple[Namespace, Path]]) -> None:
-        """Write down which partitions are on the disk; otherwise a loss would go unnoticed."""
+        """Record which partitions are on the disk; otherwise a loss would go unnoticed."""
         try:
             self._presence.note(index, places)
         except StorageFailure as fault:
-            log.warning("the list of partitions was not written: %s", fault)
+            log.warning("could not write the list of partitions: %s", fault)
 
     async def _keep_presence(self) -> None:
         await asyncio.to_thread(self._note_presence, *self._present())
@@ -387,12 +387,12 @@ class RunningServer:
         remove_forgotten(self._settings.system.logging, self._directory, now=time.time())
 
     async def _finish(self) -> None:
-        """Refuse new, tell the clients, finish running; bounded, because someone waits."""
+        """Refuse new connections, notify clients, finish running requests; within a time limit."""
         log.info("stopping")
         self._services.waits.end()
         for listener in self._listeners:
             listener.stop_accepting()
-            # Before the rest is waited for: clients that go on asking would never let it end.
+            # Before the wait: clients that keep sending would prolong it for ever.
             listener.say_goodbye(FAREWELL)
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX / 2):
@@ -425,7 +425,7 @@ class RunningServer:
 
 
 def _with_bound_addresses(settings: Settings, endpoints: Sequence[Endpoint]) -> Settings:
-    """The settings with the ports that were really bound."""
+    """Return the settings with the bound ports."""
     for endpoint in endpoints:
         section = getattr(settings, endpoint.section)
         bound = section.replaced(address=endpoint.listener.address)

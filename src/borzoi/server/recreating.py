@@ -1,8 +1,8 @@
-"""When the metadata log is gone and the messages are not: what the folders still say.
+"""Recreates streams from their folders when the metadata log is lost and the messages are not.
 
 Names, users, groups and topic settings are lost with the log; streams, topics, partitions and
-their messages are found by their numbers. That is only done when a setting asks for it: a server
-that silently started empty would hand the same numbers out again and mix new data with old.
+their messages are found by their ids. This is only done if a setting enables it: a server that
+silently started empty would reuse the ids and mix new data with old.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from borzoi.server.settings import SystemSection
 def recreate(
     state: Metadata, directory: Path, system: SystemSection, defaults: TopicDefaults, *, at: int
 ) -> bool:
-    """Give an empty state the streams whose folders are there; whether there were any."""
+    """Add the streams that have folders to an empty state; return whether there were any."""
     streams = dict(_numbered(directory / system.stream.path))
     if not streams:
         return False
     if not system.recovery.recreate_missing_state:
         raise InvalidConfiguration(
-            f"{directory} holds {len(streams)} streams that no metadata log (state.messages) tells"
-            " of; restore it from a backup, or set system.recovery.recreate_missing_state = true to"
+            f"{directory} holds {len(streams)} streams but no metadata log (state.messages);"
+            " restore it from a backup, or set system.recovery.recreate_missing_state = true to"
             " name streams and topics after their folders (users, groups and settings are lost),"
             " or start with --fresh to delete everything"
         )

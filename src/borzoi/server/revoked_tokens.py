@@ -1,8 +1,8 @@
 """HTTP access tokens that were revoked before they expired, here or before an import.
 
 `revoked_tokens.json` in the data directory: the id of each token and when it expires, in seconds
-since the epoch. A token that has expired opens nothing any more, so it is forgotten, and the file
-with the last one.
+since the epoch. Expired tokens are removed, and with the last one the
+file.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 #: As `storage.importing` calls it, which no server has to load.
 REVOKED_TOKENS: Final = "revoked_tokens.json"
-#: Each is kept until it would have expired anyway. Beyond this no more can be given back, because
-#: forgetting one would make it good again.
+#: Each is kept until it would have expired anyway. Beyond this no more can be revoked, because
+#: dropping one would make it valid again.
 REVOKED_MAX: Final = 100_000
 
 
 def read_revoked_tokens(medium: Medium, directory: Path, *, now: int) -> Mapping[str, int]:
-    """The tokens that must not be accepted at `now`, by id, with their expiry.
+    """Return the tokens revoked at `now`, by id, with their expiry.
 
-    `StateCorrupted` for a file that cannot be read: going on without it would accept them again.
+    `StateCorrupted` for a file that cannot be read: ignoring it would accept them again.
     """
     path = directory / REVOKED_TOKENS
     if not medium.exists(path):
@@ -47,14 +47,14 @@ def read_revoked_tokens(medium: Medium, directory: Path, *, now: int) -> Mapping
 
 
 class RevokedTokens:
-    """The ids that must not be accepted, in memory and in the file."""
+    """The ids of revoked tokens, in memory and in the file."""
 
     def __init__(self, medium: Medium, directory: Path, known: Mapping[str, int]) -> None:
         self._medium = medium
         self._path = directory / REVOKED_TOKENS
         self._expiries = dict(known)
         self._writing = asyncio.Lock()
-        #: How many changes there were, and how many of them the file has.
+        #: Number of changes in memory, and in the file.
         self._changes = self._written = 0
 
     def __contains__(self, token_id: object) -> bool:
@@ -64,9 +64,9 @@ class RevokedTokens:
         return len(self._expiries)
 
     async def add(self, token_id: str, expiry: int) -> None:
-        """Not accepted from now on; done when the file says so. `LimitReached` when it is full."""
+        """Revoke a token; returns when the file is written. `LimitReached` when it is full."""
         if len(self._expiries) >= REVOKED_MAX:
-            raise LimitReached(f"{REVOKED_MAX} tokens were given back and have not expired yet")
+            raise LimitReached(f"{REVOKED_MAX} tokens were revoked and have not expired yet")
         self._expiries[token_id] = expiry
         await self._change()
 
@@ -79,7 +79,7 @@ class RevokedTokens:
             await self._change()
 
     async def _change(self) -> None:
-        """Write the file, once for all changes that came while it was written before."""
+        """Write the file, once for all changes made during the previous write."""
         self._changes += 1
         mine = self._changes
         async with self._writing:

@@ -1,4 +1,4 @@
-"""The first user: where its name and password come from, in the order people expect."""
+"""The root user: where its name and password come from."""
 
 import secrets
 import string
@@ -20,7 +20,7 @@ LENGTH_MAX = 39
 
 
 class RootCredentials(msgspec.Struct, frozen=True):
-    """Name and password of a root user to be created, and a sentence about their source."""
+    """Name and password of a root user to create, and a description of their source."""
 
     username: str
     password: str
@@ -38,7 +38,7 @@ def root_credentials(
     password = variable(environment, "ROOT_PASSWORD")
     if (username is None) != (password is None):
         raise InvalidConfiguration(
-            "BORZOI_ROOT_USERNAME and BORZOI_ROOT_PASSWORD go together: set both or neither"
+            "BORZOI_ROOT_USERNAME and BORZOI_ROOT_PASSWORD belong together: set both or neither"
         )
     if username is not None and password is not None:
         try:

@@ -1,4 +1,4 @@
-"""What can be said about the keys, derived from their declarations. Pure."""
+"""Documentation of the keys, derived from their declarations. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,14 +7,14 @@ from borzoi.server.declaring import SettingKey
 
 
 def markdown_table(keys: Sequence[SettingKey]) -> str:
-    """The reference in the documentation; a test compares the two."""
+    """Return the reference for docs/configuration.md; a test compares the two."""
     rows = ["| Key | Default | Takes | Meaning |", "|---|---|---|---|"]
     for key in keys:
         declaration = key.declaration
         default = "" if declaration.secret else _shown(declaration.default)
         meaning = declaration.meaning
         if declaration.later is not None:
-            meaning += f" (needs {declaration.later}, which is not there yet)"
+            meaning += f" (needs {declaration.later}, not available yet)"
         rows.append(
             f"| `{key.path}` | {default} | {_cell(declaration.kind.allowed)} | {_cell(meaning)} |"
         )
@@ -56,7 +56,7 @@ def json_schema(keys: Sequence[SettingKey]) -> dict[str, Any]:
 
 
 def _inner(target: dict[str, Any], part: str) -> dict[str, Any]:
-    """The schema of a section, or of the tables of an array (``name[]``), made where missing."""
+    """Return the schema of a section or of an array's tables (``name[]``), created if missing."""
     empty: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
     properties: dict[str, Any] = target["properties"]
     name = part.removesuffix("[]")

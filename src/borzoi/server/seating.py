@@ -1,6 +1,6 @@
-"""A process takes its seat: the processor it runs on, and the node its memory comes from.
+"""Binds a process to its seat: a processor, and the NUMA node of its memory.
 
-Both are a matter of speed. Where the system refuses, the kernel chooses, and a line says so.
+Both only affect speed. If the system refuses, the kernel chooses, and a warning is logged.
 """
 
 import ctypes
@@ -10,8 +10,8 @@ from typing import Final
 
 from borzoi.server.placement import Seat
 
-#: Take memory from the node while it has some. MPOL_BIND would let the kernel end a shard whose
-#: node is used up, although others have memory left.
+#: Prefer memory of the node. MPOL_BIND would let the kernel kill a shard whose node is exhausted,
+#: although others have memory left.
 MPOL_PREFERRED: Final = 1
 #: The C library has no function for it without libnuma, so it is called by its number.
 SET_MEMPOLICY: Final = {"x86_64": 238, "aarch64": 237, "riscv64": 237}
@@ -20,7 +20,7 @@ WORD_BITS: Final = 64
 
 
 def take_seat(seat: Seat) -> list[str]:
-    """Bind this process, and every thread it starts later; a sentence for each refusal."""
+    """Bind this process and its future threads; return a warning for each refusal."""
     refusals = []
     if seat.cpu is not None:
         try:
@@ -36,7 +36,7 @@ def take_seat(seat: Seat) -> list[str]:
 
 
 def prefer_memory_of(node: int) -> str | None:
-    """Ask for memory of the node from now on; why that is not possible, or None."""
+    """Prefer memory of the node from now on; return why that is impossible, or None."""
     number = SET_MEMPOLICY.get(platform.machine())
     if number is None or not 0 <= node < NODES_MAX:
         return "not supported here"
@@ -44,7 +44,7 @@ def prefer_memory_of(node: int) -> str | None:
     words[node // WORD_BITS] = 1 << node % WORD_BITS
     mask = (ctypes.c_ulong * len(words))(*words)
     libc = ctypes.CDLL(None, use_errno=True)
-    # The kernel reads one bit less than it is told of.
+    # The kernel reads one bit less than the given count.
     if libc.syscall(number, MPOL_PREFERRED, mask, ctypes.c_ulong(NODES_MAX + 1)) == 0:
         return None
     return os.strerror(ctypes.get_errno())

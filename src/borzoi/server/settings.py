@@ -1,7 +1,7 @@
 """Every key of the configuration, with its default and its meaning, section by section.
 
-The names are those people know from 0.8; the few that are borzoi's own are marked so in their
-meaning. A section is handed as a value to the part that needs it; no part gets the whole.
+The names are those of 0.8; those that only borzoi has are marked in their meaning. Each part gets
+only its own section, as a value.
 """
 
 from borzoi.server.declaring import Section, section, setting, tables
@@ -31,13 +31,13 @@ class ConsumerGroupSection(Section):
         DURATION, "30 s", "how long a partition may wait for its old owner's commit before it moves"
     )
     rebalancing_check_interval: int = setting(
-        DURATION, "5 s", "how often waiting partitions are looked at"
+        DURATION, "5 s", "how often waiting partitions are checked"
     )
 
 
 class CleanerSection(Section):
     cleaner_enabled: bool = setting(FLAG, False, "delete segments that are too old or too many")
-    interval: int = setting(DURATION, "1 m", "how often the cleaner looks")
+    interval: int = setting(DURATION, "1 m", "how often the cleaner runs")
     consumer_barrier: bool = setting(
         FLAG,
         True,
@@ -54,7 +54,7 @@ class CorsSection(Section):
     allowed_methods: tuple[str, ...] = setting(
         TEXTS, ["GET", "POST", "PUT", "DELETE"], "methods other origins may use"
     )
-    allowed_origins: tuple[str, ...] = setting(TEXTS, ["*"], "origins that may ask; * is any")
+    allowed_origins: tuple[str, ...] = setting(TEXTS, ["*"], "allowed origins; * for any")
     allowed_headers: tuple[str, ...] = setting(
         TEXTS, ["content-type", "authorization"], "headers other origins may send"
     )
@@ -78,20 +78,16 @@ class JwtSection(Section):
     )
     issuer: str = setting(TEXT, "iggy.apache.org", "the iss claim of issued tokens")
     audience: str = setting(TEXT, "iggy.apache.org", "the aud claim of issued tokens")
-    valid_issuers: tuple[str, ...] = setting(
-        TEXTS, ["iggy.apache.org"], "issuers that are believed"
-    )
-    valid_audiences: tuple[str, ...] = setting(
-        TEXTS, ["iggy.apache.org"], "audiences that are accepted"
-    )
-    access_token_expiry: int = setting(EXPIRY, "1 h", "how long a token is good for")
-    clock_skew: int = setting(DURATION, "5 s", "how far clocks may differ")
-    not_before: int = setting(DURATION, "0 s", "when a token starts to be good")
+    valid_issuers: tuple[str, ...] = setting(TEXTS, ["iggy.apache.org"], "trusted issuers")
+    valid_audiences: tuple[str, ...] = setting(TEXTS, ["iggy.apache.org"], "accepted audiences")
+    access_token_expiry: int = setting(EXPIRY, "1 h", "lifetime of a token")
+    clock_skew: int = setting(DURATION, "5 s", "allowed clock skew")
+    not_before: int = setting(DURATION, "0 s", "when a token becomes valid")
     encoding_secret: str = setting(
         TEXT, "", "the key tokens are signed with; empty: random", secret=True
     )
     decoding_secret: str = setting(
-        TEXT, "", "the key tokens are checked with; empty: the other", secret=True
+        TEXT, "", "the key tokens are verified with; empty: the other", secret=True
     )
     use_base64_secret: bool = setting(FLAG, False, "the secrets are Base64")
     trusted_issuers: tuple[TrustedIssuerSection, ...] = tables(
@@ -103,7 +99,7 @@ class MetricsSection(Section):
     enabled: bool = setting(FLAG, True, "publish metrics")
     endpoint: str = setting(TEXT, "/metrics", "under this path")
     max_partitions: int = setting(
-        count(0, 1_000_000), 1000, "borzoi: the number of partitions that have series of their own"
+        count(0, 1_000_000), 1000, "borzoi: the number of partitions with their own series"
     )
     max_group_lags: int = setting(
         count(0, 1_000_000), 10_000, "borzoi: the pairs of group and partition that have a lag"
@@ -130,7 +126,7 @@ class HttpSection(Section):
 class TlsSection(Section):
     enabled: bool = setting(FLAG, False, "speak TLS on this listener")
     self_signed: bool = setting(
-        FLAG, True, "make a certificate for localhost when the files are missing"
+        FLAG, True, "generate a certificate for localhost if the files are missing"
     )
     cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate, PEM")
     key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key, PEM")
@@ -162,12 +158,12 @@ class TcpSection(Section):
     max_connections_per_address: int = setting(
         count(0, 1_000_000),
         0,
-        "borzoi: the same, from one peer address; 0 is half of them, and all of them over loopback",
+        "borzoi: the same, per peer address; 0 means half of them, and all of them over loopback",
     )
     max_unfinished_size: int = setting(
         BYTES,
         "1 GiB",
-        "borzoi: memory of large requests under way, over all transports; further ones wait",
+        "borzoi: memory of large requests in flight, over all transports; further ones wait",
     )
     login_timeout: int = setting(
         DURATION,
@@ -186,7 +182,7 @@ class QuicSocketSection(Section):
 
 
 class QuicCertificateSection(Section):
-    self_signed: bool = setting(FLAG, True, "make a certificate for localhost")
+    self_signed: bool = setting(FLAG, True, "generate a certificate for localhost")
     cert_file: str = setting(PATH, "core/certs/iggy_cert.pem", "the certificate")
     key_file: str = setting(PATH, "core/certs/iggy_key.pem", "its key")
 
@@ -202,11 +198,11 @@ class QuicSection(Section):
     datagram_send_buffer_size: int = setting(
         BYTES, "100 KB", "kept for 0.8 files; everything is sent in streams"
     )
-    initial_mtu: int = setting(BYTES, "8 KB", "largest datagram; what the path takes is found out")
+    initial_mtu: int = setting(BYTES, "8 KB", "largest datagram; path MTU discovery may lower it")
     send_window: int = setting(BYTES, "100 KB", "kept for 0.8 files; the client's window decides")
-    receive_window: int = setting(BYTES, "100 KB", "unread bytes we accept")
+    receive_window: int = setting(BYTES, "100 KB", "receive window in bytes")
     keep_alive_interval: int = setting(DURATION, "5 s", "pings on a quiet connection")
-    max_idle_timeout: int = setting(DURATION, "10 s", "when a silent peer is gone")
+    max_idle_timeout: int = setting(DURATION, "10 s", "idle timeout")
     certificate: QuicCertificateSection = section(QuicCertificateSection)
     socket: QuicSocketSection = section(QuicSocketSection)
 
@@ -215,13 +211,13 @@ class WebSocketSection(Section):
     enabled: bool = setting(FLAG, True, "accept WebSocket clients")
     address: tuple[str, int] = setting(ADDRESS, "127.0.0.1:8092", "where")
     read_buffer_size: int | None = setting(
-        BYTES_OR_UNSET, "", "kept for 0.8 files; frames are received where they stay"
+        BYTES_OR_UNSET, "", "kept for 0.8 files; frames are received in place"
     )
     write_buffer_size: int | None = setting(
-        BYTES_OR_UNSET, "", "kept for 0.8 files; answers leave from where they lie"
+        BYTES_OR_UNSET, "", "kept for 0.8 files; answers are sent in place"
     )
     max_write_buffer_size: int | None = setting(
-        BYTES_OR_UNSET, "", "kept for 0.8 files; nothing more is read while an answer is not taken"
+        BYTES_OR_UNSET, "", "kept for 0.8 files; reading pauses while an answer is unsent"
     )
     max_message_size: int | None = setting(
         BYTES_OR_UNSET, "", "largest message of a client; unset: 64 MiB"
@@ -229,12 +225,12 @@ class WebSocketSection(Section):
     max_frame_size: int | None = setting(
         BYTES_OR_UNSET, "", "largest frame of a client; unset: 16 MiB"
     )
-    accept_unmasked_frames: bool = setting(FLAG, False, "take frames a client should have masked")
+    accept_unmasked_frames: bool = setting(FLAG, False, "accept unmasked frames of clients")
     tls: TlsSection = section(TlsSection)
 
 
 class MessageSaverSection(Section):
-    enabled: bool = setting(FLAG, True, "save what is buffered from time to time")
+    enabled: bool = setting(FLAG, True, "save buffered messages periodically")
     interval: int = setting(DURATION, "30 s", "how often")
     enforce_fsync: bool = setting(FLAG, True, "and force it to the disk each time")
 
@@ -266,7 +262,7 @@ class TelemetryTracesSection(Section):
 
 class TelemetrySection(Section):
     enabled: bool = setting(FLAG, False, "send logs and traces to a collector", later=TELEMETRY)
-    service_name: str = setting(TEXT, "iggy", "what to call ourselves there", later=TELEMETRY)
+    service_name: str = setting(TEXT, "iggy", "the service name reported there", later=TELEMETRY)
     logs: TelemetryExportSection = section(TelemetryExportSection)
     traces: TelemetryTracesSection = section(TelemetryTracesSection)
 
@@ -284,7 +280,7 @@ class ArchiveObjectSection(Section):
         "borzoi: Amazon S3 and compatible stores, Google Cloud Storage, or Azure",
     )
     bucket: str = setting(TEXT, "", "borzoi: the bucket, or the container")
-    prefix: str = setting(TEXT, "archive", "borzoi: where all keys begin")
+    prefix: str = setting(TEXT, "archive", "borzoi: prefix of all keys")
     region: str = setting(TEXT, "", "borzoi: the region of the bucket; empty: AWS_REGION")
     endpoint: str = setting(
         TEXT, "", "borzoi: the address of a compatible store; empty: the provider's own"
@@ -301,7 +297,7 @@ class ArchiveObjectSection(Section):
     payload_signing: str = setting(
         choice("auto", "always", "never"),
         "auto",
-        "borzoi: hash what is sent; auto does not where TLS protects it",
+        "borzoi: sign payloads; auto does not if TLS protects them",
     )
     server_side_encryption: str = setting(
         choice("", "AES256", "aws:kms"), "", "borzoi: ask the store to encrypt"
@@ -317,13 +313,13 @@ class ArchiverSection(Section):
     name: str = setting(
         TEXT,
         "",
-        "borzoi: what this server is called in the archive; empty: the cluster's or host's name",
+        "borzoi: the name of this server in the archive; empty: the cluster's or host's name",
     )
-    interval: int = setting(DURATION, "1 m", "borzoi: how often sealed segments are looked for")
+    interval: int = setting(DURATION, "1 m", "borzoi: how often to look for sealed segments")
     concurrency: int = setting(count(1, 16), 2, "borzoi: segments copied at a time")
     part_size: int = setting(BYTES, "8 MiB", "borzoi: parts of an upload; 5 MiB to 512 MiB")
     verify: str = setting(
-        choice("none", "size", "checksum"), "size", "borzoi: how a copy is checked when it is made"
+        choice("none", "size", "checksum"), "size", "borzoi: how a new copy is verified"
     )
     include_state: bool = setting(FLAG, True, "borzoi: copy the metadata as well")
     state_keep: int = setting(count(1, 10_000), 24, "borzoi: copies of the metadata that are kept")
@@ -339,11 +335,9 @@ class BackupSection(Section):
 class StateSection(Section):
     enforce_fsync: bool = setting(FLAG, False, "force every metadata entry to the disk")
     max_file_operation_retries: int = setting(
-        count(0, 1), 1, "kept for 0.8 files; a failed write is never tried again, so only 0 or 1"
+        count(0, 1), 1, "kept for 0.8 files; a failed write is never retried, so only 0 or 1"
     )
-    retry_delay: int = setting(
-        DURATION, "1 s", "kept for 0.8 files; nothing is tried again, so nothing is waited for"
-    )
+    retry_delay: int = setting(DURATION, "1 s", "kept for 0.8 files; there are no retries")
 
 
 class RuntimeSection(Section):
@@ -353,15 +347,15 @@ class RuntimeSection(Section):
 class LoggingSection(Section):
     path: str = setting(PATH, "logs", "where log files are written")
     level: str = setting(
-        choice("trace", "debug", "info", "warn", "error", "off"), "info", "what is worth a line"
+        choice("trace", "debug", "info", "warn", "error", "off"), "info", "log level"
     )
     file_enabled: bool = setting(FLAG, True, "write log files as well as the console")
-    max_file_size: int = setting(BYTES, "500 MB", "when a new file is begun; 0 is never")
-    max_total_size: int = setting(BYTES, "4 GB", "when the oldest file goes; 0 is never")
-    rotation_check_interval: int = setting(DURATION, "1 h", "how often that is looked at")
+    max_file_size: int = setting(BYTES, "500 MB", "size of a file before rotation; 0 for no limit")
+    max_total_size: int = setting(BYTES, "4 GB", "total size of all files; 0 for no limit")
+    rotation_check_interval: int = setting(DURATION, "1 h", "how often that is checked")
     retention: int = setting(DURATION, "7 days", "how long a rotated file is kept")
     sysinfo_print_interval: int = setting(
-        DURATION, "10 s", "how often memory, clients and messages get a line; 0 is never"
+        DURATION, "10 s", "how often memory, clients and messages are logged; 0 for never"
     )
 
 
@@ -371,9 +365,7 @@ class EncryptionSection(Section):
 
 
 class CompressionSection(Section):
-    allow_override: bool = setting(
-        FLAG, False, "let a topic that asks for none stay uncompressed despite the default"
-    )
+    allow_override: bool = setting(FLAG, False, "let a topic opt out of the default compression")
     default_algorithm: str = setting(
         choice("none", "gzip", "lz4", "zstd"), "none", "for sealed segments of topics without one"
     )
@@ -385,8 +377,8 @@ class StreamSection(Section):
 
 class TopicSection(Section):
     path: str = setting(PATH, "topics", "folder of a stream's topics")
-    max_size: int = setting(MAX_SIZE, "unlimited", "size of a topic that asks for the default")
-    message_expiry: int = setting(EXPIRY, "none", "age of messages in a topic that does the same")
+    max_size: int = setting(MAX_SIZE, "unlimited", "maximum size of a topic with the default")
+    message_expiry: int = setting(EXPIRY, "none", "expiry of messages in a topic with the default")
 
 
 class PartitionSection(Section):
@@ -405,12 +397,12 @@ class PartitionSection(Section):
         BYTES, "1 MiB", "buffered bytes that cause a save"
     )
     max_poll_size: int = setting(
-        BYTES, "4 GB", "borzoi: bytes one poll gives at most, beyond its first message; 1 B to 4 GB"
+        BYTES, "4 GB", "borzoi: maximum bytes of one poll, beyond its first message; 1 B to 4 GB"
     )
 
 
 class SegmentSection(Section):
-    size: int = setting(BYTES, "1 GiB", "when a new segment is begun; a multiple of 512 B")
+    size: int = setting(BYTES, "1 GiB", "maximum size of a segment; a multiple of 512 B")
     archive_expired: bool = setting(
         FLAG, False, "delete a segment only when it is archived; needs system.backup.archiver"
     )
@@ -424,18 +416,18 @@ class SegmentSection(Section):
 class DeduplicationSection(Section):
     enabled: bool = setting(FLAG, False, "drop messages whose id was seen before")
     max_entries: int = setting(count(0, 2**63), 10_000, "ids remembered; 0 is all")
-    expiry: int = setting(DURATION, "1 m", "how long; 0 is for ever")
+    expiry: int = setting(DURATION, "1 m", "how long; 0 for ever")
 
 
 class RecoverySection(Section):
     recreate_missing_state: bool = setting(
-        FLAG, False, "when the metadata log is gone, name streams and topics after their folders"
+        FLAG, False, "if the metadata log is missing, name streams and topics after their folders"
     )
 
 
 class MemoryPoolSection(Section):
     enabled: bool = setting(FLAG, True, "reuse buffers")
-    size: int = setting(BYTES, "4 GiB", "how much the pool may hold in use")
+    size: int = setting(BYTES, "4 GiB", "how much the pool may lend")
     bucket_capacity: int = setting(count(128, 2**31), 8192, "free buffers kept per size")
 
 
@@ -466,26 +458,26 @@ class SystemSection(Section):
 
 
 class NodePortsSection(Section):
-    tcp: int = setting(count(0, 65535), 0, "its TCP port; 0 is this node's")
-    quic: int = setting(count(0, 65535), 0, "its QUIC port; 0 is this node's")
-    http: int = setting(count(0, 65535), 0, "its HTTP port; 0 is this node's")
-    websocket: int = setting(count(0, 65535), 0, "its WebSocket port; 0 is this node's")
+    tcp: int = setting(count(0, 65535), 0, "its TCP port; 0 for this node's")
+    quic: int = setting(count(0, 65535), 0, "its QUIC port; 0 for this node's")
+    http: int = setting(count(0, 65535), 0, "its HTTP port; 0 for this node's")
+    websocket: int = setting(count(0, 65535), 0, "its WebSocket port; 0 for this node's")
 
 
 class CurrentNodeSection(Section):
-    name: str = setting(TEXT, "iggy-node-1", "what this node is called")
+    name: str = setting(TEXT, "iggy-node-1", "the name of this node")
     ip: str = setting(TEXT, "127.0.0.1", "where others reach it")
 
 
 class OtherNodeSection(Section):
     name: str = setting(
-        TEXT, "", "what it is called; with no other node given there is the one of 0.8, iggy-node-2"
+        TEXT, "", "its name; without other nodes, the default of 0.8 is iggy-node-2"
     )
     ip: str = setting(TEXT, "", "where it is reached")
     ports: NodePortsSection = section(NodePortsSection)
 
 
-#: What 0.8.0 ships in its file: switching only the cluster on shows a second node.
+#: The default of 0.8.0: enabling only the cluster shows a second node.
 SAMPLE_NODE = {
     "name": "iggy-node-2",
     "ip": "127.0.0.1",
@@ -502,18 +494,18 @@ class NodeSection(Section):
 
 class ClusterSection(Section):
     enabled: bool = setting(FLAG, False, "report the nodes below to clients, as 0.8 does")
-    name: str = setting(TEXT, "iggy-cluster", "what the cluster is called")
+    name: str = setting(TEXT, "iggy-cluster", "the name of the cluster")
     node: NodeSection = section(NodeSection)
 
 
 class SupervisorSection(Section):
     restart: bool = setting(
-        FLAG, True, "borzoi: start a shard again that died; otherwise the server stops"
+        FLAG, True, "borzoi: restart a shard that died; otherwise the server stops"
     )
 
 
 class Settings(Section):
-    """The whole configuration of one server."""
+    """The complete configuration of a server."""
 
     consumer_group: ConsumerGroupSection = section(ConsumerGroupSection)
     data_maintenance: DataMaintenanceSection = section(DataMaintenanceSection)

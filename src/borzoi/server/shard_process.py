@@ -38,7 +38,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve as one shard until the supervisor says otherwise; the exit status."""
+    """Serve as one shard until the supervisor stops it; return the exit status."""
     control, lock = map(int, arguments[:2])
     for descriptor in (control, lock):
         os.set_inheritable(descriptor, False)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     except SupervisorGone:
         return exit_statuses.CANNOT_START
     if os.getppid() != begin.supervisor:
-        # It was gone before we could ask to die with it.
+        # The supervisor died before prctl took effect.
         return exit_statuses.CANNOT_START
     refusals = take_seat(begin.seat)
     start = start_of(begin)
@@ -65,8 +65,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _served(start: Start, links: Links, sock: socket.socket, *, first_start: bool) -> int:
-    # Imported here: what it takes should lie in memory of our seat. All of it stays, so collections
-    # on the way would find nothing.
+    # Imported here, so that it uses memory of our NUMA node. Imports create no garbage, so
+    # collections meanwhile would find nothing.
     gc.disable()
     from borzoi.server.process import give_back_large_memory
     from borzoi.server.shard_serving import serve_shard
@@ -78,7 +78,7 @@ def _served(start: Start, links: Links, sock: socket.socket, *, first_start: boo
     async def serve() -> int:
         control = ShardControl(sock, first_start=first_start)
         while_serving(asyncio.get_running_loop(), control.ask_stop)
-        # The supervisor had signals wait for this.
+        # The supervisor blocked the signals until now.
         let_through()
         try:
             return await serve_shard(start, directory, links, control)
@@ -89,14 +89,14 @@ def _served(start: Start, links: Links, sock: socket.socket, *, first_start: boo
 
 
 def die_with_supervisor() -> None:
-    """Without the supervisor a server is dead, and the next one must not find half of it alive."""
+    """Die with the supervisor: the next server must not meet surviving shards."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def start_of(begin: Begin) -> Start:
-    """What the server was started with, as the supervisor tells it."""
+    """Return the start options that the supervisor sent."""
     return Start(
         Configuration(
             parsed_section(Settings, begin.settings),

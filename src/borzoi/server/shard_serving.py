@@ -65,41 +65,41 @@ from borzoi.telemetry.durations import Ongoing
 
 log = logging.getLogger(__name__)
 
-#: How often other shards are told which of their files are deleted.
+#: How often other shards are notified of deleted files.
 RELEASE_INTERVAL = 1_000_000
-#: How long a stop waits for the other shards to say which partitions they have.
+#: How long a stop waits for the other shards to report their partitions.
 PRESENT_SECONDS_MAX = 1.0
-#: What only shard 0 listens to.
+#: Sections that only shard 0 listens on.
 ONLY_FIRST = ("http", "quic")
 
 
 class SupervisorLink(Protocol):
     """The connection to the supervisor."""
 
-    #: False for a process that takes the place of one that died.
+    #: False for a process that replaces one that died.
     first_start: bool
 
     def ready(self, addresses: Mapping[str, tuple[str, int]]) -> None:
-        """All listeners of this shard accept, at these addresses."""
+        """Report that all listeners of this shard accept, at these addresses."""
 
     async def bound(self) -> Mapping[str, tuple[str, int]]:
-        """Where shard 0 listens, by the section of the settings."""
+        """Return where shard 0 listens, by the section of the settings."""
 
     async def all_ready(self) -> bool:
-        """Return when the listeners of all shards accept; False when a stop comes before that."""
+        """Wait until the listeners of all shards accept; False if a stop comes first."""
 
     async def stopped(self) -> None:
-        """Return when the server has to stop."""
+        """Wait until the server has to stop."""
 
     async def drained(self) -> None:
-        """This shard has nothing under way; return when that is true of all."""
+        """Report that nothing is pending on this shard; return when that is true of all."""
 
     def attach(self, links: Links) -> None:
-        """Report to these links which peers come and go."""
+        """Report new and lost peers to these links."""
 
 
 async def serve_shard(start: Start, directory: Path, links: Links, control: SupervisorLink) -> int:
-    """Serve as one shard until the supervisor ends it; the exit status of the process."""
+    """Serve as one shard until the supervisor stops it; return the exit status."""
     settings = start.configuration.settings
     pool = pool_of(settings, shards=links.count, arena=os.dup(links.arena))
     bus = Bus(links)
@@ -146,7 +146,7 @@ async def _opened(start: Start, directory: Path, bus: Bus, pool: MemoryPool) -> 
 def _opened_copy(
     settings: Settings, directory: Path, copy: MetadataCopy, pool: MemoryPool
 ) -> OpenedShard:
-    """What a shard has open that does not write the metadata."""
+    """What a shard that does not write the metadata has open."""
     medium, encryption = LocalMedium(), settings.system.encryption
     return OpenedShard(
         medium=medium,
@@ -234,7 +234,7 @@ class ShardServer(RunningServer):
         return services
 
     def _bound_early(self) -> dict[str, socket.socket]:
-        """Shards bind in turn, those behind the first at the ports that it got."""
+        """Bind after shard 0, at the ports that it got."""
         return {}
 
     def _dispatching(self) -> Dispatcher:
@@ -243,7 +243,7 @@ class ShardServer(RunningServer):
         return RoutedDispatcher(self._services, self._partitions, moves)
 
     async def open_to_clients(self, control: SupervisorLink) -> None:
-        """Listen; shard 0 announces the server when all shards do."""
+        """Listen; shard 0 announces the server when all shards listen."""
         if self._is_writer:
             if control.first_start:
                 self._config_file.unlink(missing_ok=True)
@@ -273,7 +273,7 @@ class ShardServer(RunningServer):
         return [*own, *self._writer_chores()] if self._is_writer else own
 
     async def _keep_presence(self) -> None:
-        """Write down the partitions of all shards; without one of them the last list stays."""
+        """Record the partitions of all shards; if one does not answer, the last list stays."""
         metadata = self._services.metadata
         assert isinstance(metadata, MetadataPlane), "only the writer keeps the list"
         index = metadata.settled_index
@@ -295,7 +295,7 @@ class ShardServer(RunningServer):
         )
 
     async def _follow(self, before: Metadata, after: Metadata) -> None:
-        """Another process writes the metadata now: hold what its state has."""
+        """Another process writes the metadata now: match its state."""
         await self._partitions.follow(before, after)
         outdated = [
             one for one in self._services.sessions.connected() if is_outdated(one, before, after)
@@ -317,12 +317,12 @@ class ShardServer(RunningServer):
             try:
                 await self._services.metadata.submit(Proposal(command, ROOT_USER_ID, (guard,)))
             except BorzoiError as fault:
-                log.warning("client %d is not in group %s any more: %s", client_id, address, fault)
+                log.warning("client %d could not rejoin group %s: %s", client_id, address, fault)
 
     # The end.
 
     async def part(self) -> None:
-        """The last that needs the other shards."""
+        """Do the last work that needs the other shards."""
         if self._is_writer:
             await self._keep_presence()
 
@@ -331,7 +331,7 @@ class ShardServer(RunningServer):
 
 
 def is_outdated(session: Session, before: Metadata, after: Metadata) -> bool:
-    """Whether the user or the token of a session is gone."""
+    """Whether the user or the token of a session was deleted."""
     if session.user_id is None:
         return False
     known, user = before.users.get(session.user_id), after.users.get(session.user_id)
@@ -343,7 +343,7 @@ def is_outdated(session: Session, before: Metadata, after: Metadata) -> bool:
 
 
 def _without_first(settings: Settings, bound: Mapping[str, tuple[str, int]]) -> Settings:
-    """The settings of a shard that is not the first: the same addresses, with their real ports."""
+    """Return the settings of another shard: the same addresses, with the bound ports."""
     for section in ONLY_FIRST:
         changed = getattr(settings, section).replaced(enabled=False)
         settings = settings.replaced(**{section: changed})

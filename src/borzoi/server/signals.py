@@ -1,4 +1,4 @@
-"""What each signal does, from the first moment of a start to the last of a stop.
+"""What each signal does, from the beginning of a start to the end of a stop.
 
 ======================  ===========================================================
 SIGTERM SIGINT SIGQUIT  stop gracefully: everything is saved, the exit status is 0
@@ -6,9 +6,9 @@ SIGHUP                  nothing, but a line in the log: no setting can be read a
 SIGUSR1                 write all tasks and stacks to the log
 ======================  ===========================================================
 
-Without a handler each of them would end the process, and buffered messages with it. Before the
-event loop can take them a stop is an exception: what is on the disk is as safe as in a crash, and
-a start that takes long need not be waited for.
+Without a handler each of them would end the process and lose buffered messages. Before the event
+loop handles signals a stop is an exception: the files are as safe as in a crash, and a long start
+can be interrupted.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ HARMLESS: Final = (signal.SIGHUP, signal.SIGUSR1)
 
 
 class StopRequested(BaseException):
-    """A signal asked for a stop before the server was ready. No handler of errors may keep it."""
+    """A signal requested a stop before the server was ready. Must not be caught as an error."""
 
 
 def before_serving() -> None:
-    """Take the signals over from Python and the system; on the main thread, first of all."""
+    """Install the handlers; called first, on the main thread."""
     for number in STOPPING:
         signal.signal(number, _request_stop)
     for number in HARMLESS:
@@ -39,17 +39,17 @@ def before_serving() -> None:
 
 
 def hold_back() -> None:
-    """Keep stops waiting while the event loop is made: an exception would leave half of one."""
+    """Block stop signals while the event loop is created, which must not be interrupted."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
 
 
 def let_through() -> None:
-    """Deliver what was held back, as an exception of the caller."""
+    """Unblock them; a pending signal raises in the caller."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
 
 def while_serving(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
-    """From now on signals are events of the loop, and `stop` is called for one."""
+    """Handle signals in the event loop from now on, by calling `stop`."""
     for number in STOPPING:
         loop.add_signal_handler(number, stop)
     loop.add_signal_handler(signal.SIGHUP, _say_that_nothing_is_read_again)
@@ -57,7 +57,7 @@ def while_serving(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> 
 
 
 def after_serving() -> None:
-    """The end is near: a second signal must not change the exit status of a stop that succeeded."""
+    """Ignore further signals: they must not change the exit status of a successful stop."""
     for number in (*STOPPING, *HARMLESS):
         signal.signal(number, signal.SIG_IGN)
 

@@ -1,4 +1,4 @@
-"""What a supervisor does about its shards. Pure: events and the time come in, effects come out.
+"""The decisions of a supervisor about its shards. Pure: events and time in, effects out.
 
 ========  =======================================  ==========================================
 phase     a shard that ends                        the next phase comes when
@@ -27,13 +27,13 @@ from borzoi.server.control_messages import (
     ToShard,
 )
 
-#: Requests that do not end must not keep the server from saving.
+#: How long shards may drain: stuck requests must not keep the server from saving.
 DRAIN_SECONDS_MAX: Final = 7.0
-#: Nobody waits longer than this for a stop; what is left is killed.
+#: The limit for a whole stop; remaining processes are killed.
 STOP_SECONDS_MAX: Final = 15.0
-#: A shard that ends so often before it was ready will not be ready the next time either.
+#: Give up on a shard after this many failed starts in a row.
 STARTS_MAX: Final = 5
-#: Between two of those starts.
+#: The pause between them.
 PAUSE_SECONDS: Final = 1.0
 
 
@@ -68,13 +68,13 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """End a process at once."""
+    """Kill a process."""
 
     shard: int
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
-    """Say something to the people who run the server."""
+    """Log a message for the operator."""
 
     text: str
     is_fault: bool = True
@@ -90,28 +90,28 @@ class Supervision:
         assert count > 0, "a server has at least one shard"
         self._restart = restart
         self._conditions = [Condition.STARTING] * count
-        #: Starts in a row that did not lead to a shard that is ready.
+        #: Failed starts in a row, by shard.
         self._failed_starts = [0] * count
         #: When the next start of a shard is due.
         self._starts_due: dict[int, float] = {}
         self._phase = Phase.STARTING
         self._status = exit_statuses.OK
         self._drain_until = 0.0
-        #: None once it has passed.
+        #: None once it has expired.
         self._stop_until: float | None = None
-        #: Where shard 0 listens; a shard that replaces another must listen there as well.
+        #: Where shard 0 listens; a replacement must listen there as well.
         self.addresses: Addresses | None = None
         self.was_ready = False
 
     @property
     def exit_status(self) -> int | None:
-        """Of the server; None while a process is there or is to be started."""
+        """The exit status of the server; None while a process runs or will be started."""
         ended = all(condition is Condition.ENDED for condition in self._conditions)
         return self._status if self._is_stopping() and ended else None
 
     @property
     def due(self) -> float | None:
-        """When `elapsed` has something to do if nothing else happens."""
+        """When `elapsed` has to be called if nothing else happens."""
         match self._phase:
             case Phase.DRAINING:
                 return self._drain_until
@@ -123,7 +123,7 @@ class Supervision:
     # ---- events ---------------------------------------------------------------------------------
 
     def begin(self) -> list[Effect]:
-        """The first start of everything."""
+        """Start all shards."""
         return [Launch(shard, first_start=True) for shard in range(len(self._conditions))]
 
     def ready(self, shard: int, addresses: Addresses) -> list[Effect]:
@@ -146,7 +146,7 @@ class Supervision:
 
     def drained(self, shard: int) -> list[Effect]:
         if not self._is_stopping():
-            # It has failed and ends by itself; the others go on.
+            # It has failed and will exit by itself; the others continue.
             return [Tell(shard, Close())]
         if self._phase is Phase.CLOSING:
             return []
@@ -154,11 +154,11 @@ class Supervision:
         return self._closed_when_drained()
 
     def ended(self, shard: int, status: int, *, now: float) -> list[Effect]:
-        """The process is gone; `status` as the system tells it, a signal as a negative number."""
+        """A process has ended; `status` is negative for a signal."""
         was = self._conditions[shard]
         self._conditions[shard] = Condition.ENDED
         how = f"shard {shard} {exit_statuses.ending(status)}"
-        # What the others have asked of it will never be answered.
+        # Requests of the other shards to it will never be answered.
         told: list[Effect] = [Tell(other, PeerLost(shard)) for other in self._living()]
         match self._phase:
             case Phase.STARTING:
@@ -176,7 +176,7 @@ class Supervision:
                 return self._failed(status, how, was)
 
     def stop(self, *, now: float) -> list[Effect]:
-        """A signal asks for it; a second one changes nothing."""
+        """Stop because of a signal; a second one changes nothing."""
         return [] if self._is_stopping() else self._stopped(now)
 
     def elapsed(self, *, now: float) -> list[Effect]:
@@ -207,12 +207,12 @@ class Supervision:
         return self._phase in (Phase.DRAINING, Phase.CLOSING)
 
     def _lost(self, shard: int, was: Condition, how: str, now: float) -> list[Effect]:
-        """A shard died while the server served."""
+        """A shard died while serving."""
         if not self._restart:
             self._status = exit_statuses.FAILED
             return [OperatorReport(f"{how}, and supervisor.restart is false"), *self._stopped(now)]
         if was is Condition.READY:
-            return [OperatorReport(f"{how}; it is started again"), *self._started(shard)]
+            return [OperatorReport(f"{how}; restarting it"), *self._started(shard)]
         self._failed_starts[shard] += 1
         if self._failed_starts[shard] >= STARTS_MAX:
             self._status = exit_statuses.FAILED
@@ -221,10 +221,10 @@ class Supervision:
                 *self._stopped(now),
             ]
         self._starts_due[shard] = now + PAUSE_SECONDS
-        return [OperatorReport(f"{how} before it was ready; it is started again in a moment")]
+        return [OperatorReport(f"{how} before it was ready; restarting it in a moment")]
 
     def _started(self, shard: int) -> list[Effect]:
-        """Start a shard in place of one that died."""
+        """Start a replacement for a shard that died."""
         self._starts_due.pop(shard, None)
         self._conditions[shard] = Condition.STARTING
         effects: list[Effect] = [Launch(shard, first_start=False)]
@@ -233,7 +233,7 @@ class Supervision:
         return effects
 
     def _stopped(self, now: float) -> list[Effect]:
-        """Stop what serves. A shard that does not serve yet is as safe after a kill as ever."""
+        """Stop serving shards, and kill those that do not serve yet, which is safe."""
         self._phase = Phase.DRAINING
         self._starts_due.clear()
         self._drain_until = now + DRAIN_SECONDS_MAX
@@ -252,7 +252,7 @@ class Supervision:
         return [Tell(shard, Close()) for shard in self._living()]
 
     def _failed(self, status: int, how: str, was: Condition) -> list[Effect]:
-        """A shard that was killed while it started was killed by us."""
+        """Whether we killed a shard while it was starting."""
         if status == exit_statuses.OK or was is Condition.STARTING:
             return []
         self._status = self._status or exit_statuses.FAILED

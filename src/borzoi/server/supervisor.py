@@ -1,8 +1,8 @@
-"""The process that people start when a server has several shards: it starts, watches, stops them.
+"""The main process of a server with several shards: it starts, watches and stops them.
 
-It holds the lock of the data directory and opens nothing else of it; what it does about an event
-`supervision.py` decides. Its processes are spawned, not forked, so that none begins with the state
-of another, and they die with it: a server that is killed is gone as a whole.
+It holds the lock of the data directory and opens nothing else in it; `supervision.py` decides how
+to react to an event. The shards are spawned, not forked, so that none inherits state, and they die
+with the supervisor: killing it kills the whole server.
 """
 
 import contextlib
@@ -46,24 +46,24 @@ log = logging.getLogger(__name__)
 
 #: The module that a shard runs.
 SHARD_MODULE: Final = "borzoi.server.shard_process"
-#: A shard that does not take its messages for so long that this many pile up has hung.
+#: A shard with this many unread messages has hung.
 PENDING_MAX: Final = 1024
 
 
 def supervise(start: Start, directory: DataDirectory) -> int:
-    """Serve with several processes until told to stop; the exit status."""
+    """Serve with several processes until a stop is requested; return the exit status."""
     with Supervisor(start, directory.lock) as supervisor:
         return supervisor.run()
 
 
 class ShardProcess(msgspec.Struct):
-    """A shard that was started and has not been seen to end."""
+    """A shard that was started and has not ended, as far as we know."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
-    #: Its memory file, for those that are started later.
+    #: Its memory file, for shards that are started later.
     arena: int
-    #: What its socket did not take yet, with descriptors of ours.
+    #: Unsent messages, with descriptors that we own.
     pending: deque[tuple[bytes, tuple[int, ...]]]
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class ShardProcess(msgspec.Struct):
 
 
 class Supervisor:
-    """Carries out what `Supervision` decides, and tells it what happens."""
+    """Carries out what `Supervision` decides, and reports events to it."""
 
     def __init__(self, start: Start, lock: int, *, command: Sequence[str] | None = None) -> None:
         self._start = start
@@ -86,7 +86,7 @@ class Supervisor:
         self._shards: dict[int, ShardProcess] = {}
         self._selector = selectors.DefaultSelector()
         self._signal_sink, self._signal_source = socket.socketpair()
-        #: What asked for the stop, for people.
+        #: What requested the stop, for the log.
         self._stopped_by = ""
 
     def __enter__(self) -> Self:
@@ -102,7 +102,7 @@ class Supervisor:
         self._signal_source.close()
 
     def run(self) -> int:
-        """Until every shard has ended."""
+        """Run until every shard has ended."""
         self._take_signals()
         effects = self._supervision.begin()
         while True:
@@ -118,7 +118,7 @@ class Supervisor:
     # ---- what happens ---------------------------------------------------------------------------
 
     def _take_signals(self) -> None:
-        """From now on a signal is a byte in a socket."""
+        """Receive signals as bytes in a socket from now on."""
         self._signal_sink.setblocking(False)
         self._signal_source.setblocking(False)
         hold_back()
@@ -129,7 +129,7 @@ class Supervisor:
         let_through()
 
     def _awaited(self) -> list[Effect]:
-        """Wait for something to happen; what follows from it."""
+        """Wait for an event; return its effects."""
         due = self._supervision.due
         timeout = None if due is None else max(due - time.monotonic(), 0)
         effects: list[Effect] = []
@@ -165,7 +165,7 @@ class Supervisor:
         return self._supervision.stop(now=time.monotonic())
 
     def _received(self, number: int) -> list[Effect]:
-        """One message of a shard; its end is reported by the system, not by its socket."""
+        """Handle a message of a shard; its end is reported by the system, not by its socket."""
         shard = self._shards[number]
         try:
             packet, _ = receive(shard.control)
@@ -185,7 +185,7 @@ class Supervisor:
                 return self._supervision.drained(number)
 
     def _ended(self) -> list[Effect]:
-        """Look which processes are gone."""
+        """Reap ended processes."""
         effects: list[Effect] = []
         for number, shard in list(self._shards.items()):
             status = shard.process.poll()
@@ -225,10 +225,10 @@ class Supervisor:
         return []
 
     def _launch(self, number: int, first_start: bool) -> None:
-        """Start the process of a shard, and connect it with those that are there."""
+        """Start the process of a shard, and connect it with the live ones."""
         arena = os.memfd_create(f"borzoi-shard-{number}", os.MFD_CLOEXEC)
         ours, theirs = control_pair()
-        # A signal to the whole group waits until the process can take it as a message.
+        # Block signals to the process group until the child can handle them.
         hold_back()
         try:
             process = subprocess.Popen(  # noqa: S603 - our own program
@@ -278,7 +278,7 @@ class Supervisor:
         )
 
     def _tell(self, number: int, message: ToShard, *descriptors: int) -> None:
-        """Send a message, now or when the shard takes it; the descriptors are closed then."""
+        """Send a message, now or when the socket is writable; its descriptors are closed then."""
         shard = self._shards.get(number)
         if shard is None:
             # It died since this was decided.
@@ -287,11 +287,11 @@ class Supervisor:
         shard.pending.append((encode(message), descriptors))
         self._flush(number)
         if len(shard.pending) > PENDING_MAX:
-            log.error("shard %d has hung and is ended", number)
+            log.error("shard %d has hung; killing it", number)
             shard.process.kill()
 
     def _flush(self, number: int) -> None:
-        """Send what is pending, as far as the socket takes it."""
+        """Send pending messages until the socket would block."""
         shard = self._shards[number]
         while shard.pending:
             packet, descriptors = shard.pending[0]
@@ -300,8 +300,8 @@ class Supervisor:
             except BlockingIOError:
                 break
             except OSError:
-                # It has died; the system will say so.
-                log.debug("shard %d takes no message", number, exc_info=True)
+                # It has died; its end is reported separately.
+                log.debug("shard %d accepts no message", number, exc_info=True)
             shard.pending.popleft()
             _close_all(descriptors)
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if shard.pending else 0)
@@ -310,7 +310,7 @@ class Supervisor:
 
 
 def with_addresses(settings: Settings, addresses: Addresses) -> Settings:
-    """The settings with the ports that were really bound."""
+    """Return the settings with the bound ports."""
     for name, address in addresses.items():
         section = getattr(settings, name).replaced(address=tuple(address))
         settings = settings.replaced(**{name: section})

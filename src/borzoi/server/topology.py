@@ -1,7 +1,7 @@
 """The processors of this machine, as the kernel shows them below ``/sys`` and ``/proc``.
 
-What cannot be read is taken as a machine with one node and no hyper-threads: a server that is
-placed badly still serves.
+If something cannot be read, one node and no hyper-threads are assumed: a badly placed server still
+serves.
 """
 
 import os
@@ -27,13 +27,13 @@ CGROUPS: Final = "sys/fs/cgroup"
 
 
 def placement_of(allocation: str) -> Placement:
-    """Where the shards of a server on this machine run."""
-    # For one process there is nothing to find out.
+    """Return where the shards of a server on this machine run."""
+    # One process needs no placement.
     return ALONE if parsed_allocation(allocation) == Count(1) else placed(allocation, topology())
 
 
 def placement_fault(allocation: str) -> str | None:
-    """What would keep a server from placing its shards on this machine."""
+    """Return what would prevent a server from placing its shards on this machine."""
     try:
         placement_of(allocation)
     except InvalidConfiguration as fault:
@@ -42,7 +42,7 @@ def placement_fault(allocation: str) -> str | None:
 
 
 def topology(root: Path = ROOT, usable: set[int] | None = None) -> Topology:
-    """What this process may use; another `root` shows another machine."""
+    """Read what this process may use; tests pass another `root`."""
     if usable is None:
         usable = os.sched_getaffinity(0)
     node_of = {
@@ -73,7 +73,7 @@ def _core_of(root: Path, number: int) -> int:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Processors' worth of time that the control groups of this process allow; None is no limit."""
+    """Return the CPU quota of this process's control groups, in processors; None for no limit."""
     quotas = [quota for quota in _quotas(root) if quota is not None]
     return min(quotas, default=None)
 
@@ -100,7 +100,7 @@ def memory_bytes(root: Path = ROOT) -> int | None:
 
 
 def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
-    """The folder of every group from the process up to the root, and the version it is of."""
+    """Yield the folder of every group from the process up to the root, and its version."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         base, version = root / CGROUPS, 2
