@@ -170,9 +170,7 @@ def test_a_number_is_taken_at_its_word_in_a_container() -> None:
 def test_there_is_an_upper_bound() -> None:
     placement = placed("all", machine(2, SHARDS_MAX))
     assert len(placement.seats) == SHARDS_MAX
-    assert placement.warnings == (
-        "system.sharding.cpu_allocation: starting 128 shards, not 256",
-    )
+    assert placement.warnings == ("system.sharding.cpu_allocation: starting 128 shards, not 256",)
 
 
 # ---- ranges -------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A small blocking client that speaks frames: for tests that care about the bytes."""
 
 import socket
-from types import TracebackType
 from typing import Self
 
 from borzoi.protocol.buffers import Reader
@@ -78,12 +77,7 @@ class WireClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _exactly(self, size: int) -> bytes:

@@ -6,7 +6,6 @@ import fcntl
 import os
 import stat
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from borzoi.model.errors import InvalidConfiguration
@@ -87,10 +86,5 @@ class DataDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -19,7 +19,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import get_ident
-from types import TracebackType
 from typing import Final, Self
 
 from borzoi.model.errors import StorageFailure
@@ -165,12 +164,7 @@ class OnDemandFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

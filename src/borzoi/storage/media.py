@@ -7,7 +7,6 @@ never a bare `OSError`.
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
 
 from borzoi.model.errors import StorageFailure
@@ -73,12 +72,7 @@ class File(ReadOnlyFile, Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         ...
 

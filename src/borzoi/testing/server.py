@@ -22,7 +22,6 @@ import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from borzoi.server.assembly import open_data
@@ -175,12 +174,7 @@ class Server:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         self._clean_up()
 
@@ -215,12 +209,7 @@ class Server:
         self._serving = asyncio.create_task(self._loop_server.serve(), name="borzoi test server")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._loop_server is not None
         assert self._serving is not None
         assert self._data_directory is not None

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from borzoi.client._async.sharing import AsyncBoth, AsyncShare
@@ -152,12 +151,7 @@ class AsyncConsumer(Generic[M]):
         await self._share.look()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # ---- polling --------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from math import inf
-from types import TracebackType
 from typing import Final, Generic, Literal, Self, TypeVar
 
 from borzoi.client._async.messaging import AsyncMessaging
@@ -186,12 +185,7 @@ class AsyncProducer(Generic[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # ---- in the background ----------------------------------------------------------------------

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from borzoi.client._sync.consumer import Consumer
@@ -239,12 +238,7 @@ class Client(Both):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

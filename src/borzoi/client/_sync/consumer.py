@@ -3,7 +3,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from borzoi.client._colours import sleep, tell
@@ -153,12 +152,7 @@ class Consumer(Generic[M]):
         self._share.look()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- polling --------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from math import inf
-from types import TracebackType
 from typing import Final, Generic, Literal, Self, TypeVar
 
 from borzoi.client._colours import Gate, Outcome, Signal, Worker, each
@@ -187,12 +186,7 @@ class Producer(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- in the background ----------------------------------------------------------------------
