@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import FaultyMedium
-from tests.support.logs import ManualSyncer, numbered, payloads_in
+from tests.support.logs import ManualSyncer, new_log, numbered, payloads_in, stored_payloads
 
 from borzoi.model.errors import StorageFailure
 from borzoi.storage import index_lag
@@ -21,28 +21,9 @@ from borzoi.storage.syncing import ThreadSyncer
 DIRECTORY = Path("/d")
 
 
-def new_log(
-    level: Acknowledge = Acknowledge.WRITTEN, *, segment_bytes: int = 1 << 20, **options: object
-) -> tuple[SegmentedLog, FaultyMedium]:
-    medium = FaultyMedium(SimulatedDisk(), lambda *_: None)
-    log = open_log(
-        DIRECTORY,
-        medium,
-        segment=SegmentSettings(size=segment_bytes),
-        partition=PartitionSettings(acknowledge=level),
-        **options,  # type: ignore[arg-type]
-    )
-    medium.operations.clear()
-    return log, medium
-
-
 def append(log: SegmentedLog, *payloads: bytes, timestamp: int = 1) -> asyncio.Future[None] | None:
     batch = numbered(payloads, base_offset=log.next_offset, timestamp=timestamp)
     return log.append(batch, timestamp=timestamp)
-
-
-def payloads(log: SegmentedLog) -> list[bytes]:
-    return payloads_in(log.read(0, 1000).materialise())
 
 
 def log_writes(medium: FaultyMedium) -> int:
@@ -61,7 +42,7 @@ async def test_the_first_send_of_a_turn_is_answered_at_once_and_the_others_share
     assert append(log, b"first") is None
     waiting = [append(log, b"%d" % number) for number in range(50)]
     assert None not in waiting
-    assert payloads(log) == [b"first"], "nobody sees what could still be taken back"
+    assert stored_payloads(log) == [b"first"], "nobody sees what could still be taken back"
     await asyncio.gather(*(waiter for waiter in waiting if waiter))
     assert log.read(0, 100).count == 51
     assert log_writes(medium) == 2
@@ -83,7 +64,7 @@ async def test_a_large_batch_is_read_at_once_and_indexed_when_its_turn_ends() ->
     assert append(log, b"large" * log_module.LARGE_BYTES, timestamp=5) is None
     assert append(log, b"also" * log_module.LARGE_BYTES, timestamp=6) is None
     assert (log.visible_offset, log.next_offset, log.last_timestamp) == (2, 2, 6)
-    assert [len(payload) for payload in payloads(log)] == [
+    assert [len(payload) for payload in stored_payloads(log)] == [
         5 * log_module.LARGE_BYTES,
         4 * log_module.LARGE_BYTES,
     ]
@@ -118,7 +99,7 @@ async def test_a_large_batch_that_is_forgotten_before_its_turn_ends_leaves_no_in
     log.purge()
     await asyncio.sleep(0)
     assert append(log, b"first again") is None
-    assert payloads(log) == [b"first again"]
+    assert stored_payloads(log) == [b"first again"]
 
 
 async def test_the_index_of_a_fenced_log_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +133,7 @@ async def test_synced_messages_are_seen_when_the_disk_has_them() -> None:
     assert (log.visible_offset, log.messages_count) == (0, 0)
     syncer.run_all()
     assert waiter.done()
-    assert payloads(log) == [b"a"]
+    assert stored_payloads(log) == [b"a"]
 
 
 async def test_what_is_written_together_is_waited_for_together() -> None:
@@ -248,7 +229,7 @@ async def test_a_buffer_belongs_to_the_log_until_it_is_written_whoever_gives_up(
     sender.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sender
-    assert payloads(log) == [b"at once", b"mine"]
+    assert stored_payloads(log) == [b"at once", b"mine"]
 
 
 async def test_under_synced_the_index_follows_the_commits(

@@ -7,37 +7,18 @@ from random import Random
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
-from tests.support.logs import ManualSyncer, numbered, payloads_in
+from tests.support.logs import ManualSyncer, new_log, numbered, stored_payloads
 
 from borzoi.model.errors import CannotSync, InvalidOffset, PartitionDeleted, StorageFailure
 from borzoi.storage.log import SegmentedLog, open_log
-from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
+from borzoi.storage.settings import Acknowledge, PartitionSettings
 
-DIRECTORY = Path("/data/0")
-
-
-def new_log(
-    level: Acknowledge = Acknowledge.WRITTEN, *, segment_bytes: int = 1 << 20, **options: object
-) -> tuple[SegmentedLog, FaultyMedium]:
-    medium = FaultyMedium(SimulatedDisk(), lambda *_: None)
-    log = open_log(
-        DIRECTORY,
-        medium,
-        segment=SegmentSettings(size=segment_bytes),
-        partition=PartitionSettings(acknowledge=level),
-        **options,  # type: ignore[arg-type]
-    )
-    medium.operations.clear()
-    return log, medium
+DIRECTORY = Path("/d")
 
 
 def append(log: SegmentedLog, *payloads: bytes) -> asyncio.Future[None] | None:
     batch = numbered(payloads, base_offset=log.next_offset, timestamp=1)
     return log.append(batch, timestamp=1)
-
-
-def payloads(log: SegmentedLog) -> list[bytes]:
-    return payloads_in(log.read(0, 1000).materialise())
 
 
 # A medium that refuses. --------------------------------------------------------------------------
@@ -187,7 +168,7 @@ def test_purged_messages_are_gone_from_the_journal_too() -> None:
     assert (log.next_offset, log.size, log.messages_count) == (0, 0, 0)
     append(log, b"new")
     log.flush()
-    assert payloads(log) == [b"new"]
+    assert stored_payloads(log) == [b"new"]
 
 
 async def test_a_purge_answers_who_still_waits() -> None:

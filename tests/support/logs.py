@@ -1,12 +1,18 @@
-"""Batches to append, and syncs that wait to be told."""
+"""Logs, batches to append to them, and syncs that run on demand."""
 
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.disk import SimulatedDisk
+from tests.support.faults import FaultyMedium
 
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.batch import Batch, stamp, walk
 from borzoi.records.header import HEADER
+from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import File
+from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import Done, Job, Once, outcome
 
 
@@ -31,6 +37,31 @@ def payloads_in(messages: bytes | memoryview) -> list[bytes]:
     """The payloads of stored messages without user headers."""
     batch = walk(memoryview(messages))
     return [bytes(batch.messages[start + HEADER_BYTES : end]) for start, end in batch.bounds()]
+
+
+def new_log(
+    level: Acknowledge = Acknowledge.WRITTEN,
+    *,
+    directory: Path = Path("/d"),
+    segment_bytes: int = 1 << 20,
+    **options: object,
+) -> tuple[SegmentedLog, FaultyMedium]:
+    """An empty log on a simulated disk, and the medium that records what is done to it."""
+    medium = FaultyMedium(SimulatedDisk(), lambda *_: None)
+    log = open_log(
+        directory,
+        medium,
+        segment=SegmentSettings(size=segment_bytes),
+        partition=PartitionSettings(acknowledge=level),
+        **options,  # type: ignore[arg-type]
+    )
+    medium.operations.clear()
+    return log, medium
+
+
+def stored_payloads(log: SegmentedLog) -> list[bytes]:
+    """The payloads of up to 1000 messages from the beginning of a log."""
+    return payloads_in(log.read(0, 1000).materialise())
 
 
 class ManualSyncer:

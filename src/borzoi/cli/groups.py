@@ -4,11 +4,12 @@ from typing import TypedDict
 
 import click
 
+from borzoi.cli.answering import describe, show_list
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import found, record_of
 from borzoi.cli.faults import CommandFailed, Exit
 from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_of
-from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options
+from borzoi.cli.output import chosen, done, emit, format_option, list_options
 from borzoi.client import Client
 from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
@@ -73,10 +74,9 @@ def delete(arguments: tuple[str, ...], form: str) -> None:
 def get(arguments: tuple[str, ...], form: str) -> None:
     """Describe a consumer group and its members."""
     named, group = _topic_and_one(arguments, "a group")
-    with connected() as client:
-        details = client.get_consumer_group(named, IDENTIFIER.convert(group, None, None))
+    identifier = IDENTIFIER.convert(group, None, None)
     missing = f"there is no consumer group {group!r} in {shown_topic(named)}"
-    emit(record_of(found(details, missing)), chosen(form))
+    describe(lambda client: client.get_consumer_group(named, identifier), missing, form)
 
 
 @consumer_group.command_named("list", "l")
@@ -85,9 +85,7 @@ def get(arguments: tuple[str, ...], form: str) -> None:
 def list_(arguments: tuple[str, ...], form: str, list_mode: str) -> None:
     """List the consumer groups of a topic."""
     named, _ = topic_of(arguments)
-    with connected() as client:
-        groups = client.get_consumer_groups(named)
-    emit_list([record_of(one) for one in groups], COLUMNS, chosen(form, list_mode))
+    show_list(lambda client: client.get_consumer_groups(named), COLUMNS, form, list_mode)
 
 
 KIND = click.option(

@@ -2,10 +2,11 @@
 
 import click
 
+from borzoi.cli.answering import describe, show_list
 from borzoi.cli.connecting import connected
-from borzoi.cli.documents import found, record_of
+from borzoi.cli.documents import record_of
 from borzoi.cli.names import IDENTIFIER
-from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options
+from borzoi.cli.output import chosen, done, format_option, list_options
 from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
 
@@ -75,15 +76,11 @@ def purge(stream: Identifier, form: str) -> None:
 @format_option
 def get(stream: Identifier, form: str) -> None:
     """Describe a stream."""
-    with connected() as client:
-        details = found(client.get_stream(stream), f"there is no stream {stream!r}")
-    emit(record_of(details), chosen(form))
+    describe(lambda client: client.get_stream(stream), f"there is no stream {stream!r}", form)
 
 
 @stream.command_named("list", "l")
 @list_options
 def list_(form: str, list_mode: str) -> None:
     """List all streams."""
-    with connected() as client:
-        streams = client.get_streams()
-    emit_list([record_of(one) for one in streams], COLUMNS, chosen(form, list_mode))
+    show_list(lambda client: client.get_streams(), COLUMNS, form, list_mode)

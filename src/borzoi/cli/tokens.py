@@ -5,10 +5,10 @@ import contextlib
 import click
 
 from borzoi.cli import home
+from borzoi.cli.answering import show_list
 from borzoi.cli.connecting import Connecting, connected
-from borzoi.cli.documents import record_of
 from borzoi.cli.faults import CommandFailed, Exit
-from borzoi.cli.output import chosen, done, emit_list, format_option, list_options
+from borzoi.cli.output import chosen, done, format_option, list_options
 from borzoi.client import Client
 from borzoi.command_tree import CommandTree
 from borzoi.model.errors import BorzoiError, NotFound, TokenNameTaken
@@ -70,9 +70,7 @@ def delete(connecting: Connecting, name: str, form: str) -> None:
 @list_options
 def list_(form: str, list_mode: str) -> None:
     """List the names of the tokens."""
-    with connected() as client:
-        tokens = client.get_personal_access_tokens()
-    emit_list([record_of(one) for one in tokens], COLUMNS, chosen(form, list_mode))
+    show_list(lambda client: client.get_personal_access_tokens(), COLUMNS, form, list_mode)
 
 
 @click.command()

@@ -2,10 +2,11 @@
 
 import click
 
+from borzoi.cli.answering import describe, show_list
 from borzoi.cli.connecting import connected
-from borzoi.cli.documents import found, record_of
+from borzoi.cli.documents import record_of
 from borzoi.cli.names import IDENTIFIER, shown_topic, topic_of
-from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options
+from borzoi.cli.output import chosen, done, format_option, list_options
 from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
 from borzoi.model.topics import Compression
@@ -147,10 +148,8 @@ def purge(arguments: tuple[str, ...], form: str) -> None:
 def get(arguments: tuple[str, ...], form: str) -> None:
     """Describe a topic and its partitions."""
     named, _ = topic_of(arguments)
-    with connected() as client:
-        missing = f"there is no topic {shown_topic(named)}"
-        details = found(client.get_topic(named), missing)
-    emit(record_of(details), chosen(form))
+    missing = f"there is no topic {shown_topic(named)}"
+    describe(lambda client: client.get_topic(named), missing, form)
 
 
 @topic.command_named("list", "l")
@@ -158,6 +157,4 @@ def get(arguments: tuple[str, ...], form: str) -> None:
 @list_options
 def list_(stream: Identifier, form: str, list_mode: str) -> None:
     """List the topics of a stream."""
-    with connected() as client:
-        topics = client.get_topics(stream)
-    emit_list([record_of(one) for one in topics], COLUMNS, chosen(form, list_mode))
+    show_list(lambda client: client.get_topics(stream), COLUMNS, form, list_mode)

@@ -4,11 +4,12 @@ import sys
 
 import click
 
+from borzoi.cli.answering import describe, show_list
 from borzoi.cli.connecting import connected
-from borzoi.cli.documents import found, record_of
+from borzoi.cli.documents import record_of
 from borzoi.cli.faults import reported
 from borzoi.cli.names import IDENTIFIER
-from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options
+from borzoi.cli.output import chosen, done, format_option, list_options
 from borzoi.cli.permissions import permissions_of
 from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
@@ -73,18 +74,14 @@ def delete(user: Identifier, form: str) -> None:
 @format_option
 def get(user: Identifier, form: str) -> None:
     """Describe a user and its permissions."""
-    with connected() as client:
-        details = found(client.get_user(user), f"there is no user {user!r}")
-    emit(record_of(details), chosen(form))
+    describe(lambda client: client.get_user(user), f"there is no user {user!r}", form)
 
 
 @user.command_named("list", "l")
 @list_options
 def list_(form: str, list_mode: str) -> None:
     """List all users."""
-    with connected() as client:
-        users = client.get_users()
-    emit_list([record_of(one) for one in users], COLUMNS, chosen(form, list_mode))
+    show_list(lambda client: client.get_users(), COLUMNS, form, list_mode)
 
 
 @user.command_named("name", "n")
