@@ -427,7 +427,7 @@ def test_a_ring_is_tried_before_it_is_trusted(monkeypatch: pytest.MonkeyPatch) -
     whole.close()
     taking_none = StandIn(entries_taken=0)
     monkeypatch.setattr(uring, "KernelRing", lambda: taking_none)
-    with pytest.raises(OSError, match="takes no sync"):
+    with pytest.raises(OSError, match="accepts no sync"):
         working_ring()
     assert taking_none.closed
     broken = StandIn()

@@ -1,7 +1,7 @@
-"""Passwords off the loop: a few at a time, slower for addresses that guess.
+"""Password checks off the loop: a few at a time, delayed for addresses that guess.
 
-Argon2 takes tens of milliseconds of one core by design. Two threads do it, so that a flood of
-logins waits in line instead of starving connections that are already at work.
+Argon2 takes tens of milliseconds of one core by design. Two threads run it, so that a flood of
+logins queues up instead of starving active connections.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ WAITING_MAX = 16
 
 
 class Authentication:
-    """Checks and makes password hashes for the handlers."""
+    """Verifies and creates password hashes for the handlers."""
 
     def __init__(self, throttle: Throttle, clock: Callable[[], int]) -> None:
         self._throttle = throttle

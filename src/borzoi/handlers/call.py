@@ -41,7 +41,7 @@ class MetadataDoor(Protocol):
 
 
 class Services(msgspec.Struct, frozen=True):
-    """What all calls of one shard share."""
+    """The services that all calls of one shard share."""
 
     metadata: MetadataDoor
     partitions: PartitionPlane
@@ -55,11 +55,11 @@ class Services(msgspec.Struct, frozen=True):
     tokens_max: int
     #: Microseconds since the epoch.
     clock: Callable[[], int]
-    #: Bytes that one poll gives at most.
+    #: Maximum bytes of one poll.
     polled_bytes_max: int = POLLED_BYTES_MAX
     #: Polls that wait for messages.
     waits: Waits = msgspec.field(default_factory=Waits)
-    #: How long syncs took, and how many are under way.
+    #: How long syncs took, and how many are in flight.
     syncs: Ongoing = msgspec.field(default_factory=Ongoing)
     #: The other shards, where there are any.
     neighbours: Neighbours | None = None
@@ -99,10 +99,10 @@ class Call(msgspec.Struct, frozen=True):
         return self.session.user_id
 
     def check_permitted(self) -> None:
-        """Raises unless the caller may still do what it was permitted to do on arrival."""
+        """Raise unless the permission that was checked on arrival still holds."""
         caller = self.caller
         if caller is None or self.session.user_id != caller.id:
-            raise Unauthenticated("the user of this session is gone")
+            raise Unauthenticated("the user of this session was deleted")
         check(self.state, CallerIs(caller.birth), caller_id=caller.id)
         if self.allowed is not None:
             check(self.state, self.allowed, caller_id=caller.id)
@@ -115,14 +115,14 @@ class Call(msgspec.Struct, frozen=True):
         """
         caller = self.caller
         if caller is None or self.session.user_id != caller.id:
-            raise Unauthenticated("the user of this session is gone")
+            raise Unauthenticated("the user of this session was deleted")
         own: tuple[Guard, ...] = (CallerIs(caller.birth),)
         if self.allowed is not None:
             own += (self.allowed,)
         return await self.metadata.submit(Proposal(command, caller.id, own + guards))
 
     async def create(self, command: Command, *guards: Guard) -> Created:
-        """Propose a creation; what it created."""
+        """Propose a creation; return what it created."""
         outcome = await self.submit(command, *guards)
         if outcome.created is None:
             raise StateCorrupted(f"{type(command).__name__} created nothing")

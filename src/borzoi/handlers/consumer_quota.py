@@ -1,8 +1,8 @@
 """How many consumers one user may name in one topic.
 
-A consumer is any name that a client chooses, and its offset is a file in each partition. A user who
-may only poll could fill the disk with them, so the names that one user stores offsets under are
-counted for each topic, from the start of the server on.
+A consumer is any name that a client chooses, and its offset is a file in each partition. A user
+with only the permission to poll could fill the disk with them, so the consumers of each user are
+counted per topic since the start of the server.
 """
 
 from borzoi.metadata.effects import DeletedStream, DeletedTopic, Effect, PurgedStream, PurgedTopic
@@ -18,7 +18,7 @@ class ConsumerQuota:
         self._used: dict[tuple[int, int], dict[int | None, set[int]]] = {}
 
     def admit(self, user_id: int | None, stream_id: int, topic_id: int, consumer_id: int) -> None:
-        """Call before an offset is stored; `LimitReached` for a consumer too many."""
+        """Call before an offset is stored; `LimitReached` above the limit."""
         users = self._used.get((stream_id, topic_id))
         if users is None:
             users = self._used[stream_id, topic_id] = {}

@@ -46,7 +46,7 @@ from borzoi.telemetry.requests import RequestTimes
 
 log = logging.getLogger(__name__)
 
-#: The status of a fault in the server itself; the log has the traceback.
+#: The status of an internal error; the log has the traceback.
 INTERNAL_ERROR = 1
 
 Performed: TypeAlias = "Answer | Future[Answer]"
@@ -83,7 +83,8 @@ class Dispatcher:
     - After an answer or an error, close the connection if `session.closing` is set.
     - `SendMessages.messages` must be a writable view: offsets, timestamps and checksums are stamped
       in place. It may be reused once the answer is there.
-    - Cancelling the future cancels the work, so shield it. When the client is gone, call `abandon`.
+    - Cancelling the future cancels the work, so shield it. When the client disconnects, call
+    `abandon`.
     """
 
     def __init__(self, services: Services) -> None:
@@ -102,7 +103,7 @@ class Dispatcher:
         return row is None or row.rule is Rule.ANYONE
 
     def perform(self, session: Session, request: Request) -> Performed:
-        """The answer to a request, or the future of one. Raises `BorzoiError`.
+        """Return the answer to a request, or the future of one. Raises `BorzoiError`.
 
         Faults are reported in this order: the session is stale or not logged in, the request is
         invalid in itself, what it names does not exist, a permission is missing, the rest.
@@ -128,7 +129,7 @@ class Dispatcher:
         return prepare_send(stream, topic, request.partitioning, self.services.partitions)
 
     def check_send(self, session: Session, stream_id: Identifier, topic_id: Identifier) -> None:
-        """Raise what a send there would raise before its messages are looked at."""
+        """Raise what a send there would raise before its messages are validated."""
         self._permitted_topic(SEND, session, stream_id, topic_id)
 
     def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
@@ -190,7 +191,7 @@ class Dispatcher:
         return Call(session, self.services, call.caller, allowed, stream, topic)
 
     def _watched(self, row: Row, session: Session, answer: Any) -> Performed:
-        """The answer as it is; one that has to be waited for is counted until it is there."""
+        """Return the answer unchanged; a pending one is counted until it is done."""
         if isinstance(answer, Coroutine):
             return self._started(row, session, answer)
         if isinstance(answer, Future):
@@ -199,7 +200,7 @@ class Dispatcher:
         return found
 
     def later(self, code: int, session: Session, answer: Coroutine[Any, Any, Answer]) -> Performed:
-        """A request that a transport goes on with by itself: counted and finished like others."""
+        """Track a request that a transport continues by itself: counted and drained like others."""
         return self._started(self.rows[code], session, answer)
 
     def _started(
@@ -213,7 +214,7 @@ class Dispatcher:
             # A task that is cancelled before its first step never closes its coroutine.
             waiting.close()
             if not done.cancelled():
-                done.exception()  # retrieved: the client may be gone
+                done.exception()  # retrieved: the client may have disconnected
 
         task.add_done_callback(settle)
         return task
@@ -228,7 +229,7 @@ class Dispatcher:
         """The answer to a request whose work ends with a future: an append waiting for the disk, an
         operation on another shard.
 
-        It is a future of its own, because cancelling it must not cancel the append.
+        It is a separate future, because cancelling it must not cancel the append.
         """
         answer: Future[Answer] = waited.get_loop().create_future()
         self._pending[answer] = row
@@ -247,7 +248,7 @@ class Dispatcher:
             if isinstance(fault, Exception) and not isinstance(fault, BorzoiError):
                 fault = _internal(row, session, fault)
             answer.set_exception(fault)
-            answer.exception()  # retrieved: the client may be gone
+            answer.exception()  # retrieved: the client may have disconnected
 
         waited.add_done_callback(settle)
         return answer
@@ -265,7 +266,7 @@ class Dispatcher:
         return PendingRequests(passwords, polls, len(self._pending) - passwords - polls)
 
     def abandon(self, answer: "Future[Answer]") -> None:
-        """The client of a running request is gone.
+        """The client of a running request has disconnected.
 
         Password hashing stops: otherwise a client could start any number of hashes by hanging up
         after each, and every other login would queue behind them. So does waiting for
@@ -315,8 +316,8 @@ def _admit(row: Row, session: Session, request: Request) -> None:
 
 
 def _refuse_stale(session: Session, request: Request) -> None:
-    """A session without pings has left its groups and is not registered any more. What needs
-    either is refused and ends it, as on 0.8.0; the rest goes on."""
+    """A session without pings has left its groups and is no longer registered. Requests that need
+    either are rejected and end it, as on 0.8.0; others still work."""
     consumer = getattr(request, "consumer", None)
     if isinstance(request, GROUP_REQUESTS) and (
         consumer is None or consumer.kind is ConsumerKind.GROUP
@@ -338,7 +339,7 @@ async def _finished(row: Row, session: Session, waiting: Coroutine[Any, Any, Ans
 
 
 def _internal(row: Row, session: Session, fault: Exception) -> ServerError:
-    """The error that stands for a fault of the server itself; the log has the traceback."""
+    """Return the error for an internal fault; the log has the traceback."""
     name = row.request.__name__
     log.error("%s from %s failed", name, session.address, exc_info=fault)
     return ServerError(INTERNAL_ERROR, f"{name} failed inside the server")

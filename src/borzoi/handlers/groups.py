@@ -67,7 +67,7 @@ async def leave_group(request: LeaveConsumerGroup, call: Call) -> None:
 
 
 def _group_of(request: JoinConsumerGroup | LeaveConsumerGroup, call: Call) -> GroupIs:
-    """The group's numbers. Ids of deleted groups are given out again, hence the birth."""
+    """Return the group's ids and birth. Ids of deleted groups are reused, hence the birth."""
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
     group = queries.group_of(topic, request.group_id)

@@ -26,7 +26,7 @@ from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, 
 from borzoi.records.batch import Batch, receive
 from borzoi.shard.partition_plane import PartitionPlane
 
-#: How often a waiting poll of a group looks what its partitions are.
+#: How often a waiting poll of a group looks up its partitions.
 LOOK_AGAIN_SECONDS: Final = 1.0
 
 
@@ -40,7 +40,7 @@ class ReceivedSend(msgspec.Struct, frozen=True):
 
 
 def batch_received(request: SendMessages) -> ReceivedSend:
-    """The batch of a send; its faults are found before stream and topic are looked up."""
+    """Validate the batch of a send, before stream and topic are looked up."""
     messages, indexes = memoryview(request.messages), memoryview(request.indexes)
     batch = receive(messages, indexes, request.messages_count)
     return ReceivedSend(request.stream_id, request.topic_id, request.partitioning, batch)
@@ -58,7 +58,7 @@ def send(request: ReceivedSend, call: Call) -> "Future[None] | None":
 def chosen_partition(
     partitioning: Partitioning, stream_id: int, topic: Topic, partitions: PartitionPlane
 ) -> int:
-    """The partition of a batch: the next in turn, the one named, or the one its key hashes to."""
+    """Return the partition of a batch: the next in turn, the named one, or by the key's hash."""
     count = len(topic.partitions)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
         partition_id = partitioning.partition_id
@@ -83,11 +83,11 @@ def poll(request: PollMessages, call: Call) -> Delivery | Coroutine[Any, Any, De
 
 
 async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
-    """Poll until there are messages or the time is over."""
+    """Poll until there are messages or the timeout expires."""
     patience = min(request.wait_ms, POLL_WAIT_MS_MAX) / 1000
     stream = queries.stream(call.state, request.stream_id)
     topic = queries.topic_of(stream, request.topic_id)
-    # By number from now on: the name may come to mean another topic, without permission for it.
+    # By id from now on: the name may come to mean another topic, without permission for it.
     request = msgspec.structs.replace(request, stream_id=stream.id, topic_id=topic.id, wait_ms=0)
     loop, session, waits = asyncio.get_running_loop(), call.session, call.services.waits
     until = loop.time() + patience

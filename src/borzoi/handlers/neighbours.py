@@ -1,4 +1,4 @@
-"""What the other shards of the server know of their clients and of themselves."""
+"""Clients and processes of the other shards."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -30,7 +30,7 @@ class Neighbours(Protocol):
 
 
 def summed(shards: Sequence[ShardUsage]) -> Usage:
-    """What all processes use together; what is true of the machine is taken from the first."""
+    """Add up the usage of all processes; machine-wide figures are taken from the first."""
     first = shards[0].usage
     return msgspec.structs.replace(
         first,

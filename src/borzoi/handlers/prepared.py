@@ -22,8 +22,8 @@ from borzoi.model.partitioning import Partitioning, PartitioningKind
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.shard.partition_plane import PartitionPlane
 
-#: Prepared requests of one kind. A client that sends by ever new keys fills the cache; then all are
-#: discarded, and those in use are prepared again.
+#: Cached prepared requests of one kind. When the cache is full, all are discarded, and those in use
+#: are prepared again.
 PREPARED_MAX: Final = 10_000
 
 

@@ -1,7 +1,7 @@
 """Dispatch on one shard of several: sends and polls that go to another shard.
 
-What crosses is answered by the future of the bus itself, without one of our own in between: each
-would cost a turn of the event loop. Clients that would be better off on another shard are reported.
+Such requests are answered by the future of the bus itself, because another future would cost a turn
+of the event loop. Clients that should move to another shard are reported.
 """
 
 from asyncio import Future
@@ -45,7 +45,7 @@ class RoutedDispatcher(Dispatcher):
         answer = self._counted(SEND, plane.forward(owner, namespace, Append(batch), now))
         misplaced = self._misplaced
         if misplaced is not None and prepared.namespace is not None and not session.migrated:
-            # In the turn after the answer was sent, so that nothing is under way any more.
+            # In the turn after the answer was sent, so that nothing is pending.
             answer.add_done_callback(
                 lambda done: done.get_loop().call_soon(misplaced, session, owner, namespace)
             )

@@ -1,8 +1,8 @@
-"""What a request is about: the stream and the topic that its permission is needed for.
+"""The scope of a request: the stream and the topic that its permission is needed for.
 
 A scope keeps the identifiers as they were given. They are resolved where the permission is checked,
-on arrival and again when a change's turn comes. `OWN` means that the caller asks about itself and
-needs no permission.
+on arrival and again when a change's turn comes. `OWN` means that the request concerns the
+caller itself and needs no permission.
 """
 
 from typing import Any, Final, TypeAlias

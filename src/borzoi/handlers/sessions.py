@@ -36,7 +36,7 @@ class Session(msgspec.Struct, eq=False):
     client_id: int
     address: str
     transport: TransportKind
-    #: Ends the connection; set by the listener that made it.
+    #: Ends the connection; set by its listener.
     hang_up: Callable[[], None]
     #: Monotonic seconds of the last ping, or of the connect before there was one.
     pinged_at: float
@@ -51,7 +51,7 @@ class Session(msgspec.Struct, eq=False):
     migrated: bool = False
     #: It polls and waits for messages, so it cannot send a ping.
     waiting: bool = False
-    #: The client has closed its side of the connection, and most likely all of it: no poll waits.
+    #: The client has closed its side of the connection, most likely both: no poll waits.
     input_ended: bool = False
     #: Set by the heartbeat verifier; the client has to reconnect.
     stale: bool = False
@@ -93,7 +93,7 @@ class Sessions:
         return self._by_id.get(client_id)
 
     def remove(self, session: Session) -> bool:
-        """Whether it was registered. Removing it twice, or one with the same id, has no effect."""
+        """Remove a session; return whether it was registered. Another one with its id stays."""
         self._stale.discard(session)
         if self._by_id.get(session.client_id) is not session:
             return False
@@ -101,7 +101,7 @@ class Sessions:
         return True
 
     def give_up(self, session: Session) -> bool:
-        """Mark a session as stale: it stays connected but is not registered. Whether it was."""
+        """Mark a session as stale: still connected, but unregistered. Return whether it was."""
         if self._by_id.get(session.client_id) is not session:
             return False
         del self._by_id[session.client_id]
@@ -120,7 +120,7 @@ class Sessions:
         return [session for session in self.connected() if session.token_hash == token_hash]
 
     def silent_since(self, moment: float) -> list[Session]:
-        """Sessions whose last ping was before the moment."""
+        """Return the sessions whose last ping was before `moment`."""
         return [
             session
             for session in self

@@ -1,4 +1,4 @@
-"""Asks the other shards over the bus; a server of one process does not load it."""
+"""Queries the other shards over the bus; not loaded by a server with one process."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ _USAGE: Final = msgspec.msgpack.Decoder(ShardUsage)
 
 
 class ShardNeighbours:
-    """Asks the other shards, and answers them. One that dies meanwhile has no clients any more."""
+    """Queries the other shards, and answers theirs. A shard that dies meanwhile has no clients."""
 
     def __init__(self, bus: Bus, sessions: Sessions, host: Host) -> None:
         self._bus = bus

@@ -1,8 +1,8 @@
 """The commands of this server: one row each.
 
-`scope` is what the request is about, `rule` the permission that needs, `validate` checks the
-request alone before anything is looked up (its faults come first, as recorded), and `run` does the
-work: at once, or as a coroutine where it has to wait.
+`scope` is the stream and topic of the request, `rule` the permission it needs, `validate` checks
+the request alone before anything is looked up (its faults come first, as recorded), and `run` does
+the work: at once, or as a coroutine if it has to wait.
 """
 
 from collections.abc import Callable
@@ -103,7 +103,7 @@ class Row(msgspec.Struct, frozen=True):
     validate: Callable[[Any], Any] = unchecked
     #: The binary protocol answers `NotFound` with an empty payload instead of an error.
     missing_is_empty: bool = False
-    #: It hashes a password. That takes long, and is cancelled when the client is gone.
+    #: It hashes a password, which is slow and is cancelled when the client disconnects.
     hashes: bool = False
     #: It may wait for messages; the wait is cancelled when the client disconnects.
     waits: bool = False

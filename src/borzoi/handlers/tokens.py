@@ -1,4 +1,4 @@
-"""Personal access tokens, always the caller's own. The text is shown once; its hash is kept."""
+"""Personal access tokens, always the caller's own. The text is shown once; its hash is stored."""
 
 from borzoi.handlers.call import Call
 from borzoi.handlers.users import logged_in

@@ -28,7 +28,7 @@ def partitions_of_stream(stream: Stream) -> list[Namespace]:
 def with_totals(
     groups: Sequence[Sequence[Namespace]], make: Callable[[list[Totals]], Listing], call: Call
 ) -> Listing | Coroutine[Any, Any, Listing]:
-    """`make` of the totals of each group of partitions. All partitions are asked at once."""
+    """Return `make` of the totals of each group of partitions. All are queried concurrently."""
     sizes = [len(group) for group in groups]
     described = call.partitions.describe([namespace for group in groups for namespace in group])
     return then(described, lambda found: make(_sums(found, sizes)))

@@ -75,7 +75,7 @@ async def update_user(request: UpdateUser, call: Call) -> None:
         await call.submit(request)
         return
     if user.id == ROOT_USER_ID:
-        raise Unauthorized("root stays active: nobody could make it active again")
+        raise Unauthorized("root stays active: no user could activate it again")
     # The name may be that of root by the time its turn comes.
     await call.submit(request, IsNotRoot(request.user_id))
 
@@ -100,9 +100,9 @@ async def change_password(request: ChangePassword, call: Call) -> None:
         user.password_hash, request.current_password, address=call.session.address
     )
     if not right:
-        raise InvalidCredentials("the current password is another one")
+        raise InvalidCredentials("the current password is wrong")
     hashed = await authentication.hash(request.new_password)
-    # Ids of deleted users are given out again, and hashing takes a while.
+    # Ids of deleted users are reused, and hashing takes a while.
     await call.submit(SealedChangePassword(user.id, hashed), UserIs(user.id, user.birth))
 
 
@@ -134,7 +134,7 @@ async def _log_in(username: str, password: str, call: Call) -> Identity:
         or now.birth != user.birth
         or now.password_hash != hashed
     ):
-        raise InvalidCredentials("user name and password do not belong together")
+        raise InvalidCredentials("user name and password do not match")
     return logged_in(now, call, token_hash=None)
 
 

@@ -1,4 +1,4 @@
-"""Polls that wait for messages: what they wait for beside the messages themselves."""
+"""Polls that wait for messages: what ends the wait besides messages."""
 
 import asyncio
 from asyncio import Future
@@ -30,12 +30,12 @@ class Waits:
                 each.cancel()
 
     def end(self) -> None:
-        """The server stops: pending polls get what there is now."""
+        """The server stops: pending polls return what there is now."""
         self.ended = True
         _stop(self._waiting)
 
     def end_of(self, session: Session) -> None:
-        """The session is ending: its polls get what there is now."""
+        """The session is ending: its polls return what there is now."""
         _stop([stopped for stopped, waiting in self._waiting.items() if waiting is session])
 
 

@@ -19,9 +19,9 @@ from borzoi.partitions.log import Log
 from borzoi.records.batch import Batch, NewIds, keep, stamp
 from borzoi.security.encryption import Cipher
 
-#: More messages, or bytes of them, are appended in pieces, each in a turn of its own: one takes a
-#: few milliseconds. Where each message is looked at by itself (encryption, deduplication) a piece
-#: has a sixteenth of the messages.
+#: Larger batches are appended in pieces, each in its own turn: a piece takes a few milliseconds.
+#: Where each message is processed separately (encryption, deduplication) a piece has a sixteenth of
+#: the messages.
 PIECE_MESSAGES_MAX: Final = 16_384
 PIECE_BYTES_MAX: Final = 8 << 20
 
@@ -44,7 +44,7 @@ class Appender:
     cipher: Cipher | None = None
 
     def append(self, batch: Batch, *, now: int, continues: bool = False) -> "Future[None] | None":
-        """None when the messages are acknowledged at the log's level, else what to wait for."""
+        """Return None if the messages are acknowledged at the log's level, else a future."""
         log = self.log
         if self.deduplicator is None:
             stamped = self.stamp(batch, now)
@@ -56,7 +56,7 @@ class Appender:
             ids = ids[fresh]
         admitted = ids.tobytes()  # a copy: the buffer is the caller's again after the append
         if not len(batch):
-            # Only duplicates. Their first copies may still be on their way to the disk.
+            # Only duplicates. Their first copies may not be on the disk yet.
             return self.log.barrier()
         try:
             stamped = self.stamp(batch, now)
@@ -71,7 +71,7 @@ class Appender:
         return waiter
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
-        """A batch cut into such as can be appended in a moment."""
+        """Yield a batch in pieces that can be appended quickly."""
         first, ends, messages_max = 0, batch.ends, self.piece_messages_max
         while first < batch.count:
             start = int(ends[first - 1]) if first else 0
@@ -86,7 +86,7 @@ class Appender:
         return PIECE_MESSAGES_MAX if plain else PIECE_MESSAGES_MAX // 16
 
     def stamp(self, batch: Batch, now: int) -> Stamped:
-        """Encrypt the batch if the server does, and give its messages their place in the log.
+        """Encrypt the batch if configured, and stamp its messages with their offsets.
 
         The batch is changed in place. It must be appended next: the offsets follow the log's end.
         """
@@ -94,13 +94,13 @@ class Appender:
         log.ensure_writable()
         if self.cipher is not None:
             batch = encrypted(batch, self.cipher)
-        # Clocks are set back now and then; a log that is searched by time must not be.
+        # A clock may be set back, but timestamps in a log must ascend for searches.
         timestamp = max(now, log.last_timestamp)
         stamp(batch, base_offset=log.next_offset, timestamp=timestamp, new_ids=self.new_ids)
         return Stamped(batch, timestamp)
 
     def _withdraw_if_failed(self, stored: "Future[None]", ids: bytes) -> None:
-        """A retry of messages that were not stored must not be taken for a duplicate."""
+        """Forget ids that were not stored: a retry is not a duplicate."""
         assert self.deduplicator is not None
         if not stored.cancelled() and stored.exception() is not None:
             self.deduplicator.withdraw(ids)

@@ -5,7 +5,7 @@ from asyncio import Future
 
 
 class Arrivals:
-    """The waiting ones. Each costs a future and a timer, and nothing while it waits."""
+    """The waiting polls. Each costs a future and a timer, and nothing while it waits."""
 
     __slots__ = ("_waiting",)
 
@@ -16,7 +16,7 @@ class Arrivals:
         return bool(self._waiting)
 
     def wait(self, seconds: float) -> "Future[None]":
-        """Resolves with the next `wake`, or when the time is over. May be cancelled."""
+        """Return a cancellable future that resolves with the next `wake` or at the timeout."""
         loop = asyncio.get_running_loop()
         waiting: Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _resolve, waiting)
@@ -30,7 +30,7 @@ class Arrivals:
         return waiting
 
     def wake(self) -> None:
-        """Something has arrived, or the partition is going away."""
+        """Wake all: messages have arrived, or the partition is being removed."""
         for waiting in self._waiting:
             _resolve(waiting)
 

@@ -1,8 +1,8 @@
-"""Polls of encrypted messages: their bodies opened a slice at a time.
+"""Polls of encrypted messages: decrypted a slice at a time.
 
-An answer begins with its length and with the number of its messages, and messages that no key opens
-are left out. So a long poll is decrypted twice: once to find out both, and once more while it is
-sent, when the clear bytes cost a slice of memory at a time. A short one is decrypted once and kept.
+An answer begins with its length and message count, and messages that cannot be decrypted are left
+out. So a long poll is decrypted twice: once to determine both, and once more while it is sent, a
+slice of memory at a time. A short one is decrypted once and kept.
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 #: Messages that are decrypted at once: about a millisecond, whatever their size.
 SLICE_MESSAGES: Final = 512
-#: So many clear bytes of one poll are kept when they are found out.
+#: Decrypted bytes of one poll that are kept from the first pass.
 KEPT_BYTES_MAX: Final = 4 << 20
 
 

@@ -1,7 +1,7 @@
 """Which messages were already accepted: the ids of the recent ones, bounded by count and by age.
 
 The filter stands before numbering: a duplicate gets no offset, so the log has no holes. Only ids
-that the client chose can repeat; an id of zero asks for a new one and is never a duplicate.
+that the client chose can repeat; an id of zero requests a new one and is never a duplicate.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ Ids: TypeAlias = bytes | bytearray | memoryview | NDArray[np.generic]
 
 
 class Deduplicator:
-    """The recently accepted ids of one partition; its owner alone asks it.
+    """The recently accepted ids of one partition; used only by its owner.
 
     At most `max_entries` ids are kept (0: any number), each for `expiry_us` since it was accepted
     (0: for ever). A repeated id is not refreshed: it expires when its message does.

@@ -1,8 +1,8 @@
-"""Messages as the disk keeps them when the server encrypts: bodies unreadable, headers clear.
+"""The stored form of encrypted messages: bodies encrypted, headers clear.
 
-Payload and user headers are encrypted separately, each with a nonce of its own, and the two
-lengths in the header are those of the ciphertexts; an empty payload becomes 28 bytes, while user
-headers that are not there stay away. Encrypting comes before numbering, so the checksum covers
+Payload and user headers are encrypted separately, each with its own nonce, and the two lengths in
+the header are those of the ciphertexts; an empty payload becomes 28 bytes, while missing user
+headers stay missing. Encrypting comes before numbering, so the checksum covers
 the stored form; after decrypting it still does, and a client cannot check it.
 """
 
@@ -23,7 +23,7 @@ assert LENGTHS_AT + LENGTHS.size == HEADER_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Decrypted:
-    """Messages as clients sent them, and how many were left out because no key fits them."""
+    """Decrypted messages, and how many were left out because they could not be decrypted."""
 
     messages: memoryview
     count: int
@@ -47,10 +47,10 @@ def encrypted(batch: Batch, cipher: Cipher) -> Batch:
 
 
 def decrypted(messages: memoryview, cipher: Cipher) -> Decrypted:
-    """The stored messages with their bodies as they were sent.
+    """Decrypt stored messages.
 
-    A message that no key fits is left out: one stored before encryption was turned on, or with
-    another key, must not stop consumers from polling past it. The caller logs it.
+    A message that cannot be decrypted is left out: one stored before encryption was turned on, or
+    with another key, must not stop consumers from polling past it. The caller logs it.
     """
     clear = bytearray()
     count = 0

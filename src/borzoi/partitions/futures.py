@@ -1,7 +1,7 @@
-"""Answers that may be here already: `A | Future[A]`.
+"""Answers that may be available at once: `A | Future[A]`.
 
-Code that asks a partition handles both. An answer that is here costs no task and no future; one
-that must wait for the disk, or for the process that owns the partition, is a future.
+Callers handle both. An available answer costs no task and no future; one that must wait for the
+disk, or for the process that owns the partition, is a future.
 """
 
 from asyncio import Future, gather
@@ -13,12 +13,12 @@ B = TypeVar("B")
 
 
 async def arrived(answer: "A | Future[A]") -> A:
-    """The answer; does not yield to the event loop when it is here already."""
+    """Return the answer; does not yield to the event loop if it is available."""
     return await answer if isinstance(answer, Future) else answer
 
 
 def then(answer: "A | Future[A]", make: Callable[[A], B]) -> B | Coroutine[Any, Any, B]:
-    """`make(answer)`: at once when the answer is here, else a coroutine that waits for it."""
+    """Return `make(answer)`: at once if the answer is available, else a coroutine."""
     return _later(answer, make) if isinstance(answer, Future) else make(answer)
 
 
@@ -27,7 +27,7 @@ async def _later(answer: "Future[A]", make: Callable[[A], B]) -> B:
 
 
 def gathered(answers: "Sequence[A | Future[A]]") -> "list[A] | Future[list[A]]":
-    """All answers in order: a list when they are all here, else a future of one."""
+    """Return all answers in order: a list if all are available, else a future of one."""
     if not any(isinstance(answer, Future) for answer in answers):
         return cast(list[A], list(answers))
     return gather(*(arrived(answer) for answer in answers))
@@ -62,7 +62,7 @@ def following(
     def resolve(done: "Future[A]") -> None:
         if promised.done():
             if not done.cancelled():
-                done.exception()  # retrieved: nobody waits for it
+                done.exception()  # retrieved: it has no waiter
         elif done.cancelled():
             promised.cancel()
         else:

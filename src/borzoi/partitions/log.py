@@ -1,4 +1,4 @@
-"""What a partition asks of the log that holds its messages.
+"""The interface of the log that holds the messages of a partition.
 
 `storage.log.SegmentedLog` keeps segments in local files. Another log may keep sealed segments
 somewhere else, so `read` and `offset_at` may return futures; everything else is answered from
@@ -84,7 +84,7 @@ class Log(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Whether no sync is running and nobody waits for one."""
+        """Whether no sync is running or requested."""
         ...
 
     def flush(self, *, sync: bool = False) -> "Future[None] | None":
@@ -94,7 +94,7 @@ class Log(Protocol):
     def read(
         self, offset: int, count: int, *, size_max: int | None = None
     ) -> "Reading | Future[Reading]":
-        """Up to `count` visible messages from `offset` on, or from the oldest when that is gone.
+        """Read up to `count` visible messages from `offset` on, or from the oldest one left.
 
         `size_max` bounds their bytes; the first message is returned whatever its size.
         """

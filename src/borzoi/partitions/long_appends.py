@@ -1,8 +1,8 @@
 """Sends that are too large for one turn of the loop: stored piece by piece, in order.
 
-While one is under way, what else is sent to the partition stands behind it, so the messages of a
-send stay together. A piece is stored like a batch of its own: when a later one fails, the sender is
-told so, and what was stored before stays, as after a crash in the middle of a write.
+Meanwhile other sends to the partition queue up behind it, so the messages of a send stay together.
+A piece is stored like a separate batch: if a later one fails, the send fails, and earlier pieces
+stay stored, as after a crash in the middle of a write.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ class LongAppends:
         self, appender: Appender, appended: "Callable[[Future[None] | None], None]"
     ) -> None:
         self._appender = appender
-        #: Told of each piece, with what it waits for.
+        #: Called for each piece, with its future.
         self._appended = appended
         self._queue: deque[LongSend] = deque()
         self.is_working = False
-        #: Why nothing is stored any more; a purge is no fault.
+        #: Why nothing is stored any more; a purge is not a failure.
         self._end: StorageFailure | None = None
 
     def add(self, batch: Batch, now: int) -> "Future[None]":
@@ -51,8 +51,8 @@ class LongAppends:
         return stored
 
     def end(self, *, purged: bool) -> None:
-        """The partition goes away: what waits fails, or counts as purged."""
-        self._end = StorageFailure("the partition went away while messages were being stored")
+        """The partition is being removed: pending sends fail, or count as purged."""
+        self._end = StorageFailure("the partition was removed while messages were being stored")
         while self._queue:
             _settle(self._queue.popleft().stored, None if purged else self._end)
 
@@ -102,7 +102,7 @@ def _settle(stored: "Future[None]", fault: BaseException | None) -> None:
 
 
 def _settle_after(stored: "Future[None]", waiting: "list[Future[None]]") -> None:
-    """When all of them are done; what one failed with is what the send failed with."""
+    """Resolve when all pieces are done; the first failure fails the send."""
     if not waiting:
         _settle(stored, None)
         return

@@ -1,12 +1,12 @@
-"""Operations and their answers as bytes, for the way to the owner of a partition and back.
+"""Operations and their answers as bytes, for sending them between shards.
 
 ::
 
     operation   code u8, then MessagePack of its fields
     answer      nothing, or MessagePack
 
-A batch and polled messages are no part of this: their bytes stay where they are, and
-`shard/routing.py` says where that is.
+Batches and polled messages are not included: their bytes stay in place, and `shard/routing.py`
+sends their location.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ CODES: Final[Mapping[type[PartitionOperation[Any]], tuple[int, Any]]] = MappingP
 })
 # fmt: on
 
-#: Asked twice, these do no more than asked once.
+#: Idempotent operations.
 REPEATABLE: Final = (AwaitMessages, StoreOffset, LoadOffset, IsSettled, Flush, Describe)
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -62,7 +62,7 @@ _ANSWERS: Final[Mapping[int, msgspec.msgpack.Decoder[Any] | None]] = MappingProx
 def is_repeatable(operation: PartitionOperation[Any]) -> bool:
     """Whether an operation whose answer was lost may be run again."""
     if isinstance(operation, Poll):
-        # The lost answer may have moved the stored offset, and its messages would be skipped.
+        # The lost answer may have advanced the stored offset; a repeat would skip its messages.
         return not operation.auto_commit
     return isinstance(operation, REPEATABLE)
 

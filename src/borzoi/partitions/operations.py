@@ -1,5 +1,5 @@
-"""What a partition can be asked, as values: they cross from the shard that serves the client to
-the shard that owns the partition, and so do their answers.
+"""Operations on a partition, as values: they and their answers can be sent between the shard that
+serves the client and the shard that owns the partition.
 
 `perform` is the owner's side. Names are resolved and permissions are checked before there is an
 operation. An operation that need not wait returns its answer; otherwise it returns a future, so
@@ -64,11 +64,11 @@ class Poll(PartitionOperation[Polled], frozen=True):
 
 
 class AwaitMessages(PartitionOperation[None], frozen=True):
-    """Wait until a message arrives that was not there before, or until the time is over."""
+    """Wait until a new message arrives, or until the timeout."""
 
     microseconds: int
-    #: The offset of the last message that the consumer knows of; 0 when it may know of none. What
-    #: arrived behind it on the way here is not waited for.
+    #: The last offset that the consumer has seen; 0 if it may have seen none. If later messages
+    #: have arrived meanwhile, it does not wait.
     known_offset: int = 0
 
     def perform(self, partition: Partition, now: int) -> "Future[None]":
@@ -91,7 +91,7 @@ class StoreOffset(PartitionOperation[None], frozen=True):
 
 
 class OffsetPair(msgspec.Struct, frozen=True):
-    """How far a consumer has got, and how far it could get."""
+    """The stored offset of a consumer, and the last offset of the partition."""
 
     #: None when the consumer never stored an offset.
     stored: int | None
@@ -99,7 +99,7 @@ class OffsetPair(msgspec.Struct, frozen=True):
 
 
 class LoadOffset(PartitionOperation[OffsetPair], frozen=True):
-    """The stored offset of a consumer, beside the offset of the partition's last message."""
+    """Return the stored offset of a consumer, and the partition's last offset."""
 
     kind: ConsumerKind
     consumer_id: int
@@ -110,7 +110,7 @@ class LoadOffset(PartitionOperation[OffsetPair], frozen=True):
 
 
 class DeleteOffset(PartitionOperation[None], frozen=True):
-    """Forget a stored offset; `ConsumerOffsetNotFound` when there is none."""
+    """Delete a stored offset; `ConsumerOffsetNotFound` when there is none."""
 
     kind: ConsumerKind
     consumer_id: int
@@ -147,7 +147,7 @@ class RemoveSegments(PartitionOperation[Removed], frozen=True):
 
 
 class Describe(PartitionOperation[PartitionStatistics], frozen=True):
-    """How much the partition holds."""
+    """Return the statistics of the partition."""
 
     def perform(self, partition: Partition, now: int) -> PartitionStatistics:
         return partition.statistics

@@ -1,4 +1,4 @@
-"""A partition: its log, its offsets, and what guards the way in and out.
+"""A partition: its log, its offsets, deduplication and encryption.
 
 It has one owner on one event loop, so each call runs to its end before the next begins. A call
 that returns its answer is done; one that must wait for the disk returns a future.
@@ -33,12 +33,12 @@ from borzoi.storage.retention import deletable
 from borzoi.storage.segment import SegmentFacts
 from borzoi.storage.segments import Removed
 
-#: How many of the so many oldest segments of a partition may be deleted.
+#: Returns how many of the given number of oldest segments may be deleted.
 Deletable: TypeAlias = Callable[[Namespace, Sequence[SegmentFacts], int], int]
 
 
 class Partition:
-    """What one partition of a topic can be asked."""
+    """One partition of a topic."""
 
     __slots__ = (
         "_appender",
@@ -73,7 +73,7 @@ class Partition:
         self.offsets = offsets
         #: Whether retention keeps segments that the slowest stored offset has not passed.
         self._keep_unread = keep_unread
-        #: Where only archived segments may go: how many of the oldest are.
+        #: If only archived segments may be deleted: returns how many of the oldest are archived.
         self._archived = archived
         #: The last offset polled by each group: what a handover to another member waits for.
         self._polled: dict[int, int] = {}
@@ -97,7 +97,7 @@ class Partition:
 
     @property
     def fenced(self) -> StorageFailure | None:
-        """Why this partition takes no messages, if so."""
+        """Why this partition accepts no messages, if so."""
         return self.log.fenced
 
     def append(self, batch: Batch, *, now: int) -> "asyncio.Future[None] | None":
@@ -173,14 +173,14 @@ class Partition:
         return asyncio.ensure_future(later())
 
     def _is_ready(self, reading: Reading) -> bool:
-        """Whether an answer takes but a moment to make."""
+        """Whether an answer can be produced quickly."""
         if self._cipher is not None and not is_decrypted_at_once(reading):
             return False
         return not reading.tail or not reading.must_be_checked
 
     def _made_ready(self, reading: Reading) -> Work[Reading]:
-        """Look through all of a reading whose bytes must change: what cannot be read is a status
-        of the answer, and what cannot be decrypted does not count."""
+        """Validate a reading whose bytes have to be produced: read errors become the status of the
+        answer, and messages that cannot be decrypted do not count."""
         yield from reading.checks()
         if self._cipher is None:
             return reading
@@ -207,7 +207,7 @@ class Partition:
         return stored is not None and stored >= polled
 
     def forget_polled(self, group_id: int) -> None:
-        """Forget what the group polled: its members have changed, or it is deleted."""
+        """Reset what the group polled: its members have changed, or it was deleted."""
         self._polled.pop(group_id, None)
 
     def store_offset(
@@ -216,7 +216,7 @@ class Partition:
         """Commit any offset up to the last message, also backwards."""
         if offset >= self.log.visible_offset:
             raise InvalidOffset(
-                f"offset {offset} is behind the last message of partition {self.namespace}"
+                f"offset {offset} is beyond the last message of partition {self.namespace}"
             )
         return self.offsets.store(kind, consumer_id, offset)
 
@@ -243,7 +243,7 @@ class Partition:
         segments = messages = size = 0
         end = self._archived_end(count)
         for _ in range(count):
-            # An offset, not a number: somebody else may be deleting as well.
+            # An offset, not a count: others may delete segments meanwhile.
             if end is not None and self.log.first_offset >= end:
                 break
             removed = self.delete_segments(1)
@@ -269,7 +269,7 @@ class Partition:
         return self.offsets.minimum() if self._keep_unread else None
 
     def purge(self) -> None:
-        """Forget all messages and all offsets; the next message gets offset 0."""
+        """Remove all messages and all offsets; the next message gets offset 0."""
         # Offsets first: without messages they would make consumers skip the next ones.
         self.offsets.clear()
         self.log.purge()
@@ -299,7 +299,7 @@ class Partition:
         marks[group_id] = max(offset, marks.get(group_id, 0))
 
     def _fit_offsets(self) -> None:
-        """A crash may have taken messages that were committed already."""
+        """Adjust offsets: a crash may have lost messages that were committed already."""
         if self.log.fenced is not None:
             return
         if self.log.visible_offset:

@@ -1,4 +1,4 @@
-"""What a partition says about itself."""
+"""Statistics of a partition."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ from borzoi.partitions.log import Log
 
 
 class PartitionStatistics(NamedTuple):
-    """All of it is known without looking at a file."""
+    """Known without reading a file."""
 
     segments_count: int
     current_offset: int

@@ -1,9 +1,9 @@
-"""Turns of the event loop, shared fairly by whatever has more to do than one allows.
+"""A fair queue for work that takes longer than one turn of the event loop.
 
-A client may send thousands of requests in one read, or ask with a few bytes for gigabytes that have
-to be decrypted. What takes longer than a moment is cut into shares, which wait in line here. Each
-turn of the loop takes from the line for a quarter of a millisecond, one share after another, and
-then looks at the sockets again. A client with one small request at a time never waits in this line.
+A client may send thousands of requests in one read, or request gigabytes that have to be decrypted.
+Long work is cut into shares, which queue up here. Each turn of the loop runs shares for a quarter
+of a millisecond and then polls the sockets again. A client with one small request at a time never
+waits in this queue.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from weakref import WeakKeyDictionary
 
 log = logging.getLogger(__name__)
 
-#: How long a turn takes from the line; the share that is under way is finished.
+#: How long a turn runs shares; the current share is finished.
 TURN_SECONDS: Final = 0.25e-3
 
 T = TypeVar("T")
-#: Work that yields after each share of it, and returns what comes of it.
+#: Work that yields after each share and returns its result.
 Work: TypeAlias = Generator[None, None, T]
 
 
 class Turns:
-    """The line of one event loop."""
+    """The queue of one event loop."""
 
     __slots__ = ("__weakref__", "_clock", "_is_due", "_waiting")
 
@@ -37,12 +37,12 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many stand in line."""
+        """How many are queued."""
         return len(self._waiting)
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` in a later turn, behind those that wait already. It does one share of its
-        work, and waits again when that was not all."""
+        """Call `go_on` in a later turn, after those already queued. It does one share of its work,
+        and queues up again if there is more."""
         self._waiting.append(go_on)
         self._come_back()
 
@@ -88,7 +88,7 @@ class Turns:
             try:
                 waiting.popleft()()
             except Exception:
-                # It has to see to its own connection; the others are still in line.
+                # Its owner must handle its connection; the others stay queued.
                 log.exception("a share of work failed")
             if self._clock() >= until:
                 break
@@ -100,7 +100,7 @@ _lines: "WeakKeyDictionary[AbstractEventLoop, Turns]" = WeakKeyDictionary()
 
 
 def turns() -> Turns:
-    """The line of the running loop: all of its work stands in the same one."""
+    """Return the queue of the running loop."""
     loop = asyncio.get_running_loop()
     found = _lines.get(loop)
     if found is None:

@@ -1,4 +1,4 @@
-"""A deduplicator that remembers what the log says it saw, after a restart."""
+"""Fills a deduplicator from the log after a restart."""
 
 from typing import Final
 

@@ -17,18 +17,18 @@ from borzoi.storage.syncing import InlineSyncer, Job, Syncer, outcome
 
 
 class SyncPlan(NamedTuple):
-    """A sync about to begin: the job, and what is true when it has succeeded."""
+    """The next sync: the job, and what it proves when it succeeds."""
 
     job: Job
     #: All messages below this offset are on the disk then.
     offset: int
     succeeded: Callable[[], None]
-    #: What the job does `fdatasync` to, when that is all it does.
+    #: The files, if the job is nothing but `fdatasync` of them.
     files: Sequence[File] = ()
 
 
 class Waiter(asyncio.Future[None]):
-    """What an appender waits for. It cannot be cancelled.
+    """The future of an append. It cannot be cancelled.
 
     Until it is resolved the log writes from the appender's buffer, so it must not end before the
     write does. A task that is cancelled meanwhile sees the cancellation afterwards.
@@ -51,8 +51,8 @@ class _Sync:
 class GroupCommit:
     """Futures by the offset they wait for, and the sync that is running.
 
-    `plan(with_open)` makes the next sync: of the sealed segments only, or of the open one as well.
-    `failed` is called once; a sync that failed is never retried.
+    `plan(with_open)` returns the next sync: of the sealed segments only, or of the open one as
+    well. `failed` is called once; a sync that failed is never retried.
     """
 
     __slots__ = ("_again", "_failed", "_plan", "_running", "_syncer", "_waiting")
@@ -66,7 +66,7 @@ class GroupCommit:
         self._syncer = syncer
         self._plan = plan
         self._failed = failed
-        #: Made when someone waits: thousands of logs have nobody.
+        #: Created on demand: thousands of logs have no waiters.
         self._waiting: deque[tuple[int, Waiter]] | None = None
         self._running: _Sync | None = None
         self._again = False
@@ -82,29 +82,29 @@ class GroupCommit:
         self._waiting.append((offset, waiter))
 
     def request(self) -> None:
-        """Begin a sync, or have one begun when the one under way has ended."""
+        """Begin a sync, now or when the running one has ended."""
         if self._running is not None:
             self._again = True
         else:
             self._begin()
 
     def settle(self) -> None:
-        """Finish the sync that is under way before this returns.
+        """Wait for the running sync to end.
 
-        A second sync of the same file beside it would not see the failure of the first.
+        A concurrent second sync of the same file would not see the failure of the first.
         """
         running = self._running
         if running is not None:
             self._ended(running, outcome(running.finish))
 
     def release(self, offset: int) -> None:
-        """Everything below `offset` is on the disk: resolve the futures that wait for it."""
+        """Everything below `offset` is on the disk: resolve its waiters."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= offset:
             waiting.popleft()[1].set_result(None)
 
     def abandon(self, failure: StorageFailure | None) -> None:
-        """Resolve all futures, and ignore how the running sync ends."""
+        """Resolve all futures, and ignore the result of the running sync."""
         self._running = None
         self._again = False
         waiting, self._waiting = self._waiting, None
@@ -120,7 +120,7 @@ class GroupCommit:
         sync.finish = syncer.submit(plan.job, partial(self._ended, sync), plan.files)
 
     def _ended(self, sync: _Sync, failure: StorageFailure | None) -> None:
-        # It refers to this callback: a cycle would keep the files open until the next collection.
+        # It refers to this callback: break the cycle, or the files stay open until a collection.
         sync.finish = _nothing_to_do
         if sync is not self._running:
             return  # purged, fenced, closed or settled meanwhile
@@ -136,7 +136,7 @@ class GroupCommit:
 
 
 def _nothing_to_do() -> None:
-    """Stands for a sync that has ended."""
+    """A placeholder for a sync that has ended."""
 
 
 def _syncer_here(syncer: Syncer) -> Syncer:
@@ -150,7 +150,7 @@ def answer(waiter: Waiter, failure: StorageFailure | None = None) -> None:
         waiter.set_result(None)
     else:
         waiter.set_exception(failure)
-        waiter.exception()  # retrieved: the client may be gone
+        waiter.exception()  # retrieved: the client may have disconnected
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -1,12 +1,12 @@
-"""Sealed segments as compressed twins: `{offset:020}.log.{gz|lz4|zst}` in the place of the `.log`.
+"""Sealed segments as compressed twins: `{offset:020}.log.{gz|lz4|zst}` in place of the `.log`.
 
-A segment is compressed after it was sealed and away from the event loop, into a draft that is read
-back and compared before it counts. Then, on the loop, because a purge or the retention may have
-come first: is the segment still there? rename, sync the directory, adopt, remove the plain file.
+A sealed segment is compressed in a thread, into a draft that is read back and compared. The rest
+happens on the loop, after checking that no purge or retention has removed the segment: rename, sync
+the directory, adopt, remove the plain file.
 A crash in between leaves a draft (removed at the next start) or both files (the plain one counts).
 
-A read inflates only the frames it touches. Recently inflated frames are kept, because a
-consumer that polls a segment from its start comes back for the rest of the frame.
+A read inflates only the frames it touches. Recently inflated frames are cached, because a consumer
+that reads a segment sequentially comes back for the rest of the frame.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ ALGORITHMS: Final[Mapping[str, Compression]] = {
 
 #: Inflated frames kept by all twins of a shard together (8 MiB).
 FRAMES_KEPT: Final = 32
-#: A segment whose sample does not shrink to this part of itself stays plain: `sendfile` is worth
-#: more than a few bytes. Encrypted messages and pictures are like that.
+#: A segment whose sample does not shrink to this fraction stays plain: `sendfile` is worth more
+#: than a few bytes. Encrypted messages and images do not compress.
 WORTHWHILE: Final = 0.9
 SAMPLES: Final = 8
 
 T = TypeVar("T")
-#: Runs a blocking function away from the event loop.
+#: Runs a blocking function in a thread.
 Offload: TypeAlias = Callable[..., Awaitable[Path | None]]
 
 
@@ -78,7 +78,7 @@ class FrameCache:
 
 
 class CompressedBody:
-    """The messages of a sealed segment, inflated when they are asked for."""
+    """The messages of a sealed segment, inflated on demand."""
 
     __slots__ = ("_cache", "_file", "_frames", "path")
 
@@ -133,7 +133,7 @@ class CompressedBody:
         return frame
 
     def _stored(self, number: int, use: Callable[[int, bytes], T]) -> T:
-        """What comes of a frame as it lies in the file; a fault names the place."""
+        """Inflate a stored frame; a fault names the place."""
         position, length = self._frames.span(number)
         try:
             return use(number, read_exactly(self._file, length, position))
@@ -151,12 +151,12 @@ class TwinOpener:
     ) -> None:
         self._descriptors = descriptors
         self._cache = FrameCache(frames_kept)
-        #: Segments that were tried and would hardly shrink; not tried again by this process.
+        #: Segments that did not compress well; not tried again by this process.
         self.stays_plain: set[Path] = set()
 
     def __call__(self, medium: Medium, path: Path) -> CompressedBody:
         """What `open_log(open_twin=…)` wants."""
-        # An earlier file of this name may have been replaced since its frames were kept.
+        # An earlier file of this name may have been replaced since its frames were cached.
         self._cache.forget(path)
         descriptors = self._descriptors
         if descriptors is None:
@@ -166,7 +166,7 @@ class TwinOpener:
 
 
 def open_twin(medium: Medium, path: Path) -> CompressedBody:
-    """A twin by itself, for tools."""
+    """Open a single twin, for tools."""
     return TwinOpener(frames_kept=2)(medium, path)
 
 
@@ -177,7 +177,7 @@ async def compress_sealed(
     *,
     offload: Offload = asyncio.to_thread,
 ) -> int:
-    """Compresses the sealed segments of a log that are still plain; how many were.
+    """Compress the plain sealed segments of a log; return how many.
 
     A task of the partition's owner; it may be cancelled at any point, and it only touches the log
     between awaits.
@@ -200,7 +200,7 @@ async def compress_sealed(
 async def _put_in_place(
     log: SegmentedLog, facts: SegmentFacts, draft: Path, opener: TwinOpener, offload: Offload
 ) -> bool:
-    """Rename, sync, adopt: each only if the segment is still what the draft was made from."""
+    """Rename, sync, adopt: each only if the segment is unchanged since the draft was written."""
     twin = draft.with_name(draft.name.removesuffix(DRAFT_SUFFIX))
     if facts not in log.segments():
         log.medium.unlink(draft)
@@ -217,7 +217,7 @@ async def _put_in_place(
 def write_draft(
     medium: Medium, directory: Path, facts: SegmentFacts, algorithm: Compression
 ) -> Path | None:
-    """Compresses a sealed segment into a draft beside it; None when it is not worth it. Blocks.
+    """Compress a sealed segment into a draft next to it; None if it is not worth it. Blocks.
 
     The draft is on the disk and was read back when this returns.
     """
@@ -237,12 +237,13 @@ def _draft_of(
 ) -> Path | None:
     count = facts.end_offset - facts.start_offset + 1
     if index.size() != count * INDEX_ENTRY_BYTES or log.size() != facts.size:
-        # Without a whole index the next start would have to inflate all of the twin to make one.
+        # Without a complete index the next start would have to inflate the whole twin to rebuild
+        # it.
         return None
     if not _shrinks(log, facts.size, algorithm):
         return None
-    # Both on the disk, although the log is to go: if a power cut leaves plain file and twin beside
-    # each other, the plain one counts, and it must not be the worse of the two.
+    # Sync both, although the log will be removed: if a power cut leaves both files, the plain one
+    # counts, and it must be complete.
     log.fdatasync()
     index.fdatasync()
     path = directory / (twin_name(facts.start_offset, SUFFIXES[algorithm]) + DRAFT_SUFFIX)
@@ -261,13 +262,13 @@ def _draft_of(
 
 
 def _plain(log: File, size: int) -> Iterator[bytes]:
-    """The segment in the pieces that become its frames."""
+    """Yield the segment in the pieces that become its frames."""
     for at in range(0, size, FRAME_BYTES):
         yield read_exactly(log, min(FRAME_BYTES, size - at), at)
 
 
 def _compare(log: File, draft: File, size: int) -> None:
-    """Reads the draft back: the plain bytes are about to be deleted on its word."""
+    """Read the draft back and compare: the plain bytes are about to be deleted."""
     frames = _frames_of(draft, Path(draft.path.name.removesuffix(DRAFT_SUFFIX)).suffix)
     for number in range(len(frames)):
         position, length = frames.span(number)
@@ -279,7 +280,7 @@ def _compare(log: File, draft: File, size: int) -> None:
 
 
 def _shrinks(log: File, size: int, algorithm: Compression) -> bool:
-    """Whether a sample from all over the segment gets small enough."""
+    """Whether a sample from across the segment compresses well."""
     step = max(size // SAMPLES, FRAME_BYTES)
     plain = compressed = 0
     for at in range(0, size, step):

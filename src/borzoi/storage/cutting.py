@@ -1,9 +1,8 @@
-"""A cut of an open log, whatever fails on the way: declared, carried out, loaded again.
+"""Cuts of an open log, whatever fails in between: declare, carry out, load again.
 
-`storage/truncation.py` makes a cut one step on the medium. Here is what the log that is open
-meanwhile owes it: once a cut may have been declared it must happen, and the log must not be used
-before what it has left is loaded. What could not be done at once is due, and done by the next call
-that needs the log.
+`storage/truncation.py` makes a cut atomic on the medium. This module keeps the open log consistent
+with it: once a cut may have been declared it must happen, and the log must not be used before the
+rest is loaded. A step that failed is due, and is repeated by the next call that needs the log.
 """
 
 from collections.abc import Callable
@@ -30,7 +29,7 @@ class Cutting:
         forget: Callable[[], None],
         load: Callable[[], None],
     ) -> None:
-        """`forget` lets go of what was cut, when that is certain; `load` takes what is left."""
+        """`forget` drops what was cut once that is certain; `load` loads the rest."""
         self._medium = medium
         self._directory = directory
         self._keeper = keeper
@@ -41,16 +40,16 @@ class Cutting:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether neither the messages nor the cut are certain to be on the medium."""
+        """Whether it is uncertain what is on the medium: the messages or the cut."""
         return self._unfinished is not None
 
     def cut(self, intent: Intent) -> None:
-        """Forget what is behind the intent. Raises when that did not happen, or not yet."""
+        """Cut everything after the intent. Raises if that has not happened, or not yet."""
         try:
             truncation.declare(self._medium, self._directory, intent)
         except StorageFailure:
             if self._medium.exists(self._directory / layout.INTENT):
-                # Declared, perhaps not for good. What may happen must happen.
+                # It may have been declared, so it must happen.
                 self._unfinished = intent
                 self.due = True
             raise
@@ -59,7 +58,7 @@ class Cutting:
         self.go_on()
 
     def go_on(self) -> None:
-        """Do what is due; when that fails, it stays due."""
+        """Carry out what is due; if that fails, it stays due."""
         if self._unfinished is not None:
             with self._keeper.cutting():
                 truncation.carry_out(self._medium, self._directory, self._unfinished)

@@ -1,4 +1,4 @@
-"""The files of partitions: opened when they are used, closed when others need their descriptors.
+"""The files of partitions: opened on demand, closed when others need their descriptors.
 
 A shard has one `Descriptors` for all its partitions, so a hundred thousand files cost no more
 descriptors than `limit`. An `OnDemandFile` stands for one of them, for as long as its segment does.
@@ -28,7 +28,7 @@ DESCRIPTORS_DEFAULT: Final = 256
 
 
 class Descriptors:
-    """The files that are open, at most `limit` of them.
+    """The open files, at most `limit` of them.
 
     Only the thread that made this opens files for longer than one call, and closes them: so a
     number that `fileno` gave to that thread stays valid until it opens another file.
@@ -47,14 +47,14 @@ class Descriptors:
         return len(self._open)
 
     def file(self, path: Path, *, writable: bool = False) -> "OnDemandFile":
-        """A file that is there; it is opened when it is used."""
+        """Return an existing file; it is opened on demand."""
         return OnDemandFile(self, path, writable)
 
     def created(self, path: Path) -> "OnDemandFile":
-        """An empty file, made now."""
+        """Create an empty file."""
         with self._medium.open(path, create=True) as file:
             if file.size():
-                file.truncate(0)  # left behind by an attempt that failed half-way
+                file.truncate(0)  # left over from a failed attempt
         return OnDemandFile(self, path, writable=True)
 
     def open(self, wanted: "OnDemandFile") -> File:
@@ -134,7 +134,7 @@ class OnDemandFile:
         self.held().truncate(size)
 
     def fdatasync(self) -> None:
-        """What was deleted meanwhile needs no sync."""
+        """Sync; a file deleted meanwhile needs none."""
         try:
             file = self.held()
         except StorageFailure:

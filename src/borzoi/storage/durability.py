@@ -1,4 +1,4 @@
-"""What of a log is on the disk, and what a sync has to do so that all of it is."""
+"""Which part of a log is on the disk, and what a sync has to do for the rest."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ DIRECTORIES_ON_THE_WAY: Final = 6
 
 @lru_cache(maxsize=64)
 def _on_the_way(parent: Path) -> tuple[Path, ...]:
-    """From the data directory to where partitions lie; the same for all of a topic."""
+    """The directories from the data directory to a topic's partitions."""
     return (parent, *parent.parents)[:DIRECTORIES_ON_THE_WAY]
 
 
@@ -31,7 +31,7 @@ NOTHING_SHARED: Final[Mapping[Path, Once]] = MappingProxyType({})
 
 
 class SyncJob(NamedTuple):
-    """A sync about to begin. `run` blocks, on any thread, and touches nothing but its fields."""
+    """The next sync. `run` blocks, on any thread, and touches nothing but its fields."""
 
     medium: Medium
     files: tuple[File, ...]
@@ -42,7 +42,7 @@ class SyncJob(NamedTuple):
     shared: Mapping[Path, Once]
     keeper: PointKeeper
     version: int
-    #: What recovery may rely on afterwards; none when the index says it.
+    #: The recovery point to store afterwards; none if the index serves as one.
     point: RecoveryPoint | None
     #: All messages below this offset are on the disk then.
     offset: int
@@ -66,8 +66,8 @@ class SyncJob(NamedTuple):
 
 @contextmanager
 def _later_when_full(directory: Path) -> Iterator[None]:
-    """Go on without a new recovery point where the disk has no space for it: messages can be read,
-    and `before_second_segment` tries again."""
+    """Continue without a new recovery point if the disk is full: messages can be read, and
+    `before_second_segment` tries again."""
     try:
         yield
     except DiskFull as failure:
@@ -130,7 +130,7 @@ class Durability:
         return recovery_point.load(self.medium, self.directory)
 
     def name_added(self) -> None:
-        """The directory of the log has a name that may not be on the disk."""
+        """Note that the directory has a new name that may not be on the disk."""
         self._marks += 1
 
     def share(self, syncs: dict[Path, Once]) -> None:
@@ -147,11 +147,11 @@ class Durability:
         self._shared = syncs
 
     def sealed(self, *files: File) -> None:
-        """These are written completely and wait for a sync."""
+        """Note files that are complete and wait for a sync."""
         self._unsynced += files
 
     def job(self, tail: Segment, *, with_tail: bool) -> SyncJob:
-        """What has to be synced now: all that is sealed, and the tail as far as it is written."""
+        """Return what has to be synced now: sealed files, and the written part of the tail."""
         size = tail.size if with_tail else 0
         point = None
         if not self.proven_by_index:
@@ -178,7 +178,7 @@ class Durability:
         return own if self._way_is_synced else (*own, *_on_the_way(self.directory.parent))
 
     def done(self, job: SyncJob) -> None:
-        """The job succeeded; what was added while it ran stays unsynced."""
+        """Note that the job succeeded; what was added meanwhile stays unsynced."""
         if self._unsynced:
             self._unsynced = [file for file in self._unsynced if file not in job.files]
         self._marks_synced = max(self._marks_synced, job.marks)
@@ -190,7 +190,7 @@ class Durability:
         return self._loaded == (tail.start_offset, tail.size) and not tail.index.unsaved
 
     def begin(self, point: RecoveryPoint | None, tail: Segment) -> None:
-        """Make the recovery point of a loaded log say what is true from now on."""
+        """Bring the recovery point of a loaded log up to date."""
         end = tail.start_offset, tail.size
         # A point is stored behind a sync of everything before it, names on the way included; only
         # that of a new and empty log is not.

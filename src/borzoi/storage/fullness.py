@@ -1,4 +1,4 @@
-"""When a segment is full by the rule of the published servers: the same sends make the same ones.
+"""When a segment is full, by the rule of the published servers: segments end at the same messages.
 
 They keep messages in memory until there are `messages_required_to_save` of them, or as many bytes,
 and after each append look at what is saved. A segment that had its size before the append is sealed

@@ -1,35 +1,34 @@
-"""What waits for a moment in which nobody appends: index entries that are not in their file yet.
+"""Work for idle moments: saving index entries that are not in their file yet.
 
-A busy log saves its entries many at a time. A log that falls silent should not leave the last ones
-in memory until someone appends again: whoever looks at the files expects them, and a start after a
-crash reads less.
+A busy log saves its entries in batches. A log that becomes idle should not keep the last ones in
+memory until the next append: tools expect them in the files, and a start after a crash reads less.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
 
-#: Nobody has appended to any log for this long.
+#: Seconds without an append to any log.
 IDLE_SECONDS: Final = 0.002
-#: Logs that are served without letting requests run in between.
+#: Logs that are served before requests may run again.
 LOGS_PER_TURN: Final = 32
 
 
 class IdleWork:
-    """Calls logs back when the loop has nothing to append. One for all logs of a shard."""
+    """Calls logs back when nothing is being appended. One for all logs of a shard."""
 
     __slots__ = ("_appended_before", "_is_armed", "_loop", "_waiting", "appended")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        #: Counts up with every write; by that the next look knows whether there was one.
+        #: Counts writes, to detect whether there was one since the last check.
         self.appended = 0
         self._appended_before = 0
         self._waiting: list[Callable[[], None]] = []
         self._is_armed = False
 
     def wait(self, work: Callable[[], None]) -> None:
-        """Have `work` called once, on the loop."""
+        """Schedule `work` to be called once, on the loop."""
         self._waiting.append(work)
         if not self._is_armed:
             self._is_armed = True

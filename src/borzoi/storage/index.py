@@ -6,8 +6,8 @@
     8..16    timestamp    u64, µs, never less than the entry before
 
 The index may lag behind its log, because the log alone can rebuild it: entries gather in memory
-(the window) and are saved many at a time. What has left the window is read from the file. Even
-making them can wait until they are read, or until the loop is idle (`extend_later`).
+(the window) and are saved many at a time. Older entries are read from the file. Building
+entries can wait until they are read, or until the loop is idle (`extend_later`).
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _unpack_entry = INDEX_ENTRY.unpack_from
 class SegmentIndex:
     """Entries 0..saved are in the file, window_start..count in memory; the two overlap or meet.
 
-    The last entries in memory may not be made yet; `gather` makes them before the window is read.
+    The last entries may not be built yet; `gather` builds them before the window is read.
     """
 
     __slots__ = (
@@ -78,12 +78,12 @@ class SegmentIndex:
         self.count += len(entries) // INDEX_ENTRY_BYTES
 
     def extend_later(self, count: int, make: Callable[[], bytes]) -> None:
-        """The same for `count` messages whose entries `make` gives, when they are needed."""
+        """The same for `count` messages whose entries `make` builds on demand."""
         self._deferred.append(make)
         self.count += count
 
     def gather(self) -> None:
-        """Make the entries that were put off."""
+        """Build the deferred entries."""
         deferred, self._deferred = self._deferred, []
         for make in deferred:
             self._window += make()
@@ -101,14 +101,14 @@ class SegmentIndex:
             with memoryview(self._window) as window, window[first:last] as unsaved:
                 write_all(self.file, [unsaved], position)
             self.saved = end
-        # Trimming moves what is kept, so it waits until there is as much to drop as to keep.
+        # Trimming moves the kept entries, so wait until there is as much to drop as to keep.
         surplus = self.saved - self._window_start - keep
         if surplus > keep:
             del self._window[: surplus * INDEX_ENTRY_BYTES]
             self._window_start += surplus
 
     def end_position(self, number: int) -> int:
-        """Where message `number` ends in the log; 0 for -1, the start of the first."""
+        """Return where message `number` ends in the log; 0 for -1, the start of the first."""
         if number >= self._window_start:
             return self._entry(number)[1]
         if number < 0:
@@ -166,7 +166,7 @@ class SegmentIndex:
         return low - 1
 
     def truncate(self, count: int) -> None:
-        """Forget the entries from number `count` on, in memory and in the file."""
+        """Drop the entries from number `count` on, in memory and in the file."""
         if self._deferred:
             self.gather()
         self.file.truncate(min(count, self.saved) * INDEX_ENTRY_BYTES)
@@ -206,10 +206,10 @@ def entries_of(batch: Batch, *, relative_offset: int, position: int) -> bytes:
 
 
 def valid_prefix(entries: NDArray[np.void], *, first: int, position: int, limit: int) -> int:
-    """How many of these entries, numbered from `first`, an honest index could hold.
+    """Return how many of these entries, numbered from `first`, are plausible.
 
-    They must be numbered without a gap, each end at least one header behind the one before (the
-    first of them behind `position`) and none may end behind `limit`, the size of the log.
+    They must be numbered without a gap, each must end at least one header after the previous one
+    (the first of them after `position`), and none may end after `limit`, the size of the log.
     """
     ends = entries["position"].astype(np.int64)
     starts = np.empty_like(ends)

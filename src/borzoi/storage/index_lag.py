@@ -36,23 +36,23 @@ class IndexLag:
         self._sealed: list[Segment] = []
 
     def begin(self, size: int) -> None:
-        """The open segment is another one, and all its entries are saved."""
+        """Start with another open segment whose entries are all saved."""
         self._indexed_size = size
 
     def reset(self) -> None:
-        """Nothing is held any more."""
+        """Drop everything."""
         self._indexed_size = 0
         self._sealed = []
 
     def wrote(self, tail: Segment) -> None:
-        """Messages were added to the open segment."""
+        """Note messages that were added to the open segment."""
         if not self._follows_syncs and (
             tail.index.unsaved >= LAG_ENTRIES or tail.size - self._indexed_size >= LAG_BYTES
         ):
             self._save(tail, tail.index.count)
 
     def flush(self, tail: Segment, synced: int) -> None:
-        """Save all that may be saved, when `synced` messages of the segment are on the disk."""
+        """Save all entries that may be saved; `synced` messages of the segment are durable."""
         # Nothing new since the last flush: an idle partition keeps nothing in memory.
         keep = self.window if tail.index.unsaved else 0
         if self._follows_syncs:
@@ -62,7 +62,7 @@ class IndexLag:
         self._indexed_size = tail.size
 
     def save(self, tail: Segment, synced: int) -> None:
-        """The same, where a failure is no harm, and the latest entries stay in memory."""
+        """The same, but failures are harmless and the latest entries stay in memory."""
         end = synced if self._follows_syncs else tail.index.count
         if end > tail.index.saved:
             self._save(tail, end)
@@ -93,7 +93,7 @@ class IndexLag:
             self._sealed.pop(0)
 
     def _save(self, tail: Segment, up_to: int) -> None:
-        """What fails here is tried again, the log alone could rebuild it."""
+        """Log a failure: it is retried, and the log could rebuild the index."""
         try:
             tail.index.save(up_to=up_to, keep=self.window)
             self._indexed_size = tail.size

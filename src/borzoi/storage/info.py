@@ -1,4 +1,4 @@
-"""`info.json` in the root of the data directory: who wrote it, and in which format.
+"""`info.json` in the root of the data directory: which version wrote it, in which format.
 
     {"version": "0.1.0", "created_at": 1700000000000000, "format": 1}
 
@@ -25,7 +25,7 @@ FOREIGN_STATE_LOG: Final = Path("state", "log")
 
 
 class Info(msgspec.Struct, frozen=True):
-    """What a data directory says about itself."""
+    """The contents of `info.json`."""
 
     #: Of the borzoi that last started on it.
     version: str
@@ -34,7 +34,7 @@ class Info(msgspec.Struct, frozen=True):
 
 
 def open_info(medium: Medium, directory: Path, *, version: str, now: int) -> Info:
-    """The directory's own info, written when it is new and renewed when the version changed."""
+    """Return the directory's info; written when it is new, updated when the version changed."""
     found = read_info(medium, directory)
     if found is None:
         _refuse_foreign(medium, directory)
@@ -63,7 +63,7 @@ def open_info(medium: Medium, directory: Path, *, version: str, now: int) -> Inf
 
 
 def read_info(medium: Medium, directory: Path) -> Info | None:
-    """What `info.json` says; None when there is none, `StateCorrupted` when it says nothing."""
+    """Read `info.json`; None when there is none, `StateCorrupted` when it is invalid."""
     path = directory / INFO_NAME
     if not medium.exists(path):
         return None
@@ -79,5 +79,5 @@ def _refuse_foreign(medium: Medium, directory: Path) -> None:
     ):
         raise InvalidConfiguration(
             f"{directory} was written by another server (it has {FOREIGN_STATE_LOG});"
-            f" `borzoi import iggy {directory} --to NEW` makes a data directory out of it"
+            f" `borzoi import iggy {directory} --to NEW` converts it"
         )

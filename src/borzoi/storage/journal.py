@@ -14,7 +14,7 @@ from borzoi.storage.settings import PartitionSettings
 
 
 class Pending(NamedTuple):
-    """A batch on its way to the open segment, with the index entries it will have there."""
+    """A batch for the open segment, with its future index entries."""
 
     batch: Batch
     entries: bytes
@@ -65,7 +65,7 @@ class Journal:
         return None
 
     def read(self, reading: Reading, offset: int, end: int, size_max: int | None) -> None:
-        """Add the messages offset..end to a reading, as far as `size_max` has room for them."""
+        """Add the messages offset..end to a reading, as far as `size_max` allows."""
         for batch, _, first_offset, _, _ in self.pending:
             first = max(offset - first_offset, 0)
             last = min(end - first_offset, len(batch))

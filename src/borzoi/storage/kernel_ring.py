@@ -1,4 +1,4 @@
-"""An io_uring of the kernel, asked for syncs: two queues in memory that is shared with it.
+"""An io_uring for syncs: two queues in memory shared with the kernel.
 
     submission entry    bytes     field          here
                         0         opcode         IORING_OP_FSYNC
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-#: Syncs under way at once. The completion queue holds twice as many, so it never overflows.
+#: Syncs in flight. The completion queue holds twice as many, so it never overflows.
 ENTRIES: Final = 256
 
 # Numbers of Linux on x86-64.
@@ -39,7 +39,7 @@ OFF_SQES: Final = 0x1000_0000
 OP_FSYNC: Final = 3
 FSYNC_DATASYNC: Final = 1
 
-#: What the kernel says of a new ring: 5 words before `features`, then the places of everything.
+#: The kernel's description of a new ring: 5 words before `features`, then the offsets.
 PARAMETERS: Final = struct.Struct("<2I12x1I4x12x8I8x8I8x")
 SUBMISSION: Final = struct.Struct("<BBHi8x8x4xIQ24x")
 COMPLETION: Final = struct.Struct("<Qi4x")
@@ -47,7 +47,7 @@ U32: Final = 2**32
 
 
 class KernelRing:
-    """One ring. `OSError` when there is none to have."""
+    """One ring. `OSError` if the kernel provides none."""
 
     __slots__ = (
         "_completions",
@@ -94,7 +94,7 @@ class KernelRing:
             os.close(self.eventfd)
             raise
         words = self._words = memoryview(self._memory).cast("I")
-        # Entry k of the queue is always the one that lies in place k.
+        # Entry k of the queue is always in slot k.
         for number in range(queued):
             words[numbers // 4 + number] = number
         self._queue_tail_at, self._queue_mask = tail // 4, words[mask // 4]
@@ -103,7 +103,7 @@ class KernelRing:
         self._tail = words[self._queue_tail_at]
 
     def submit(self, syncs: Sequence[tuple[int, int]]) -> int:
-        """Begin `fdatasync` of (number, descriptor) pairs; how many of them the kernel took."""
+        """Begin `fdatasync` of (number, descriptor) pairs; return how many the kernel accepted."""
         for number, descriptor in syncs:
             at = SUBMISSION.size * (self._tail & self._queue_mask)
             SUBMISSION.pack_into(
@@ -121,7 +121,7 @@ class KernelRing:
         return taken
 
     def reap(self) -> list[tuple[int, int]]:
-        """Take out (number, errno) of the syncs that have ended; errno 0 is success."""
+        """Return (number, errno) of the completed syncs; errno 0 is success."""
         # The eventfd first: what ends after this makes it readable again.
         with suppress(BlockingIOError):
             os.eventfd_read(self.eventfd)

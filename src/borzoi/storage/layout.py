@@ -23,7 +23,7 @@ RECOVERY_POINT: Final = "recovery.point"
 INTENT: Final = "intent"
 DRAFT_SUFFIX: Final = ".tmp"
 OFFSET_DIGITS: Final = 20
-#: Beside the folders of the streams, which are numbers: what was deleted, on its way out.
+#: The trash, next to the folders of the streams, which are numbers.
 TRASH: Final = "trash"
 
 
@@ -62,7 +62,7 @@ def twin_name(start_offset: int, suffix: str) -> str:
 
 
 def start_offset_of(name: str, suffix: str) -> int | None:
-    """The offset a segment file is named after, or nothing for a foreign name."""
+    """Return the offset in a segment's file name, or None for a foreign name."""
     stem = name.removesuffix(suffix)
     if stem == name or len(stem) != OFFSET_DIGITS or not (stem.isascii() and stem.isdigit()):
         return None

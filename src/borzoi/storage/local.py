@@ -13,12 +13,12 @@ from typing import Final, Self, cast
 from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
 from borzoi.storage.media import CLOSED, Readable
 
-#: `fallocate` takes the space and leaves the size of the file as it is.
+#: `fallocate` reserves the space without changing the size of the file.
 FALLOC_FL_KEEP_SIZE: Final = 1
 
 
 def _system_fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Linux's own call: Python has only the portable one, which makes files longer."""
+    """Call Linux's `fallocate`: Python has only the portable one, which extends files."""
     try:
         function = ctypes.CDLL(None).fallocate
     except (OSError, AttributeError):
@@ -38,8 +38,8 @@ NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 class LocalFile:
     """An open descriptor, which nothing else may close.
 
-    Its one owner ends it with `close`. A file that is shared (`share`) ends with its last
-    reference; any other that ends like this was forgotten by its owner, who is warned.
+    Its owner closes it with `close`. A shared file (`share`) closes with its last reference; for
+    any other file that is a leak, which is reported as a warning.
     """
 
     __slots__ = ("_descriptor", "_identity", "_is_shared", "_path")
@@ -60,7 +60,7 @@ class LocalFile:
         return self._identity
 
     def fileno(self) -> int:
-        """For system calls only: closing this number would leave the file to close another's."""
+        """For system calls only: do not close it, the number could be reused by another file."""
         return self._descriptor
 
     def size(self) -> int:
@@ -92,7 +92,7 @@ class LocalFile:
             _fallocate(self._descriptor, FALLOC_FL_KEEP_SIZE, position, length)
 
     def trim(self) -> None:
-        # Cutting a file at its end frees what is reserved behind it.
+        # Truncating a file at its end frees the reserved space.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size)
 
@@ -152,7 +152,7 @@ class LocalMedium:
         try:
             self._boot_id = BOOT_ID.read_text().strip()
         except OSError:
-            # Without one every start counts as the first after a power cut: slower, still right.
+            # Without one every start assumes a power cut: slower, but correct.
             self._boot_id = os.urandom(16).hex()
 
     @property

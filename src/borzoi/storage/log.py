@@ -3,7 +3,7 @@
 It lives on one event loop and has one owner, so it takes no locks; only syncs leave the loop.
 A batch is numbered by its owner (`next_offset`), appended here, and answered at the level of
 `PartitionSettings.acknowledge`; see `append`. Readers see the messages below `visible_offset`.
-What is written belongs to `storage/log_files.py`; here is what happens before and around that.
+`storage/log_files.py` owns the files; this module decides what is written when.
 """
 
 import asyncio
@@ -66,10 +66,10 @@ def open_log(
     generation: int = 0,
     idle: IdleWork | None = None,
 ) -> "SegmentedLog":
-    """Open the log of a directory, made when it is missing, after whatever happened to it.
+    """Open the log of a directory, after any kind of crash; it is created if missing.
 
-    What was stored in an earlier generation than `generation` is removed: it was purged. With
-    `idle` index entries reach their file when nobody appends, not only with later ones.
+    Messages of an earlier generation than `generation` are removed: they were purged. With `idle`
+    index entries are also saved in idle moments, not only with later ones.
 
     Never raises for what it finds there: a log that cannot be repaired comes back fenced, and
     each call that needs its messages raises `StorageFailure` with the reason. `DiskFull` when it
@@ -124,10 +124,10 @@ class SegmentedLog:
         #: fail together.
         self._waiter: Waiter | None = None
         self._turn_is_open = False
-        #: Sends since one last shared a write with others of its turn.
+        #: Sends since one last shared a write with others in its turn.
         self._alone = 0
         self._fullness = Fullness(files.segment_bytes, partition) if files.overshoots else None
-        #: Whether the open segment was full and no new one could be begun.
+        #: Whether the open segment was full and no new one could be created.
         self._seal_is_due = False
         #: Readers see the messages below this offset.
         self.visible_offset = 0
@@ -175,7 +175,7 @@ class SegmentedLog:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no sync is running and nobody waits for one."""
+        """Whether no sync is running or requested."""
         return self.visible_offset == self.next_offset and not self._files.commits.is_running
 
     def segments(self) -> list[SegmentFacts]:
@@ -207,7 +207,7 @@ class SegmentedLog:
         return waiter
 
     def _take(self, batch: Batch, timestamp: int | None) -> Waiter | None:
-        """The messages follow the last one, written or on their way to be."""
+        """Add messages after the last one, written or pending."""
         count = batch.count
         level = self._level
         is_large = batch.size >= LARGE_BYTES
@@ -243,7 +243,7 @@ class SegmentedLog:
         return waiter
 
     def barrier(self) -> Waiter | None:
-        """None when everything appended so far is acknowledged, else what resolves when it is."""
+        """Return None if everything appended so far is acknowledged, else a future."""
         loop = running_loop()
         if loop is None or self.visible_offset == self.next_offset:
             return None
@@ -266,9 +266,9 @@ class SegmentedLog:
     # Reading. ------------------------------------------------------------------------------------
 
     def read(self, offset: int, count: int, *, size_max: int | None = None) -> Reading:
-        """Up to `count` messages from `offset` on, or from the oldest when that one is gone.
+        """Read up to `count` messages from `offset` on, or from the oldest if that was removed.
 
-        `size_max` bounds the bytes; the first message is given whatever its size.
+        `size_max` bounds the bytes; the first message is returned whatever its size.
         """
         files = self._files
         files.ensure_readable()
@@ -303,12 +303,12 @@ class SegmentedLog:
         """Remove every message, also those in memory. The next one gets offset 0, in a higher
         generation.
 
-        Also the way out for a log that was found damaged.
+        Also repairs a damaged log.
         """
         self._files.purge()
 
     def truncate(self, offset: int) -> None:
-        """Forget the messages from `offset` on; the next one gets this offset."""
+        """Remove the messages from `offset` on; the next one gets this offset."""
         self.ensure_writable()
         if not self.first_offset <= offset <= self.next_offset:
             raise InvalidOffset(
@@ -385,9 +385,9 @@ class SegmentedLog:
             try:
                 self._seal()
             except StorageFailure as failure:
-                # The messages are in. The next append tries again, and tells its sender.
+                # The messages are stored. The next append tries again, and fails if necessary.
                 self._seal_is_due = True
-                logger.warning("no new segment in %s yet: %s", self.directory, failure)
+                logger.warning("cannot create a new segment in %s: %s", self.directory, failure)
 
     def _seal(self) -> None:
         self._save_journal()
@@ -438,7 +438,7 @@ class SegmentedLog:
             try:
                 self._save_journal()
             except StorageFailure:
-                return  # the waiters have the failure
+                return  # the waiters get the failure
         files = self._files
         tail = files.segments.tail
         tail.index.gather()
@@ -446,7 +446,7 @@ class SegmentedLog:
             files.lag.wrote(tail)
 
     def _write_with_journal(self, pending: Pending) -> None:
-        """Write what waits for the end of the turn, and this, in one call."""
+        """Write the pending batches and this one in one call."""
         if not self._journal.count:
             self.next_offset = self._files.write([pending]).next_offset
             if self._level is WRITTEN:
@@ -490,7 +490,7 @@ class SegmentedLog:
     # Inside: what the files tell. ----------------------------------------------------------------
 
     def _sync_succeeded(self, job: SyncJob) -> None:
-        """Only `synced` waits with showing messages until they are on the disk."""
+        """Make messages visible; only `synced` waits until they are on the disk."""
         files = self._files
         files.durability.done(job)
         if self._level is SYNCED:
@@ -499,7 +499,7 @@ class SegmentedLog:
             files.save_index_when_idle()
 
     def _writes_fenced(self, failure: StorageFailure) -> None:
-        """Nothing is written any more: `buffered` keeps its journal, the others lose it."""
+        """Writes have stopped: `buffered` keeps its journal, the other levels drop it."""
         self._answer_journal(failure)
         if self._level is not BUFFERED:
             self._journal.clear()

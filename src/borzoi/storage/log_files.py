@@ -1,4 +1,4 @@
-"""The files of one log: loaded, filled, rolled, synced, cut, and closed.
+"""The files of one log: load, append, roll, sync, cut and close.
 
 `storage/log.py` decides which messages come here, when, and when readers see them. This module
 decides when they are on the disk, and what happens when the medium fails.
@@ -88,7 +88,7 @@ class LogFiles:
         self._descriptors = descriptors
         self._open_twin = open_twin
         self._idle = idle
-        #: Whether index entries wait for a moment in which nobody appends.
+        #: Whether index entries are saved in idle moments.
         self._index_waits = False
         #: Files of an earlier generation than this were purged, and the purge was interrupted.
         self._generation_min = generation
@@ -107,7 +107,8 @@ class LogFiles:
             load=self._reload,
         )
 
-    # Coming and going. ---------------------------------------------------------------------------
+    # Opening and closing.
+    # ---------------------------------------------------------------------------
 
     def open(
         self,
@@ -116,7 +117,7 @@ class LogFiles:
         fenced: Callable[[StorageFailure], None],
         replaced: Callable[[StorageFailure | None], None],
     ) -> None:
-        """Load what is there; what cannot be repaired is `damage` from now on.
+        """Load the files; what cannot be repaired becomes `damage`.
 
         The callbacks: `succeeded` after a sync, `fenced` when writes are refused from now on, and
         `replaced` when the segments were loaded again or closed. Messages that were not written
@@ -135,7 +136,7 @@ class LogFiles:
             logger.error("partition %s is fenced: %s", self.directory, damage)  # noqa: TRY400
 
     def why_not_to_save(self) -> StorageFailure | None:
-        """The reason not to write anything before the files are closed, if there is one."""
+        """Return why nothing may be written before the files are closed, if so."""
         failure = self.damage or self.fence
         if failure is None and self.cutting.is_unfinished:
             return StorageFailure(f"the log of {self.directory} was closed during a cut")
@@ -169,7 +170,7 @@ class LogFiles:
         self.damage = damage
 
     def _reset(self, failure: StorageFailure | None = None) -> None:
-        """As if nothing had been loaded."""
+        """Reset to the state before loading."""
         self.segments.close()
         self.segments = Segments(self.directory, self.medium, self._descriptors)
         self.lag.reset()
@@ -177,7 +178,7 @@ class LogFiles:
         self._replaced(failure)
 
     def _load(self) -> None:
-        """Take the log as it lies on the medium, repaired."""
+        """Load the log from the medium and repair it."""
         self._reset()
         medium, directory = self.medium, self.directory
         names = medium.list(directory)
@@ -231,7 +232,7 @@ class LogFiles:
             self.sync()
         self.durability.begin(point, tail)
 
-    # Refusing. -----------------------------------------------------------------------------------
+    # Fencing. -----------------------------------------------------------------------------------
 
     def ensure_readable(self) -> None:
         """Finish a cut that is due; raise why there is nothing to read."""
@@ -253,7 +254,7 @@ class LogFiles:
         if self.fence is not None:
             return
         self.fence = failure
-        logger.error("partition %s takes no more messages: %s", self.directory, failure)
+        logger.error("partition %s accepts no more messages: %s", self.directory, failure)
         self._fenced(failure)
         self.commits.abandon(failure)
 
@@ -280,7 +281,7 @@ class LogFiles:
         return Pending(batch, entries, offset, first, last)
 
     def write(self, pending: list[Pending]) -> Segment:
-        """Put batches at the end of the open segment, all of them or none; the segment."""
+        """Append batches to the open segment, all or none; return the segment."""
         size = sum([each.batch.size for each in pending])
         tail = self._put([each.batch.messages for each in pending], size)
         entries = b"".join([each.entries for each in pending])
@@ -322,7 +323,7 @@ class LogFiles:
             self.lag.save(tail, max(self.durability.synced_offset - tail.start_offset, 0))
 
     def _put(self, buffers: list[memoryview], size: int) -> Segment:
-        """Write bytes behind the last message; the segment they are in."""
+        """Write bytes after the last message; return their segment."""
         tail = self.segments.tail
         assert tail.file is not None, "messages are written to the open segment"
         assert tail.size + size <= SEGMENT_BYTES_MAX, "an index addresses 32 bits"
@@ -337,7 +338,7 @@ class LogFiles:
         return tail
 
     def _undo_write(self, file: File, size: int) -> None:
-        """Cut off what a failed write left behind, for good, or accept nothing any more."""
+        """Durably cut off what a failed write left, or fence the log."""
         try:
             file.truncate(size)
             file.fdatasync()
@@ -345,7 +346,7 @@ class LogFiles:
             self.fence_writes(failure)
 
     def roll(self) -> None:
-        """Seal the open segment and begin the next one; the disk catches up on another thread."""
+        """Seal the open segment and create the next one; it is synced on another thread."""
         full = self.segments.tail
         assert full.file is not None
         file, index_file = full.file, full.index.file
@@ -398,7 +399,7 @@ class LogFiles:
         try:
             tail.index.save(keep=self.lag.window)
         except DiskFull as failure:
-            # The next start makes the entries from the messages, which are on the disk.
+            # The next start rebuilds the entries from the messages, which are on the disk.
             logger.warning("the index of %s lags: %s", tail.log_path, failure)
         tail.index.sync()
 
@@ -410,14 +411,14 @@ class LogFiles:
     # Cutting. ------------------------------------------------------------------------------------
 
     def purge(self) -> None:
-        """Forget every message, also those of damaged files, but not of closed ones."""
+        """Remove every message, including those of damaged files, but not of closed ones."""
         self.refuse_if_fenced()
         if self.is_closed:
             self.ensure_readable()
         self.cutting.cut(truncation.purge_to(self.durability.generation + 1))
 
     def cut(self, offset: int) -> None:
-        """Forget the messages from `offset` on, all of which are written."""
+        """Remove the messages from `offset` on, all of which are written."""
         segment = self.segments.holding(offset)
         kept = offset - segment.start_offset
         if kept and not segment.log_path_is_plain:
@@ -434,7 +435,7 @@ class LogFiles:
         self.commits.abandon(None)  # appended, then removed: both succeeded
 
     def _reload(self) -> None:
-        """Load what a cut has left; when that fails, nothing is held."""
+        """Load the rest after a cut; if that fails, nothing stays loaded."""
         try:
             self._load()
         except StorageFailure:

@@ -1,4 +1,4 @@
-"""What the storage engine asks of a medium: everything that touches a file goes through here.
+"""The interface of a medium: every file access of the storage engine goes through here.
 
 `storage/local.py` is the real one; tests have a simulated disk that loses what was not synced and
 one that fails on request. A failed operation raises `StorageFailure` (`CannotSync` for a sync),
@@ -19,7 +19,7 @@ Readable: TypeAlias = bytes | bytearray | memoryview
 
 
 class ReadOnlyFile(Protocol):
-    """What reading and sending need of a file."""
+    """A file for reading and sending."""
 
     @property
     def path(self) -> Path: ...
@@ -36,9 +36,9 @@ class ReadOnlyFile(Protocol):
 
 
 class File(ReadOnlyFile, Protocol):
-    """An open file, which has one owner, who ends it with `close`.
+    """An open file with one owner, which closes it with `close`.
 
-    A file that is shared ends with its last reference instead: see `storage/descriptors.py`.
+    A shared file closes with its last reference instead: see `storage/descriptors.py`.
     """
 
     def write(self, buffers: Sequence[Readable], position: int) -> int:
@@ -46,14 +46,14 @@ class File(ReadOnlyFile, Protocol):
         ...
 
     def reserve(self, position: int, length: int) -> None:
-        """Take space on the disk for bytes that are about to be written, without changing the size.
+        """Reserve space on the disk for bytes about to be written, without changing the size.
 
-        Only a wish: where it cannot be had nothing happens, and a full disk is met by `write`.
+        Best effort: if it fails nothing happens, and `write` reports a full disk.
         """
         ...
 
     def trim(self) -> None:
-        """Give back what was reserved behind the end; a wish as well."""
+        """Release reserved space after the end; best effort as well."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -63,11 +63,11 @@ class File(ReadOnlyFile, Protocol):
         ...
 
     def close(self) -> None:
-        """Close the descriptor now, even if others hold the file; a second call is no error."""
+        """Close the descriptor now, even if others hold the file; may be called twice."""
         ...
 
     def share(self) -> None:
-        """From now on the last reference ends it, and nobody has to close it."""
+        """Close with the last reference from now on."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -88,21 +88,21 @@ class Medium(Protocol):
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> File: ...
 
     def list(self, directory: Path) -> list[str]:
-        """The names in a directory, in no order; none when it does not exist."""
+        """Return the names in a directory, unordered; empty if it does not exist."""
         ...
 
     def exists(self, path: Path) -> bool: ...
 
     def make_directory(self, directory: Path) -> Sequence[Path]:
-        """Create it and its parents where they are missing; the directories that changed by it."""
+        """Create it and missing parents; return the directories that changed."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Replace `target` in one step."""
+        """Rename to `target` atomically."""
         ...
 
     def unlink(self, path: Path) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file; no error if it does not exist."""
         ...
 
     def remove_tree(self, directory: Path) -> None: ...
@@ -113,7 +113,7 @@ class Medium(Protocol):
 
 
 def write_all(file: File, buffers: Sequence[Readable], position: int) -> int:
-    """Write every byte of the buffers, however often the medium writes less; the new end."""
+    """Write every byte of the buffers, repeating short writes; return the new end."""
     pending: Sequence[Readable] = buffers
     while pending:
         group = pending if len(pending) <= VECTORS_MAX else pending[:VECTORS_MAX]
@@ -132,7 +132,7 @@ def write_all(file: File, buffers: Sequence[Readable], position: int) -> int:
 
 
 def _without(buffers: Sequence[Readable], written: int) -> list[Readable]:
-    """What is left of the buffers after their first `written` bytes."""
+    """Return the buffers without their first `written` bytes."""
     rest = list(buffers)
     while rest and written >= len(rest[0]):
         written -= len(rest.pop(0))
@@ -142,7 +142,7 @@ def _without(buffers: Sequence[Readable], written: int) -> list[Readable]:
 
 
 def read_exactly(file: ReadOnlyFile, length: int, position: int) -> bytes:
-    """Exactly `length` bytes, or `StorageFailure` when the file ends before."""
+    """Read exactly `length` bytes, or raise `StorageFailure` if the file is shorter."""
     found = file.read(length, position)
     if len(found) != length:
         raise StorageFailure(

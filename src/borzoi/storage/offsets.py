@@ -1,4 +1,4 @@
-"""How far each consumer and each group of a partition has got.
+"""The stored offsets of the consumers and groups of a partition.
 
 One file of 8 bytes for each of them, named by its number:
 
@@ -79,7 +79,7 @@ class OffsetWriter:
         self._sync_is_under_way = False
 
     def store(self, slot: _Slot, offset: int) -> asyncio.Future[None] | None:
-        """Commits; None when it is as safe as configured already, else wait for that."""
+        """Commit; return None if it is as durable as configured, else a future."""
         loop = self._loop
         if loop is None:
             self._write(slot, offset)
@@ -177,7 +177,7 @@ class OffsetWriter:
     ) -> None:
         if error is not None:
             if future is None:
-                logger.warning("a consumer offset was not stored: %s", error)
+                logger.warning("could not store a consumer offset: %s", error)
             if slot not in self._dirty:
                 slot.offset = slot.saved
         if slot.future is future:
@@ -216,7 +216,7 @@ class OffsetWriter:
             file.fdatasync()
 
     def _sync(self, slots: Iterable[_Slot]) -> dict[_Slot, BorzoiError]:
-        """Syncs the files, and the directories of new ones; what failed. Runs on any thread."""
+        """Sync the files, and directories of new ones; return the failures. Runs on any thread."""
         failures: dict[_Slot, BorzoiError] = {}
         directories: dict[Path, list[_Slot]] = {}
         for slot in slots:
@@ -265,7 +265,7 @@ class ConsumerOffsets:
         return self._writer.store(slot, offset)
 
     def delete(self, kind: ConsumerKind, consumer_id: int) -> None:
-        """Forgets the consumer's offset; `ConsumerOffsetNotFound` when there is none."""
+        """Delete the consumer's offset; `ConsumerOffsetNotFound` when there is none."""
         if self.load(kind, consumer_id) is None:
             raise ConsumerOffsetNotFound(f"{kind.name.lower()} {consumer_id} stored no offset")
         slot = self._slots[kind].pop(consumer_id)
@@ -285,7 +285,7 @@ class ConsumerOffsets:
             for name in stored:
                 medium.unlink(directory / name)
             if stored:
-                # An offset that a power cut brought back would make its consumer skip messages.
+                # An offset restored by a power cut would make its consumer skip messages.
                 medium.fsync_directory(directory)
 
     def items(self, kind: ConsumerKind) -> Iterator[tuple[int, int]]:
@@ -295,12 +295,12 @@ class ConsumerOffsets:
                 yield consumer_id, slot.offset
 
     def minimum(self) -> int | None:
-        """How far the slowest consumer or group has got: what retention must not overtake."""
+        """Return the lowest stored offset, which retention must not pass."""
         stored = [offset for kind in ConsumerKind for _, offset in self.items(kind)]
         return min(stored, default=None)
 
     def slowest(self) -> tuple[ConsumerKind, int, int] | None:
-        """The consumer or group that has got least far: its kind, its number, its offset."""
+        """Return the consumer or group with the lowest offset: kind, id, offset."""
         stored = [(offset, kind, one) for kind in ConsumerKind for one, offset in self.items(kind)]
         if not stored:
             return None
@@ -308,12 +308,12 @@ class ConsumerOffsets:
         return kind, consumer_id, offset
 
     def clamp(self, last_offset: int) -> None:
-        """Moves offsets behind the end of the log back: a crash may have shortened it."""
+        """Move offsets beyond the end of the log back: a crash may have shortened it."""
         for kind, slots in self._slots.items():
             for consumer_id, slot in slots.items():
                 if slot.offset is not None and slot.offset > last_offset:
                     logger.warning(
-                        "%s %d of %s was at offset %d; the log ends at %d, it goes on from there",
+                        "%s %d of %s was at offset %d; the log ends at %d, it continues from there",
                         kind.name.lower(),
                         consumer_id,
                         self.directory.parent,
@@ -351,7 +351,7 @@ class ConsumerOffsets:
                 path = directory / name
                 consumer_id = number_of(name)
                 if consumer_id is None:
-                    logger.warning("%s is not named after a consumer; it is left alone", path)
+                    logger.warning("%s is not named after a consumer; ignoring it", path)
                     continue
                 offset = _read_offset(self._writer.medium, path)
                 if offset is not None:
@@ -362,7 +362,7 @@ class ConsumerOffsets:
 
 
 def open_offsets(directory: Path, writer: OffsetWriter) -> ConsumerOffsets:
-    """The offsets found in a partition's directory, whose missing directories are made again.
+    """Load the offsets of a partition's directory; missing directories are created.
 
     A file that cannot be read loses its own consumer's offset and nothing else.
     """
@@ -392,7 +392,7 @@ def _read_offset(medium: Medium, path: Path) -> int | None:
 
 
 def number_of(name: str) -> int | None:
-    """The number a file is named after, spelled the one way we spell it."""
+    """Return the id in a file name, if it is spelled canonically."""
     if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= U32_MAX:
         return int(name)
     return None

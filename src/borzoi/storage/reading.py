@@ -1,4 +1,4 @@
-"""What a read gives back: where the bytes lie, or how to make them, not the bytes."""
+"""The result of a read: where the bytes are, or how to produce them, not the bytes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import msgspec
 
 from borzoi.storage.media import ReadOnlyFile, read_exactly
 
-#: Bytes that are read or made at once while an answer is sent: a fraction of a millisecond.
+#: Bytes that are read or produced at once while an answer is sent: a fraction of a millisecond.
 SLICE_BYTES: Final = 256 * 1024
 
 Chunk: TypeAlias = bytes | memoryview
@@ -30,8 +30,8 @@ class FileRange(NamedTuple):
 
 
 class Produced(ABC):
-    """Bytes that are made while they are sent, so that an answer costs a slice of memory at a time,
-    however long it is."""
+    """Bytes that are produced while they are sent, so that an answer of any length costs one slice
+    of memory at a time."""
 
     __slots__ = ("length",)
 
@@ -44,16 +44,16 @@ class Produced(ABC):
         """All of them from the start, about `SLICE_BYTES` at a time. Raises `StorageFailure`."""
 
     def checks(self) -> Iterator[None]:
-        """See, a step at a time, whether the slices can be made; raises what they would raise.
+        """Check, step by step, whether the slices can be produced; raises what they would raise.
 
-        The length of an answer is promised before its first slice is made, and a fault behind that
-        can only be told by closing the connection.
+        The length of an answer is sent before its first slice, and a fault after that can only be
+        reported by closing the connection.
         """
         return iter(())
 
 
 class FileSlices(Produced):
-    """A file range behind bytes that are made."""
+    """A file range after produced bytes."""
 
     __slots__ = ("_range",)
 
@@ -76,7 +76,7 @@ class Reading(msgspec.Struct):
     count: int = 0
     ranges: list[FileRange] = []
     tail: list[memoryview | Produced] = []
-    #: Messages of the range that are not among the bytes, because no key opens them.
+    #: Messages of the range that are left out, because they cannot be decrypted.
     left_out: int = 0
 
     @property
@@ -109,7 +109,7 @@ class Reading(msgspec.Struct):
 
     @property
     def must_be_checked(self) -> bool:
-        """Whether bytes have to be made, which may fail."""
+        """Whether bytes have to be produced, which may fail."""
         return any(isinstance(chunk, Produced) for chunk in self.tail)
 
     def checks(self) -> Iterator[None]:

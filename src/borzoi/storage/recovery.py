@@ -1,8 +1,8 @@
-"""Opening after a crash: what is there, what of it holds, and repairing the rest.
+"""Recovery after a crash: validates the files, and repairs what it may.
 
 The rules, for each segment in the order of offsets:
 
-- The index counts as far as its entries follow each other and lie inside the log. A sealed segment
+- The index is valid as far as its entries are consecutive and inside the log. A sealed segment
   whose index ends exactly with its log is taken as it is; not a byte of its log is read. After a
   power cut that holds only for segments before the recovery point: the index of a later one may
   have holes, so all of its entries are checked.
@@ -10,11 +10,11 @@ The rules, for each segment in the order of offsets:
   `recovery_point.py`), is read message by message. Sound messages get their entries.
 - What follows the last sound message of the last segment is cut off: a torn write, zeros, garbage.
 - The same in a sealed segment is damage: the partition is fenced and nothing is changed. The one
-  exception is a power cut while that segment was still on its way to the disk: nothing behind the
-  hole was promised then, so the log is cut there, with all segments behind.
-- A compressed segment is inflated only when its index does not fit it, to make that anew.
+  exception is a power cut before that segment was synced: nothing after the hole was acknowledged
+  as durable then, so the log is cut there, with all later segments.
+- A compressed segment is inflated only if its index does not match, to rebuild the index.
 - A log that ends before its recovery point lost messages that were on the disk. It is fenced and
-  left as it is: a start that went on from there would give their offsets out again.
+  left unchanged: continuing from there would reuse their offsets.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ class RecoveredSegments:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """All that the rules depend on."""
+    """The inputs of the rules."""
 
     medium: Medium
     directory: Path
@@ -91,7 +91,7 @@ class Inspection:
         )
 
     def trusted_bytes(self, start_offset: int, *, is_last: bool) -> int | None:
-        """Up to where the index is believed without reading the log; None is everywhere."""
+        """Return how far the index is trusted without reading the log; None means all of it."""
         if self.point is None:
             return 0 if is_last else None
         if self.may_be_cut(start_offset) and not self.point.proven_by_index:
@@ -108,7 +108,7 @@ class _Scanned(NamedTuple):
 
 
 def recover(inspection: Inspection, names: Sequence[str] | None = None) -> RecoveredSegments:
-    """Repair what may be repaired; raises `StorageFailure` for damage that must be looked at.
+    """Repair what may be repaired; raises `StorageFailure` for damage that needs an operator.
 
     `names` are those in the directory, for a caller that knows them.
     """
@@ -165,7 +165,7 @@ def _refuse_missing_end(inspection: Inspection, start: int, end: int | None) -> 
         f"{inspection.directory} lost messages that were on the disk: segment"
         f" {point.segment_start} had {point.position} bytes or more, and the log ends "
         + (f"in segment {start}" if start < point.segment_start else f"with byte {end} of it")
-        + "; bring the files back, or accept the loss with `borzoi log repair`"
+        + "; restore the files, or accept the loss with `borzoi log repair`"
     )
 
 
@@ -244,7 +244,7 @@ def _recover_twin(
     try:
         scanned = _scan(_reader_of(body), 0, body.size, start)
     except FeatureUnavailable as missing:
-        raise StorageFailure(f"{path} cannot be read to make its index: {missing}") from missing
+        raise StorageFailure(f"{path} cannot be read to rebuild its index: {missing}") from missing
     if scanned.end != body.size:
         raise StorageFailure(
             f"{path} is damaged at byte {scanned.end} of what it inflates to,"
@@ -258,7 +258,7 @@ def _recover_twin(
 def _keep_index_of_twin(
     inspection: Inspection, path: Path, scanned: _Scanned, recovered: RecoveredSegments
 ) -> None:
-    """Have the index that follows from the messages, written only where another one is."""
+    """Ensure that the index matches the messages; written only if it differs."""
     medium, wanted = inspection.medium, b"".join(scanned.entries)
     if medium.exists(path) and content_of(medium, path) == wanted:
         return
@@ -321,7 +321,7 @@ def _recover_files(
     if end < size and not (is_last or inspection.may_be_cut(start)):
         raise StorageFailure(
             f"{log.path} is damaged at byte {end}, message {start + count}: the segment is sealed,"
-            " so it is left as it is"
+            " so it is left unchanged"
         )
     if count < promised:
         raise StorageFailure(f"{log.path} is damaged at byte {end}, message {start + count}")

@@ -1,8 +1,8 @@
 """How far a log is known to be on the disk: the file `recovery.point`.
 
-After a power cut any byte that was not synced may be missing, in any order, so recovery must read
-what lies behind this point, and only that. After a mere crash (same boot) everything written is
-still there.
+After a power cut any unsynced byte may be missing, in any order, so recovery must read what follows
+this point, and only that. After a crash of the process (same boot) everything written is still
+there.
 
     bytes    field              type
     0..8     checksum           u64, xxHash3 of the rest
@@ -60,7 +60,7 @@ def encode(point: RecoveryPoint) -> bytes:
 
 
 def decode(stored: bytes) -> RecoveryPoint | None:
-    """The point, or nothing when the bytes are not a whole record."""
+    """Decode the point; None if the bytes are not a complete record."""
     record = stored[CHECKSUM.size :]
     if len(record) < FIELDS.size or CHECKSUM.unpack_from(stored)[0] != xxh3_64_intdigest(record):
         return None
@@ -84,7 +84,7 @@ def load(medium: Medium, directory: Path) -> RecoveryPoint | None:
 
 
 def store(medium: Medium, directory: Path, point: RecoveryPoint) -> None:
-    """Replace the point. After a power cut the old or the new one is there: both are true."""
+    """Replace the point. After a power cut there is the old or the new one: both are valid."""
     replace_file(medium, directory / RECOVERY_POINT, encode(point))
 
 
@@ -113,7 +113,7 @@ class PointKeeper:
     def advance(self, point: RecoveryPoint, version: int) -> None:
         """Store the point, unless the log was cut since `version` was read.
 
-        A failure is no harm: the point before is still true, recovery only reads more.
+        A failure is harmless: the old point is still valid, recovery only reads more.
         """
         with self._lock:
             if version != self._version:
@@ -135,7 +135,7 @@ class PointKeeper:
             write_all(file, [encode(point)], 0)
 
     def settle(self, point: RecoveryPoint) -> None:
-        """Store the point for good: for one that says less than the one before."""
+        """Store the point durably: required when it moves back."""
         with self._lock:
             store(self._medium, self._directory, point)
         self._medium.fsync_directory(self._directory)

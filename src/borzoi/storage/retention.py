@@ -1,4 +1,4 @@
-"""Which segments must go. Pure: decisions are made here and carried out elsewhere.
+"""Which segments to delete. Pure: decisions are made here and carried out elsewhere.
 
 A log may only lose its head, so every decision is a number of segments from the oldest on, and it
 never reaches the open segment.
@@ -38,7 +38,7 @@ def expired(segments: Sequence[SegmentFacts], *, now: int, expiry: int) -> int:
 
 
 def shrunk_below(topic_size_max: int) -> int:
-    """The size that a topic is brought below: some room is left for what comes next."""
+    """Return the target size of a topic, which leaves some space for new messages."""
     return topic_size_max * 9 // 10
 
 
@@ -53,7 +53,7 @@ class PartitionFacts:
 def oversized(
     partitions: Sequence[PartitionFacts], *, topic_size: int, topic_size_max: int
 ) -> list[int]:
-    """How many segments each partition has to give up so that the topic is below nine tenths.
+    """Return how many segments each partition has to delete so that the topic is below nine tenths.
 
     The oldest segment of them all goes first. `topic_size` counts all partitions of the topic,
     also those that other shards own and that are not among `partitions`.

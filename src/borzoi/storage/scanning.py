@@ -1,4 +1,4 @@
-"""Reading a segment message by message, to find where its sound part ends."""
+"""Reads a segment message by message, to find where its valid part ends."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
@@ -12,14 +12,14 @@ ReadBytes: TypeAlias = Callable[[int, int], bytes | memoryview]
 
 #: How much is read at once; a message that does not fit is read alone.
 CHUNK_BYTES: Final = 4 << 20
-#: Longer is no message, whatever a damaged header says; the kilobyte is room for encryption.
+#: No message is longer, whatever a damaged header says; the kilobyte is for encryption.
 MESSAGE_BYTES_MAX: Final = HEADER_BYTES + PAYLOAD_BYTES_MAX + USER_HEADERS_BYTES_MAX + 1024
 
 
 def sound_batches(read: ReadBytes, position: int, end: int, first_offset: int) -> Iterator[Batch]:
-    """The messages from `position` on, in runs, until `end` or the first that is not sound.
+    """Yield the messages from `position` on, in runs, until `end` or the first invalid one.
 
-    Sound is: whole, checksum right, nothing in the reserved field, and the next offset.
+    Valid means: complete, correct checksum, reserved field empty, and the next offset.
     """
     offset = first_offset
     wanted = CHUNK_BYTES

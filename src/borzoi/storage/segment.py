@@ -9,7 +9,7 @@ from borzoi.storage.descriptors import OnDemandFile
 from borzoi.storage.index import SegmentIndex
 from borzoi.storage.reading import SLICE_BYTES, FileRange, Produced
 
-#: Space is set aside from this size of a segment on, and never more than this much at once.
+#: Space is preallocated from this segment size on, and never more than this at once.
 RESERVED_BYTES_MIN: Final = 1 << 20
 RESERVED_BYTES_MAX: Final = 64 << 20
 
@@ -26,7 +26,7 @@ class Body(Protocol):
     def size(self) -> int: ...
 
     def part(self, position: int, length: int) -> FileRange | memoryview:
-        """A range when the bytes lie in a file as they are, else the bytes."""
+        """Return a range if the bytes are stored plain in a file, else the bytes."""
         ...
 
     def check(self, position: int, length: int) -> None:
@@ -34,7 +34,7 @@ class Body(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what it has open; it is not read any more."""
+        """Close its files; it must not be read afterwards."""
         ...
 
 
@@ -58,7 +58,7 @@ class PlainBody:
 
 
 class PartSlices(Produced):
-    """A long part of a body that has to be made, a slice at a time."""
+    """A long part of a body, produced a slice at a time."""
 
     __slots__ = ("_body", "_position")
 
@@ -79,7 +79,7 @@ class PartSlices(Produced):
             yield
 
     def _pieces(self, size: int) -> Iterator[tuple[int, int]]:
-        """Cut where frames begin, so that none is made twice."""
+        """Cut at frame boundaries, so that no frame is inflated twice."""
         position, end = self._position, self._position + self.length
         while position < end:
             stop = min(position - position % size + size, end)
@@ -89,7 +89,7 @@ class PartSlices(Produced):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What decisions about a segment are made from."""
+    """The facts about a segment that decisions are based on."""
 
     start_offset: int
     #: The last offset; one less than `start_offset` when the segment is empty.
@@ -124,7 +124,7 @@ class Segment:
         self.log_path = log_path
         self.index = index
         self.size = 0
-        #: Up to here the disk has space set aside.
+        #: The end of the preallocated space.
         self.reserved = 0
         self.start_timestamp = 0
         self.end_timestamp = 0
@@ -156,7 +156,7 @@ class Segment:
         return body.part(position, length)
 
     def extend(self, entries: bytes, size: int, first_timestamp: int, last_timestamp: int) -> None:
-        """Take note of messages that are in the log file now."""
+        """Note messages that are in the log file now."""
         if not self.index.count:
             self.start_timestamp = first_timestamp
         self.end_timestamp = last_timestamp
@@ -174,9 +174,9 @@ class Segment:
         self.index.extend_later(count, entries)
 
     def reserve(self, end: int, limit: int) -> None:
-        """Have the disk set space aside before `end` is passed, as much again as is there already.
+        """Preallocate space before `end` is passed, as much again as the segment has.
 
-        A write into space that was set aside takes two thirds of the time of one that has to find
+        A write into preallocated space takes two thirds of the time of one that has to allocate
         it. A segment that stays small reserves nothing.
         """
         assert self.file is not None
@@ -186,19 +186,19 @@ class Segment:
             self.file.reserve(self.size, self.reserved - self.size)
 
     def trim(self) -> None:
-        """Give back what is set aside and was not needed."""
+        """Release unused preallocated space."""
         if self.file is not None and self.size >= RESERVED_BYTES_MIN:
             self.file.trim()
 
     def seal(self) -> None:
-        """Nothing is written to it any more."""
+        """Seal it: nothing is written to it any more."""
         assert self.file is not None
         self.trim()
         self.body = PlainBody(self.file, self.size)
         self.file = None
 
     def close(self) -> None:
-        """It is not read or written any more."""
+        """Close it: it is no longer read or written."""
         for opened in (self.file, self.body, self.index.file):
             if opened is not None:
                 opened.close()

@@ -152,12 +152,12 @@ class Segments:
         segment.index.sync()
         plain, segment.body = segment.body, body
         assert isinstance(plain, PlainBody)
-        # A poll that still sends from the plain file finishes in peace.
+        # A poll that still sends from the plain file can finish.
         plain.file.detach()
         self.medium.unlink(segment.log_path)
 
     def inflate(self, segment: Segment) -> None:
-        """Put a plain log beside a compressed twin, which loses its meaning by that."""
+        """Write a plain log next to a compressed twin, which it replaces."""
         assert segment.body is not None
         draft = segment.log_path.with_name(segment.log_path.name + layout.DRAFT_SUFFIX)
         with self.medium.open(draft, create=True) as file:
@@ -176,7 +176,7 @@ class Segments:
     def delete_oldest(self, count: int, end: int) -> Removed:
         """Remove the oldest `count` segments, but never the tail.
 
-        Nor one with messages behind `end`: they are not acknowledged yet.
+        Nor one with messages after `end`: they are not acknowledged yet.
         """
         segments = messages = size = 0
         while segments < count and len(self._segments) > 1:
@@ -191,7 +191,7 @@ class Segments:
             segments += 1
             messages += segment.index.count
             size += segment.size
-            # Whoever still holds them: the space of a deleted segment must not stay taken.
+            # Close them even if a reader holds them: the space of a deleted segment must be freed.
             segment.close()
             self.medium.unlink(paths[-1])
             # In order on the disk as well: a log may lose its head, never its middle.
@@ -199,7 +199,7 @@ class Segments:
         return Removed(segments, messages, size)
 
     def close(self) -> None:
-        """Give all descriptors back; what is still being read of them is not read any more."""
+        """Close all descriptors; running reads fail."""
         for segment in self._segments:
             segment.close()
 
@@ -227,7 +227,7 @@ def _end_timestamp(segment: Segment) -> int:
 
 
 def _no_segment(directory: Path, descriptors: Descriptors) -> Segment:
-    """Stands for the open segment while there is none."""
+    """A placeholder for the open segment while there is none."""
     no_file = descriptors.file(directory)
     no_file.close()
     return Segment(0, directory, SegmentIndex(no_file))

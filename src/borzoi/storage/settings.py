@@ -1,4 +1,4 @@
-"""The settings of a partition's log; plain values, made by the composition root."""
+"""The settings of a partition's log; plain values, built by the composition root."""
 
 from dataclasses import dataclass
 from enum import StrEnum

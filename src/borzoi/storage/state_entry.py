@@ -4,7 +4,7 @@
     0..8         index        u64, one more than the entry before
     8..16        term         u64, the view in which it was agreed; 0 without a cluster
     16..24       timestamp    u64, µs
-    24..28       user_id      u32, who asked
+    24..28       user_id      u32, of the requester
     28..32       code         u32, the command's number; the highest bit says "encrypted"
     32..36       length       u32, of the command as stored
     36..36+n     command      MessagePack, or nonce ‖ ciphertext ‖ tag
@@ -41,7 +41,7 @@ _SEARCH_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """A command as it was agreed: who asked for what, when, and as which entry of the log."""
+    """An agreed command: the user, the command, the time, and its index in the log."""
 
     index: int
     term: int
@@ -53,7 +53,7 @@ class StateEntry:
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """Bytes after the last whole entry that no entry begins behind: an append that was cut off."""
+    """Bytes after the last complete entry, with no entry after them: an interrupted append."""
 
     position: int
     length: int
@@ -110,7 +110,7 @@ def read_entries(
 
 
 def _fault_at(view: memoryview, position: int, expected: int | None) -> str | None:
-    """What is wrong with the entry that should begin here, or nothing."""
+    """Return what is wrong with the entry that should begin here, or None."""
     left = len(view) - position
     if left < ENTRY_BYTES_MIN:
         return f"only {left} bytes are left"

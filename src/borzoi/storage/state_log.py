@@ -1,15 +1,15 @@
 """The metadata log: every change of streams, topics, partitions, groups, users and tokens.
 
 `state.messages` in the root of the data directory holds the entries of `state_entry.py` back to
-back; `state.snapshot` holds what the entries before them amount to. An entry is in the file
+back; `state.snapshot` holds the state after the entries before them. An entry is in the file
 before it takes effect, so after a crash the log says what happened.
 
 What a crash can leave behind, and what opening does about it:
 
-    half an entry at the end         cut off, with a warning: it was not acknowledged
+    an incomplete last entry         cut off, with a warning: it was not acknowledged
     a snapshot, and the whole log    the entries that the snapshot includes are skipped
     `*.tmp`                          removed
-    damage followed by an entry      nothing that a crash does; refused, and the place is named
+    damage followed by an entry      not caused by a crash; rejected, and the place is named
 """
 
 import logging
@@ -39,8 +39,8 @@ from borzoi.storage.state_snapshot import (
 logger = logging.getLogger(__name__)
 
 STATE_LOG_NAME: Final = "state.messages"
-#: Space that is set aside behind the last entry: on a full disk it takes thousands of deletions,
-#: which are logged before they free anything.
+#: Space reserved after the last entry: on a full disk it allows thousands of deletions, which are
+#: logged before they free anything.
 RESERVED_BYTES: Final = 256 << 10
 
 
@@ -92,7 +92,7 @@ class StateLog:
         self._cipher = cipher
         self._last_term = last_term
         self._file: File = medium.open(directory / STATE_LOG_NAME, create=True)
-        #: Why nothing may be appended any more, once the file and we may disagree.
+        #: Why nothing may be appended any more, once file and memory may differ.
         self._broken: str | None = None
         self._reserved = 0
         self._reserve()
@@ -113,7 +113,7 @@ class StateLog:
                 self._file.fdatasync()
         except CannotSync as error:
             # After a failed sync the kernel forgets which pages it could not write, so a second
-            # sync would claim success. Only reading the log anew can tell what is there.
+            # sync would claim success. Only reading the log again shows what is there.
             self._broken = str(error)
             self._cut_back()
             raise
@@ -139,14 +139,14 @@ class StateLog:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether enough was appended since the last snapshot to make another one worth it."""
+        """Whether enough was appended since the last snapshot to take another one."""
         return (
             self.entries_since_snapshot >= self._settings.snapshot_entries
             or self.size >= self._settings.snapshot_bytes
         )
 
     def take_snapshot(self, body: bytes, *, timestamp: int) -> None:
-        """Stores what all entries so far amount to, and drops them.
+        """Store the state after all entries so far, and drop them.
 
         A crash before the rename of the snapshot leaves the log as it was; one before the rename
         of the empty log leaves entries that opening skips.
@@ -191,7 +191,7 @@ class StateLog:
     def _refuse_when_broken(self) -> None:
         if self._broken is not None:
             raise StorageFailure(
-                f"the metadata log takes no more entries until the server starts again:"
+                f"the metadata log accepts no more entries until the server restarts:"
                 f" {self._broken}"
             )
 

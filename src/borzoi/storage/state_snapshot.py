@@ -36,7 +36,7 @@ CHECKSUM_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
-    """All that the entries up to and including `index` amount to."""
+    """The state after the entries up to and including `index`."""
 
     index: int
     term: int
@@ -58,9 +58,9 @@ def encode_snapshot(snapshot: StateSnapshot, cipher: Cipher | None = None) -> by
 
 
 def decode_snapshot(data: bytes, cipher: Cipher | None = None) -> StateSnapshot:
-    """The snapshot, or `StateCorrupted` when a single bit of it is not as it was written."""
+    """Decode a snapshot; `StateCorrupted` if a single bit has changed."""
     if len(data) < HEADER.size + CHECKSUM_BYTES or data[: len(MAGIC)] != MAGIC:
-        raise StateCorrupted(f"the metadata snapshot of {len(data)} bytes is not one")
+        raise StateCorrupted(f"{len(data)} bytes are not a metadata snapshot")
     if hashlib.sha256(data[:-CHECKSUM_BYTES]).digest() != data[-CHECKSUM_BYTES:]:
         raise StateCorrupted(
             f"the checksum at byte {len(data) - CHECKSUM_BYTES} of the metadata snapshot does not"
@@ -89,7 +89,7 @@ def write_snapshot(
 ) -> None:
     """Replaces the snapshot of a data directory; when this returns it survives a power cut."""
     replace_file(medium, directory / SNAPSHOT_NAME, encode_snapshot(snapshot, cipher))
-    # The name has to be on the disk as well before anyone drops what the snapshot replaces.
+    # The name must be durable as well before the replaced entries are dropped.
     medium.fsync_directory(directory)
 
 

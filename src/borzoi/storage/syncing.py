@@ -36,7 +36,7 @@ class Syncer(Protocol):
 
 
 class Once:
-    """A job that is carried out once, by whichever thread comes first; the other one waits."""
+    """A job that runs once, on whichever thread comes first; the other one waits."""
 
     __slots__ = ("_ended", "_failure", "_job", "_lock")
 
@@ -67,7 +67,7 @@ class InlineSyncer:
 
 
 class TimedSyncer:
-    """Notes how long the jobs of another syncer take, from the call to the answer."""
+    """Measures how long the jobs of another syncer take, from the call to the answer."""
 
     __slots__ = ("_durations", "_syncer")
 
@@ -138,7 +138,7 @@ def outcome(job: Job) -> StorageFailure | None:
     except StorageFailure as failure:
         return _without_frames(failure)
     except Exception as error:
-        # On a thread this would be lost, and a sync that did not happen must be reported.
+        # On a thread this would be lost, and a failed sync must be reported.
         return CannotSync(f"a sync did not happen: {error!r}")
     return None
 

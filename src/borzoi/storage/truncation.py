@@ -1,8 +1,8 @@
-"""Cutting a log, as one step: purge is a cut to nothing.
+"""Cuts a log atomically: a purge is a cut to nothing.
 
-A cut touches many files, so it is first written down (the file `intent`, on the disk) and then
-carried out by steps that may be repeated; opening a log finishes an intent it finds. Until the
-intent is on the disk nothing has happened, from then on everything will.
+A cut touches many files, so its intent is first recorded (the file `intent`, synced) and then
+carried out in idempotent steps; opening a log finishes an intent it finds. Until the intent is on
+the disk nothing has happened; from then on the whole cut will.
 
     bytes    field            type
     0..8     checksum         u64, xxHash3 of the rest
@@ -46,7 +46,7 @@ def purge_to(generation: int) -> Intent:
 
 
 def declare(medium: Medium, directory: Path, intent: Intent) -> None:
-    """Write the intent down; when this returns, the cut will happen."""
+    """Record the intent; when this returns, the cut will happen."""
     assert bool(intent.count) == bool(intent.position), "messages have bytes, and bytes messages"
     replace_file(medium, directory / layout.INTENT, encode(intent))
     medium.fsync_directory(directory)
@@ -61,7 +61,7 @@ def pending(medium: Medium, directory: Path) -> Intent | None:
 
 
 def carry_out(medium: Medium, directory: Path, intent: Intent) -> None:
-    """Every step may be repeated after a crash in any other."""
+    """Carry out the cut; every step may be repeated after a crash."""
     _remove_segments_behind(medium, directory, intent.segment_start)
     _cut_segment(medium, directory, intent)
     _lower_point(medium, directory, intent)
@@ -72,7 +72,7 @@ def carry_out(medium: Medium, directory: Path, intent: Intent) -> None:
 
 
 def _lower_point(medium: Medium, directory: Path, intent: Intent) -> None:
-    """Make the recovery point say no more than what is left, and in which generation."""
+    """Limit the recovery point to what is left, and store the generation."""
     point = recovery_point.load(medium, directory)
     if point is None:
         if not intent.generation:
@@ -120,7 +120,7 @@ def _cut_segment(medium: Medium, directory: Path, intent: Intent) -> None:
     for suffix in layout.TWIN_SUFFIXES:
         medium.unlink(directory / layout.twin_name(intent.segment_start, suffix))
     if not intent.count:
-        # New files, so that a poll which still sends from the old ones finishes in peace.
+        # New files, so that a poll which still sends from the old ones can finish.
         medium.unlink(log_path)
         medium.unlink(index_path)
     with medium.open(log_path, create=True) as log, medium.open(index_path, create=True) as index:

@@ -1,4 +1,4 @@
-"""Syncs without threads: `fdatasync` handed to the kernel's io_uring, answered on the event loop.
+"""Syncs without threads: `fdatasync` by the kernel's io_uring, completed on the event loop.
 
 The kernel carries the syncs out on threads of its own and adds to an eventfd when one has ended;
 the loop watches that. Jobs that do more than `fdatasync` run on the threads of `ThreadSyncer`, and
@@ -27,7 +27,7 @@ from borzoi.storage.syncing import Done, Job, ThreadSyncer
 
 logger = logging.getLogger(__name__)
 
-#: For the trial: syncing a file in memory takes no time where io_uring works.
+#: For the probe: syncing a file in memory takes no time if io_uring works.
 TRIAL_MS: Final = 2000
 #: How often a thread that waits for a sync looks whether the loop has seen its end.
 LOOK_AGAIN_SECONDS: Final = 0.001
@@ -53,7 +53,7 @@ class Ring(Protocol):
 
 
 class _Flight:
-    """A job under way: the syncs it still waits for, and what the first failed one said."""
+    """A job in flight: its pending syncs, and the first failure."""
 
     __slots__ = ("done", "failure", "left")
 
@@ -64,7 +64,7 @@ class _Flight:
 
 
 def _told(_: StorageFailure | None) -> None:
-    """In the place of a `done` that was called."""
+    """A placeholder for a `done` that was called."""
     raise AssertionError("a sync ends once")
 
 
@@ -99,7 +99,7 @@ class UringSyncer:
         if taken < len(syncs):
             # The rest stays in a queue that is never handed over again.
             self._usable = False
-            logger.warning("io_uring takes no more syncs; they run on threads from now on")
+            logger.warning("io_uring accepts no more syncs; using threads from now on")
             if not taken:
                 for number, _ in syncs:
                     del self._flying[number]
@@ -199,13 +199,13 @@ def best_syncer() -> ThreadSyncer | UringSyncer:
 
 
 def working_ring() -> KernelRing:
-    """A ring that has carried out a sync; `OSError` where there is none."""
+    """Return a ring that has completed a sync; `OSError` if there is none."""
     ring = KernelRing()
     try:
         descriptor = os.memfd_create("borzoi-trial", os.MFD_CLOEXEC)
         try:
             if ring.submit([(0, descriptor)]) != 1:
-                raise OSError("io_uring takes no sync")
+                raise OSError("io_uring accepts no sync")
             _wait_for(ring.eventfd, TRIAL_MS)
             ended = ring.reap()
         finally:
