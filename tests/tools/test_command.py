@@ -91,7 +91,7 @@ def test_verifying_names_the_damaged_message_and_fails(data):
 
 def test_verifying_beside_a_running_server_says_so(data):
     with DataDirectory(data):
-        assert "a server works on this directory" in run("log", "verify", data).output
+        assert "a server uses this directory" in run("log", "verify", data).output
     assert "a server works" not in run("log", "verify", partition(data)).output
 
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_repaired_is_told_and_fails(data):
     flip(data / "state.snapshot", 60)
     result = run("log", "repair", "--yes", data)
     assert result.exit_code == 1
-    assert "bring this file back from a backup" in result.output
+    assert "restore this file from a backup" in result.output
     assert "nothing that could be repaired" in result.output
 
 

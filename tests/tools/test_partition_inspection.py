@@ -141,7 +141,7 @@ def test_a_compressed_segment_is_inflated_and_looked_through(partition, algorith
     twin = partition / layout.twin_name(0, suffix)
     twin.write_bytes(b"".join(compress_frames(algorithm, cut(plain.read_bytes(), 500), 500)))
     (both,) = findings(partition)
-    assert "is beside its plain segment" in both.what
+    assert "is next to its plain segment" in both.what
     assert both.severity is Severity.NOTE
     plain.unlink()
     assert findings(partition) == []

@@ -204,7 +204,7 @@ def test_a_missing_segment_is_replaced_by_empty_messages(partition):
 def test_a_gap_too_wide_for_empty_messages_needs_a_backup(partition):
     write_segment(partition, 10**9, 1)
     _, hopeless = planned(partition)
-    assert "messages are missing: bring them back" in hopeless[0].what
+    assert "messages are missing: restore them" in hopeless[0].what
 
 
 def test_segments_that_overlap_are_left_to_their_owner(partition):
@@ -281,7 +281,7 @@ def test_a_twin_without_a_table_needs_a_backup(partition):
     twin = partition / layout.twin_name(0, ".zst")
     twin.write_bytes(twin.read_bytes()[:-10])
     _, hopeless = planned(partition)
-    assert "bring the file back from a backup" in hopeless[0].what
+    assert "restore the file from a backup" in hopeless[0].what
 
 
 def data_directory(tmp_path):
@@ -312,7 +312,7 @@ def test_damaged_metadata_is_never_guessed(tmp_path):
     found = list(plan_repairs(MEDIUM, tmp_path, tmp_path / "backup"))
     assert [each for each in found if isinstance(each, Repair)] == []
     (finding,) = [each for each in found if isinstance(each, Finding)]
-    assert "bring this file back from a backup" in finding.what
+    assert "restore this file from a backup" in finding.what
     path.unlink()
     assert not any(isinstance(f, Repair) for f in plan_repairs(MEDIUM, tmp_path, tmp_path / "b"))
 

@@ -106,8 +106,8 @@ async def _poll_patiently(request: PollMessages, call: Call) -> Delivery:
             rest = until - loop.time()
             if rest <= 0 or waits.ended or session.closing or session.input_ended:
                 return delivery
-            # Members look again now and then: their partitions may have changed. So it is with an
-            # answer that was waited for and does not say what was there: more may have come.
+            # Members check regularly, because their partitions may have changed. So does a poll
+            # whose delayed answer has no offset: messages may have arrived meanwhile.
             is_alone = request.consumer.kind is ConsumerKind.CONSUMER
             is_certain = at_once or delivery.current_offset > 0
             seconds = rest if is_certain and is_alone else min(rest, LOOK_AGAIN_SECONDS)

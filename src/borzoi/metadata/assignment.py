@@ -1,7 +1,7 @@
 """Which member of a group reads which partition; plain functions over member positions.
 
-Two ways, as clients know them: a *deal* hands out everything anew, a *levelling* takes from
-members with more than their share and leaves the rest in place.
+There are two ways: a *deal* reassigns everything; a *levelling* takes from members with more than
+their share and leaves the rest in place.
 """
 
 from collections.abc import Sequence

@@ -7,8 +7,8 @@
     fields    MessagePack map from field name to value, fields by the names of the command's class:
               identifiers are integers or strings, enums their numbers, permissions nested maps
 
-The code beside the body is the number the command has on the wire; commands that exist only
-inside the server have numbers of their own far above. A command with a secret has no encoding but
+The code stored with the body is the number of the command on the wire; internal commands have
+numbers far above those. A command with a secret has no encoding but
 its sealed one. A field added later needs a default; anything else needs a new version.
 """
 

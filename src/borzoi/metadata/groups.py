@@ -1,9 +1,9 @@
 """Consumer groups: creation, members, and partitions that change hands without losing a commit.
 
-Joining is cooperative. The newcomer is promised its fair share at once, but a partition whose
-owner is at work on it only moves when the owner has committed what it polled, or after a while
-by force. Until then it is *pending revocation*: it stays with its owner, whose polls without a
-partition pass over it. Leaving, and partitions coming or going, deal everything out anew.
+Joining is cooperative. The new member is assigned its fair share at once, but a partition that its
+owner has polled only moves when the owner has committed, or after a timeout. Until then it is
+*pending revocation*: it stays with its owner, whose polls without a partition skip it. When a
+member leaves, or partitions are added or removed, all partitions are reassigned.
 
 Membership belongs to connections. It takes the same door as every other change, so that all
 shards agree on it, but it is never logged: after a restart a group has no members.
@@ -45,7 +45,7 @@ class JoinGroup(msgspec.Struct, frozen=True):
 
 
 class LeaveGroup(msgspec.Struct, frozen=True):
-    """A member leaves while its connection goes on."""
+    """A member leaves while its connection stays open."""
 
     stream_id: int
     topic_id: int
@@ -60,7 +60,7 @@ class ClientGone(msgspec.Struct, frozen=True):
 
 
 class CompleteRevocation(msgspec.Struct, frozen=True):
-    """The owner of a pending partition owes no commit any more: it moves.
+    """The owner of a pending partition has committed: the partition moves.
 
     Means nothing when the partition is not, or no longer, pending.
     """
@@ -130,7 +130,7 @@ def join_group(state: Metadata, command: JoinGroup, at: int) -> Change:
 
 
 def handovers_of(stream_id: int, topic: Topic) -> tuple[CheckRevocations, ...]:
-    """What is to be looked at when the messages that handovers wait for are gone."""
+    """Return the handovers to check again when the messages they wait for were removed."""
     return tuple(
         CheckRevocations(stream_id, topic.id, group.id, tuple(group.pending))
         for group in topic.groups.in_order()
@@ -202,7 +202,7 @@ def deal_anew(
 
 
 def forget_members(state: Metadata, address: GroupAddress, group: Group) -> None:
-    """The group is about to go: its members are no longer members of it."""
+    """Remove all members: the group is being deleted."""
     for client_id in group.members.ids:
         _forget_membership(state, address, client_id)
 

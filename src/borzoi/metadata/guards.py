@@ -1,4 +1,4 @@
-"""Preconditions of a change, as values: what its author relied on.
+"""Preconditions of a change, as values.
 
 A change waits for its turn. Until then its author can be deleted, a permission withdrawn, or an id
 given out again. A proposal names what must still hold, and `check` raises where it no longer does.
@@ -19,13 +19,13 @@ from borzoi.model.users import Permissions, UserStatus
 
 
 class CallerIs(msgspec.Struct, frozen=True, tag=True):
-    """The user who proposed the change is still there and active."""
+    """The user that proposed the change still exists and is active."""
 
     birth: int
 
 
 class Allowed(msgspec.Struct, frozen=True, tag=True):
-    """The user who proposed the change has the permission, where the identifiers lead now."""
+    """The user that proposed the change has the permission for what the identifiers name now."""
 
     rule: Rule
     stream_id: Identifier | None = None
@@ -53,7 +53,7 @@ class GroupIs(msgspec.Struct, frozen=True, tag=True):
 
 
 class MayGrant(msgspec.Struct, frozen=True, tag=True):
-    """The user who proposed the change has all permissions that it gives away."""
+    """The user that proposed the change has all permissions that it grants."""
 
     permissions: Permissions | None
     #: Who gets them; what this user has already is not given away.
@@ -75,7 +75,7 @@ def check(state: Metadata, guard: Guard, *, caller_id: int) -> None:
         case CallerIs(birth):
             caller = state.users.get(caller_id)
             if caller is None or caller.birth != birth or caller.status is not UserStatus.ACTIVE:
-                raise Unauthenticated(f"user {caller_id} is gone or inactive")
+                raise Unauthenticated(f"user {caller_id} was deleted or is inactive")
         case Allowed():
             permit(state, guard, caller_id=caller_id)
         case UserIs(user_id, birth):
@@ -93,7 +93,7 @@ def check(state: Metadata, guard: Guard, *, caller_id: int) -> None:
                 raise Unauthorized("a user can grant only permissions that it has itself")
         case IsNotRoot(user_id):
             if queries.user(state, user_id).id == ROOT_USER_ID:
-                raise Unauthorized("root stays active: nobody could make it active again")
+                raise Unauthorized("root stays active: no user could activate it again")
         case _:
             assert_never(guard)
 
@@ -102,7 +102,7 @@ def permit(
     state: Metadata, guard: Allowed, *, caller_id: int
 ) -> tuple[Stream | None, Topic | None]:
     """The stream and topic that the guard names; raises unless the caller has the permission."""
-    # Resolved before the permission is looked at: clients tell missing from denied, as recorded.
+    # Resolved before the permission is checked: clients distinguish missing from denied.
     stream = topic = stream_id = topic_id = None
     if guard.stream_id is not None:
         stream = queries.stream(state, guard.stream_id)

@@ -1,8 +1,8 @@
-"""The single door: every change of the metadata is one entry applied here.
+"""Applies entries: every change of the metadata is one entry applied here.
 
-An entry is checked in full before anything changes, so a refused one leaves no trace; and
-nothing but the state and the entry has a say, so every shard and every replay that applies the
-same entries in the same order, the refused ones included, arrives at the same state.
+An entry is checked completely before anything changes, so a rejected one has no effect. The result
+depends only on the state and the entry, so every shard and every replay that applies the same
+entries in the same order, rejected ones included, reaches the same state.
 """
 
 from typing import assert_never

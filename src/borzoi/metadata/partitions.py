@@ -1,7 +1,7 @@
 """What the commands about partitions do to the state.
 
 Partitions of a topic are numbered 0..n-1 without gaps: new ones follow the last, and the ones
-deleted are the last. Every group of the topic shares them out anew.
+deleted are the last. Every group of the topic reassigns them.
 """
 
 from typing import Final

@@ -13,7 +13,7 @@ from borzoi.model.users import Permissions
 
 
 class Rule(IntEnum):
-    """What a request asks for, in the words of the permissions.
+    """The permission that a request needs.
 
     An integer because the rule of every request is looked up: other enums hash their names.
     """
@@ -47,7 +47,7 @@ class Flags(NamedTuple):
 INDISTINCT: Final = ("manage_servers",)
 #: The id of no stream and no topic.
 UNNAMED: Final = -1
-#: Rules that ask for no permission; whether a session is logged in is for the session to say.
+#: Rules that need no permission; the session determines whether it is logged in.
 FREE: Final = frozenset({Rule.ANYONE, Rule.LOGGED_IN})
 
 _READS_TOPICS_GLOBALLY = ("manage_streams", "read_streams", "manage_topics", "read_topics")

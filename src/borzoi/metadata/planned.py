@@ -1,6 +1,6 @@
 """What a command is about to create, known before it is logged.
 
-Ids are given out again. Leftover files under an id must be removed before the log says that the id
+Ids are reused. Leftover files under an id must be removed before the log says that the id
 belongs to something new: afterwards old and new files cannot be distinguished.
 """
 

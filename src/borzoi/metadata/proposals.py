@@ -1,4 +1,4 @@
-"""A change that someone asks for: the command, the caller, and what must hold when it is applied.
+"""A requested change: the command, the caller, and the guards checked when it is applied.
 
 ::
 

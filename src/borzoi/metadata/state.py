@@ -1,4 +1,4 @@
-"""Everything the control plane knows, as plain values, and the invariants they obey.
+"""The state of the control plane as plain values, and its invariants.
 
 Only `machine.apply` changes these objects. Everyone else reads, through `queries`.
 
@@ -48,7 +48,7 @@ class Revocation(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct):
-    """A consumer group; it lives as long as it is not deleted, its members do not."""
+    """A consumer group; it persists until it is deleted, its members do not."""
 
     id: int
     name: str

@@ -26,7 +26,7 @@ NEVER_EXPIRES = 0
 
 
 class ExpireTokens(msgspec.Struct, frozen=True):
-    """Tokens that expired at `before` or earlier are removed; sessions they opened go on.
+    """Tokens that expired at `before` or earlier are removed; sessions they opened continue.
 
     Logged like any other removal, or a restart would bring the tokens back.
     """

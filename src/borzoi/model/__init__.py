@@ -1,5 +1,5 @@
-"""Values every other package speaks about: names, numbers, limits, units, faults.
+"""The values that all other packages share: names, numbers, limits, units, faults.
 
-Handed work by everyone, hands work to no one. Pure: nothing here may touch a clock, a socket, a
-file or a random number, and nothing here knows the wire, the disk or the server.
+Used by every package, uses none. Pure: nothing here may touch a clock, a socket, a file or a random
+number, or depend on the wire, the disk or the server.
 """

@@ -58,7 +58,7 @@ class BorzoiError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence that says what is wrong."""
+        """The message that says what is wrong."""
         return str(self)
 
 
@@ -271,12 +271,12 @@ class CannotConnect(ConnectionLost):
 
 
 class ShardUnavailable(ConnectionLost):
-    """The process of the server that had to do it is gone or did not come back in time: it may have
-    done what it was asked. A new one takes its place, and the connection stays."""
+    """The process of the server that had to execute the request died or did not come back in time:
+    the request may have been executed. The process is replaced, and the connection stays open."""
 
 
 class RequestTimeout(ConnectionLost, TimeoutError):
-    """No answer came in time: the server may have done what it was asked, or may do it yet."""
+    """No answer in time: the server may have executed the request, or may still do so."""
 
 
 class ClientClosed(BorzoiError): ...
@@ -311,7 +311,7 @@ class DiskFull(StorageFailure):
 
 
 class PartitionDeleted(PartitionNotFound, StorageFailure):
-    """It was deleted while something was on its way to its disk."""
+    """The partition was deleted while a write was pending."""
 
 
 class EncryptionFailure(BorzoiError): ...
@@ -330,7 +330,7 @@ class InvalidConfiguration(BorzoiError): ...
 
 
 class ServerError(BorzoiError):
-    """A status that no class stands for; it keeps its number."""
+    """A status without a class; it keeps its number."""
 
     def __init__(self, code: int, message: str = "") -> None:
         super().__init__(message or f"the server answered with status {code}")

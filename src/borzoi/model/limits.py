@@ -30,7 +30,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 1000
 #: Consumers whose offsets one user stores in one topic: each is a file in every partition.
 CONSUMERS_PER_TOPIC_AND_USER_MAX: Final = 4096
 
-#: Ids of users are u32 and the largest value means "nobody".
+#: Ids of users are u32 and the largest value means "no user".
 USERS_MAX: Final = U32_MAX - 1
 
 #: A message: the header is fixed, the rest is bounded so that one message cannot fill a segment.

@@ -1,4 +1,4 @@
-"""What a server says about itself, its clients and its neighbours."""
+"""Statistics of a server, its clients and its cluster."""
 
 from enum import IntEnum
 

@@ -1,4 +1,4 @@
-"""All commands in one place: which request a code stands for, and how to read it."""
+"""All commands: the request of each code, and how to decode it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Every status the protocol knows: the one table between exceptions, numbers and HTTP.
+"""Every status of the protocol: the one table between exceptions, numbers and HTTP.
 
 A status is a number on the binary transports and ``{"id", "code", "reason", "field"}`` over HTTP.
 The server asks `code_of` an exception, a client asks `error_of` a number, and both find the same
@@ -370,7 +370,7 @@ def code_of(error: BorzoiError) -> int:
 
 
 def error_of(code: int, message: str = "") -> BorzoiError:
-    """The exception a status stands for, ready to raise."""
+    """Return the exception for a status, ready to raise."""
     row = row_of(code)
     sentence = message or row.sentence
     if row.error is ServerError:

@@ -1,8 +1,7 @@
 """Messages as bytes: the 64-byte header, batches, checksums, user headers, compressed frames.
 
-Handed work by `protocol` (sent and polled messages), `storage` and `partitions` (what goes into a
-segment and what comes back out of one) and the clients; hands work to numpy, xxhash and the
-compressors. Pure: a batch is one buffer and its positions, and every function here is a function
-of its arguments. Who sends, where a segment lies, what a clock says and which ids are free does
-not belong here.
+Used by `protocol` (sent and polled messages), `storage` and `partitions` (the contents of segments)
+and the clients; uses numpy, xxhash and the compressors. Pure: a batch is one buffer and its
+positions, and the result of every function depends only on its arguments. Senders, files, clocks
+and the choice of ids do not belong here.
 """

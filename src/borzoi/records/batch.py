@@ -127,7 +127,7 @@ class Batch:
         return zip([0, *ends[:-1]], ends, strict=False)
 
     def part(self, first: int, last: int) -> "Batch":
-        """The messages from number `first` up to `last`, where they lie."""
+        """Return the messages from number `first` up to `last`, without copying."""
         start = int(self._ends[first - 1]) if first else 0
         ends = self._ends[first:last]
         if not isinstance(ends, list):
@@ -412,7 +412,7 @@ def index_entries(batch: Batch, *, relative_offset: int, position: int, timestam
 
 
 def keep(batch: Batch, mask: NDArray[np.bool_]) -> Batch:
-    """The messages the mask says yes to, in a buffer of their own."""
+    """Return the messages selected by the mask, in a new buffer."""
     kept = bytearray()
     ends: list[int] = []
     for wanted, (start, end) in zip(mask.tolist(), batch.bounds(), strict=True):

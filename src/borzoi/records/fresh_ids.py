@@ -81,7 +81,8 @@ def _mix(words: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> None:
 class FreshIds:
     """Called with a count, gives that many ids.
 
-    `draw(WORDS)` gives so many random words, e.g. `mixed_words(os.urandom)`; nobody may share it.
+    `draw(WORDS)` returns that many random words, e.g. `mixed_words(os.urandom)`; it must not be
+    shared.
     """
 
     __slots__ = ("_draw", "_next", "_ready")

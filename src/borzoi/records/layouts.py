@@ -1,4 +1,4 @@
-"""What is known about batches of one-size messages before they are looked at: the only such cache.
+"""The cache for batches of equal-sized messages, reused before they are parsed.
 
 A `Layout` is what follows from the size of a message and the number of messages: the index entries
 a client must have sent, where the messages end, the cuts for hashing. A producer repeats both

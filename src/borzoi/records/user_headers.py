@@ -1,4 +1,4 @@
-"""User headers: typed keys and values behind the payload of a message.
+"""User headers: typed keys and values after the payload of a message.
 
 ::
 
@@ -102,7 +102,7 @@ class HeaderValue:
                 raise InvalidHeaderValue("a bool in the user headers is neither 0 nor 1")
             return data == b"\1"
         if len(data) != WIDTHS[kind]:
-            raise InvalidHeaderValue(f"{len(data)} bytes in the user headers are no {kind.name}")
+            raise InvalidHeaderValue(f"{len(data)} bytes in the user headers are not a {kind.name}")
         if kind in FLOATS:
             return float(FLOATS[kind].unpack(data)[0])
         return int.from_bytes(data, "little", signed=kind in SIGNED)
@@ -194,4 +194,4 @@ def _to_bytes(value: PlainValue, kind: HeaderKind) -> bytes:
     except (OverflowError, UnicodeEncodeError, struct.error) as error:
         # Without the value itself: a number can have too many digits to be printed.
         raise InvalidHeaderValue(f"the value does not fit {kind.name.lower()}") from error
-    raise InvalidHeaderValue(f"a {type(value).__name__} is no {kind.name.lower()}")
+    raise InvalidHeaderValue(f"a {type(value).__name__} is not of kind {kind.name.lower()}")

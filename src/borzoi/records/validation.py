@@ -84,7 +84,7 @@ def check_count(indexes: memoryview, count: int) -> None:
 def is_one_plain(messages: memoryview, indexes: memoryview) -> bool:
     """Whether the batch is one sound message without an offset, as nearly every single one is.
 
-    A batch that this says no to may still be sound.
+    A batch that this rejects may still be valid.
     """
     if len(indexes) != INDEX_ENTRY_BYTES or len(messages) < HEADER_BYTES:
         return False
@@ -99,7 +99,7 @@ def is_one_plain(messages: memoryview, indexes: memoryview) -> bool:
 
 
 def check_each(messages: memoryview, indexes: memoryview, count: int) -> list[int]:
-    """The ends of the messages, looked at one by one: for small batches."""
+    """Return the ends of the messages, checked one by one: for small batches."""
     ends = []
     total = offset = any_reserved = 0
     for number in range(count):
@@ -151,7 +151,7 @@ def check_message(
     if offset < previous_offset:
         raise InvalidOffset(f"message {number} has a lower offset than the one before")
     if is_last and position < start:
-        raise InvalidIndexPosition(f"index entry {number} lies before the one before it")
+        raise InvalidIndexPosition(f"index entry {number} is before the previous one")
     return size, offset, reserved
 
 
@@ -165,7 +165,7 @@ def check_whole(*, adds_up: bool, is_reserved_zero: bool) -> None:
 def _are_alike(messages: memoryview, size: int, count: int) -> bool:
     """Whether all messages are sound, with the same lengths and no offset, as one producer's are.
 
-    A batch that this says no to may still be sound.
+    A batch that this rejects may still be valid.
     """
     user_headers, payload, _ = LENGTHS.unpack_from(messages, LENGTHS_AT)
     return (
@@ -206,7 +206,7 @@ def _are_plainly_sound(
 ) -> bool:
     """Whether all messages are sound, none is big and none has an offset.
 
-    A batch that this says no to may still be sound.
+    A batch that this rejects may still be valid.
     """
     count = len(starts)
     if len(messages) < HEADER_BYTES * count:
@@ -244,7 +244,7 @@ def _name_fault(
     headers = gathered.view(CHECKED_DTYPE)
     user_headers, payload = headers["user_headers"], headers["payload"]
     sizes = HEADER_BYTES + user_headers.astype(np.int64) + payload
-    is_faulty = np.ones(count + 1, bool)  # the first without room, or else nobody: the sentinel
+    is_faulty = np.ones(count + 1, bool)  # the first without space, or else the sentinel
     is_faulty[:readable] = (
         (entries["offset"][:readable] != 0)
         | (entries["timestamp"][:readable] != 0)

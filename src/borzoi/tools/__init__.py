@@ -1,5 +1,5 @@
-"""Work on the files of a server that is down: verify, dump, repair, import.
+"""Tools for the files of a stopped server: verify, dump, repair, import.
 
-The command line hands it directories; it reads and writes them through ``storage`` and
-``metadata``. Nothing a running server needs belongs here.
+Used by the command line; reads and writes data directories through ``storage`` and ``metadata``.
+Nothing that a running server needs belongs here.
 """

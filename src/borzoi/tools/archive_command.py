@@ -1,4 +1,4 @@
-"""``borzoi archive``: look into an archive, bring it back, check it, copy it elsewhere."""
+"""``borzoi archive``: list, restore, verify and copy an archive."""
 
 import asyncio
 import json

@@ -65,9 +65,7 @@ def verify_command(directory: Path, encryption_key: str | None, as_json: bool) -
     every metadata entry is read; nothing is changed. The exit status is 1 when anything is wrong.
     """
     if _is_in_use(directory):
-        click.echo(
-            "note: a server works on this directory; what it writes now may look torn", err=True
-        )
+        click.echo("note: a server uses this directory; what it writes now may look torn", err=True)
     _refuse_if_nothing_is_there(directory)
     seen = _Tally()
     with progress_bar("reading", total_bytes(directory)) as advance:
@@ -236,7 +234,7 @@ class _Tally:
         if not self.is_bad:
             return f"{looked}: all sound"
         damage, warnings = self.by_severity[Severity.DAMAGE], self.by_severity[Severity.WARNING]
-        return f"{looked}: {damage} damaged, {warnings} to look at; see `borzoi log repair`"
+        return f"{looked}: {damage} damaged, {warnings} warnings; see `borzoi log repair`"
 
 
 def _cipher(key: str | None) -> Cipher | None:

@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """So many more bytes, messages or metadata entries were looked at."""
+    """Count bytes, messages or metadata entries that were checked."""
 
     path: Path
     read_bytes: int

@@ -1,4 +1,4 @@
-"""A data directory of the published 0.8 servers made into one of ours.
+"""Converts a data directory of the published 0.8 servers.
 
     theirs                         ours
     state/log                      state.snapshot, replayed; every id and date stays
@@ -57,7 +57,7 @@ STAGING_SUFFIX: Final = ".importing"
 
 @dataclass(slots=True)
 class ImportReport:
-    """What was brought over, and what its owner should know."""
+    """What was imported, and notes for the operator."""
 
     entries: int = 0
     streams: int = 0
@@ -74,7 +74,7 @@ class ImportReport:
     warnings: list[str] = field(default_factory=list)
 
 
-#: Called with the partition that is about to be brought over, its number and how many there are.
+#: Called with the next partition to import, its number and the total.
 Progress = Callable[[Namespace, int, int], None]
 
 
@@ -237,7 +237,7 @@ def _linked(theirs: Path, ours: Path, name: str) -> bool:
 
 
 def _warn_of_strangers(source: Path, state: Metadata, report: ImportReport) -> None:
-    """Names directories with data that the metadata does not know of: they stay behind."""
+    """Report directories with data that are not in the metadata; they are not imported."""
     known = {partition_directory(source, namespace) for namespace in _namespaces(state)}
     for path in sorted(source.glob("streams/*/topics/*/partitions/*")):
         if path not in known and any(file.stat().st_size for file in path.glob("*.log")):

@@ -121,7 +121,7 @@ def _inspect_log(
 def _replay(
     path: Path, state: Metadata, entry: StateEntry, unsettled: Unsettled
 ) -> Generator[Finding, None, bool]:
-    """Applies the entry; a command that was refused once is refused again, which is no fault."""
+    """Apply the entry; a command that was rejected before is rejected again, which is fine."""
     try:
         command = decode_command(entry.code, entry.command)
     except StateCorrupted as error:

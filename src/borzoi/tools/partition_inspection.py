@@ -68,7 +68,7 @@ def reader_of(medium: Medium, segment: SegmentFiles) -> tuple[ReadBytes, int]:
 
         return inflated, body.size
     file = medium.open(segment.messages, writable=False)
-    file.share()  # who reads is the last to hold it
+    file.share()  # the reader is the last to hold it
     return file.read, file.size()
 
 
@@ -139,7 +139,7 @@ def _inspect_names(medium: Medium, directory: Path) -> Iterator[Finding]:
         elif name.endswith(layout.DRAFT_SUFFIX):
             what = "is left over from an interrupted write; the next start removes it"
         elif any(name.endswith(layout.LOG_SUFFIX + suffix) for suffix in layout.TWIN_SUFFIXES):
-            what = "is beside its plain segment; the next start removes it"
+            what = "is next to its plain segment; the next start removes it"
         elif name.endswith(layout.INDEX_SUFFIX):
             what = "has no segment; the next start removes it"
         else:
@@ -266,7 +266,7 @@ def _told_loss(segment: SegmentFiles, lost: Lost, indexed: bool) -> Finding:
         what = f"{lost.length} bytes of zeros follow, taken ahead of the messages to come"
     elif lost.count is None and segment.is_last:
         severity = Severity.WARNING
-        what = f"the last {lost.length} bytes are no message: {lost.reason}"
+        what = f"the last {lost.length} bytes are not a message: {lost.reason}"
     elif lost.count is None:
         severity = Severity.DAMAGE
         what = f"from here on nothing can be read, {lost.length} bytes: {lost.reason}"

@@ -111,10 +111,10 @@ def _plan_metadata(
         if isinstance(found, Progress):
             yield found
         elif found.path == directory / PRESENCE_NAME:
-            what = "remove it: it is unreadable, and the next start writes it anew"
+            what = "remove it: it is unreadable, and the next start writes a new one"
             yield Repair(found.path, what, partial(_move_away, medium, [found.path], backup))
         elif found.severity is Severity.DAMAGE:
-            what = found.what + ". Metadata is never guessed: bring this file back from a backup"
+            what = found.what + ". Metadata is never guessed: restore this file from a backup"
             yield Finding(found.severity, found.path, what, found.position)
     if lost:
         named = ", ".join(map(str, lost[:NAMED_MAX]))
@@ -155,7 +155,7 @@ def _plan_partition(
         try:
             plan = _plan_segment(medium, segment, next_start)
         except BorzoiError as failure:
-            what = f"{failure}. Nothing here can repair that: bring the file back from a backup"
+            what = f"{failure}. Nothing here can repair that: restore the file from a backup"
             yield Finding(Severity.DAMAGE, segment.messages, what)
             continue
         if not plan.lost:  # a rewritten segment has another size, and no recovery point
@@ -168,7 +168,7 @@ def _plan_partition(
             place / layout.RECOVERY_POINT,
             f"accept that messages are lost: it says that segment {point.segment_start} had"
             f" {point.position} bytes or more, and the log ends before that. Their offsets are"
-            " given to new messages; consumers that have seen them go on from the end of the log",
+            " given to new messages; consumers that have seen them continue at the end of the log",
             forget_point,
         )
 
@@ -208,7 +208,7 @@ def _repairs_of(
         what = f"reaches to message {plan.next_offset - 1}, the next segment begins at {next_start}"
         yield Finding(Severity.DAMAGE, segment.messages, what)
     elif plan.lost > BLANKS_MAX:
-        what = f"{plan.lost} messages are missing: bring them back from a backup"
+        what = f"{plan.lost} messages are missing: restore them from a backup"
         yield Finding(Severity.DAMAGE, segment.messages, what)
     elif plan.blanks or plan.fill or (segment.is_twin and plan.cut_at is not None):
         yield Repair(
@@ -243,7 +243,7 @@ def _told(plan: _SegmentPlan) -> str:
     if plan.fill:
         offsets.append(f"{plan.next_offset} to {plan.next_offset + plan.fill - 1}")
     if not offsets:
-        return "write the segment anew without what follows its last message"
+        return "rewrite the segment without what follows its last message"
     shown = ", ".join(offsets[:10])
     if len(offsets) > 10:
         shown += f" and {len(offsets) - 10} more"
@@ -273,7 +273,7 @@ def _accept_lost(medium: Medium, directory: Path, lost: list[Namespace], backup:
 
 
 def _cut_file(medium: Medium, path: Path, position: int, backup: Path) -> None:
-    """Keeps the tail as a file of its own, then cuts it off."""
+    """Save the tail as a separate file, then cut it off."""
     medium.make_directory(backup)
     copy = backup / f"{path.name}.from-byte-{position}"
     with medium.open(path) as file, medium.open(copy, create=True) as kept:
@@ -321,7 +321,7 @@ def _rebuild_index(medium: Medium, segment: SegmentFiles, backup: Path) -> None:
 
 
 def _rewrite(medium: Medium, plan: _SegmentPlan, backup: Path) -> None:
-    """The segment anew, with empty messages where the lost ones were, and its index."""
+    """Return the rebuilt segment, with empty messages for the lost ones, and its index."""
     segment = plan.segment
     read, size = salvaging_reader(medium, segment)
     index = read_index(medium, segment) or b""

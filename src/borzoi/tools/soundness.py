@@ -1,9 +1,9 @@
-"""Which messages of a segment are sound, and which are lost: every byte of it is looked at.
+"""Finds the valid and the lost messages of a segment by reading every byte.
 
-Recovery stops at the first message that is not sound. Here the search goes on behind it, because
-a repair keeps all that can be kept. Behind a damaged message the next
-one is found by the index, by the damaged message's own length if a sound one follows there, or
-by looking for the next offsets byte by byte.
+Recovery stops at the first invalid message. Here the search continues after it, because a repair
+keeps as much as possible. After a damaged message the next one is found by the index, by the
+damaged message's own length if a valid one follows there, or by searching for the next offsets byte
+by byte.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from borzoi.records.header import ID_AT, OFFSET_AT, unpack_header
 from borzoi.storage.index import entries_of
 from borzoi.storage.scanning import CHUNK_BYTES, MESSAGE_BYTES_MAX, ReadBytes
 
-#: How many of the offsets behind a damaged message are looked for when nothing else helps.
+#: How many offsets after a damaged message are searched for as a last resort.
 OFFSETS_SOUGHT: Final = 16
 #: And how far: more than the largest message takes.
 SOUGHT_BYTES: Final = 2 * MESSAGE_BYTES_MAX
@@ -49,7 +49,7 @@ class Lost:
     length: int
     count: int | None
     reason: str
-    #: Nothing but zeros up to the end, as a preallocated file has behind its messages.
+    #: Only zeros up to the end, as in a preallocated file.
     is_blank: bool = False
 
 
@@ -123,7 +123,7 @@ def _end_by_header(read: ReadBytes, size: int, position: int, offset: int) -> in
 
 
 def _end_by_index(index: bytes, number: int, position: int, size: int) -> int | None:
-    """Where the index says that the message ends, if the index can be believed there."""
+    """Return where the message ends by the index, if the index is plausible there."""
 
     def position_of(entry: int) -> int | None:
         if entry < 0:
@@ -159,7 +159,7 @@ def _is_sound(message: memoryview, offset: int) -> bool:
 
 
 def _next_sound(rest: memoryview, offset: int) -> tuple[int, int] | None:
-    """Where the first sound message behind the damage begins, and which one it is."""
+    """Return the start and the offset of the first valid message after the damage."""
     searched = bytes(rest)
     for next_offset in range(offset + 1, offset + 1 + OFFSETS_SOUGHT):
         pattern = next_offset.to_bytes(8, "little")

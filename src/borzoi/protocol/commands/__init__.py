@@ -1,7 +1,7 @@
-"""Requests and responses of all commands, one module per resource, each layout beside its class.
+"""Requests and responses of all commands, one module per resource, each layout next to its class.
 
-Handed work by `borzoi.protocol.catalog` and by code that builds requests or responses; hands work
-to `borzoi.protocol.buffers` and `borzoi.protocol.values`. Checks of meaning (lengths of passwords,
+Used by `borzoi.protocol.catalog` and by code that builds requests or responses; uses
+`borzoi.protocol.buffers` and `borzoi.protocol.values`. Checks of meaning (lengths of passwords,
 numbers of partitions, permissions) do not belong here.
 
 Every request class has `CODE`, `RESPONSE` (the class of the answer, None when it is empty),

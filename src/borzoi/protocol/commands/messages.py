@@ -16,7 +16,7 @@
     PolledMessages      u32 partition_id, u64 current_offset, u32 messages_count,
                         messages                 back to back to the end of the payload
 
-The faults of SendMessages, in the order they are looked for:
+The faults of SendMessages, in the order they are checked:
 
     metadata_length beyond the payload        InvalidCommand
     stream_id, topic_id of any wrong shape    InvalidIdentifier (a name that is not UTF-8 is kept
@@ -130,7 +130,7 @@ class PollMessages(msgspec.Struct, frozen=True):
 
 
 def _read_wait(reader: Reader) -> int:
-    """The wait behind the fields of 0.8; other bytes there are left alone, as 0.8 does."""
+    """Read the wait after the fields of 0.8; other bytes there are ignored, as 0.8 does."""
     if reader.remaining() != _WAIT.size:
         return 0
     mark, wait_ms = reader.unpack(_WAIT)
@@ -155,7 +155,7 @@ class SendMetadata(NamedTuple):
 
 
 def decode_send_metadata(payload: memoryview, payload_length: int | None = None) -> SendMetadata:
-    """The metadata of a send whose messages may still be on their way.
+    """The metadata of a send whose messages may not have arrived yet.
 
     `payload` holds its first `SEND_METADATA_BYTES_MAX` bytes, or all of a shorter one;
     `payload_length` is the length its frame declared, when not all of it is there.

@@ -157,7 +157,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A ZIP archive with one text file per kind asked for."""
+    """A ZIP archive with one text file per requested kind."""
 
     archive: Buffer
 

@@ -151,7 +151,7 @@ class DeleteUser(OfUser, frozen=True):
 
 
 class UpdateUser(msgspec.Struct, frozen=True):
-    """What is None stays as it is."""
+    """None leaves a field unchanged."""
 
     CODE: ClassVar[Code] = Code.UPDATE_USER
     RESPONSE: ClassVar[type[Response] | None] = None

@@ -6,7 +6,7 @@
     match(method, path) -> Match                  call_of(request) -> RestCall(method, target, body)
     Match.request(query, content_type, body, now) answer_of(request, status, body) -> response
 
-The faults of a call are looked for in the order of the published servers: path, method, numbers in
+The faults of a call are checked in the order of the published servers: path, method, numbers in
 the path, query, body, names.
 """
 
@@ -239,7 +239,7 @@ def _is_json(content_type: str | None) -> bool:
 
 
 def call_of(request: object) -> RestCall:
-    """How a client says the request."""
+    """Encode a request as an HTTP call."""
     route = route_of(request)
     path = "/".join(
         quote(_printed(request, segment[1:-1]), safe="") if segment.startswith("{") else segment

@@ -148,9 +148,9 @@ def _topics_in(document: object) -> Iterable[TopicDocument]:
 
 
 def decode_document(response: type, body: bytes) -> Any:
-    """The response a JSON body stands for; `InvalidFormat` when it does not."""
+    """Decode a response from a JSON body; `InvalidFormat` if that fails."""
     shape = DOCUMENTS[response]
     try:
         return shape.response_of(shape.read(body))
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
-        raise InvalidFormat(f"this is no {response.__name__}: {fault}") from None
+        raise InvalidFormat(f"this is not a {response.__name__}: {fault}") from None

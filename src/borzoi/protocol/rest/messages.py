@@ -145,7 +145,7 @@ class SendInput(Input[SendMessages], forbid_unknown_fields=True):
 
 
 def _numbers(ids: list[int | str]) -> Sequence[int]:
-    """What the ids stand for. Most messages have none, and then nobody looks at each."""
+    """Return the values of the ids. Most messages have none; then no loop is needed."""
     if ids.count(0) == len(ids):
         return bytes(len(ids))
     numbers = []

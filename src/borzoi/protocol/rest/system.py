@@ -1,4 +1,4 @@
-"""What a server says about itself and its cluster, as JSON."""
+"""Statistics and cluster metadata as JSON."""
 
 import msgspec
 

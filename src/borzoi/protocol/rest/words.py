@@ -1,4 +1,4 @@
-"""The words that stand in JSON where the wire has a number."""
+"""The words in JSON for numbers on the wire."""
 
 from collections.abc import Mapping
 from enum import IntEnum

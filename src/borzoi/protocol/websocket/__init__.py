@@ -1,5 +1,5 @@
-"""WebSocket as RFC 6455 has it: the request that opens one, its answer, and frames; sans-IO.
+"""WebSocket (RFC 6455): the opening request, its answer, and frames; sans-IO.
 
-The listener and the client hand it bytes and get bytes back; which bytes travel inside the frames
-is none of its business, and neither is where masks and keys are drawn from.
+Used by the listener and the client, bytes in and bytes out. It does not interpret the payload of
+frames; masks and keys are passed as arguments.
 """

@@ -51,7 +51,7 @@ class CloseCode(IntEnum):
 
 
 class FrameFault(Exception):
-    """The client broke the protocol; the code says how, and the connection ends with it."""
+    """The client violated the protocol; the connection closes with the code."""
 
     def __init__(self, code: CloseCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -97,16 +97,16 @@ class FrameReader:
         #: The first bytes of a head that is not complete.
         self._head = b""
         self._opcode = Opcode.CONTINUATION
-        #: What the fragments of the message under way are, and how many bytes it has so far.
+        #: The type of the fragmented message, and its size so far.
         self._message: Opcode | None = None
         self._message_bytes = 0
-        #: The frame under way is not the last of its message.
+        #: The current frame is not the last of its message.
         self._unfinished = False
         self._mask = b""
         #: Which byte of the mask comes next.
         self._phase = 0
         self._control = bytearray()
-        #: Bytes that are missing of the frame under way.
+        #: Missing bytes of the current frame.
         self.remaining = 0
         #: How many of the bytes that are being fed the events so far have taken.
         self.consumed = 0
@@ -129,7 +129,7 @@ class FrameReader:
     def feed(self, data: memoryview) -> Iterator[Event]:
         """What arrived bytes mean, one after the other; they are unmasked in place.
 
-        Whoever stops between two events goes on later with what is behind `consumed`.
+        A caller that stops between two events continues later with the bytes after `consumed`.
         """
         position, end = 0, len(data)
         while position < end:
@@ -234,7 +234,7 @@ class FrameReader:
 
 
 def unmask(piece: memoryview, mask: bytes, phase: int) -> None:
-    """Xor the bytes with the mask, from its byte `phase` on, where they lie."""
+    """Xor the bytes with the mask in place, from its byte `phase` on."""
     size = len(piece)
     if phase:
         mask = mask[phase:] + mask[:phase]
@@ -267,7 +267,7 @@ def frame_head(opcode: Opcode, length: int, mask: bytes = b"") -> bytes:
 
 
 def masked_frame(opcode: Opcode, payload: bytearray, mask: bytes) -> tuple[bytes, bytearray]:
-    """A frame of a client, in two parts; the payload is masked where it lies."""
+    """Return a frame of a client, in two parts; the payload is masked in place."""
     unmask(memoryview(payload), mask, 0)
     return frame_head(opcode, len(payload), mask), payload
 
