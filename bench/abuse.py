@@ -1,6 +1,6 @@
-"""A good client beside attackers: what it waits for a ping, alone and under each attack.
+"""A good client during attacks: the latency of its pings, alone and under each attack.
 
-Server, attackers and client are processes of their own. The best of some rounds counts, because
+Server, attackers and client are separate processes. The best of some rounds counts, because
 other load on the machine makes a client wait as well.
 
     python -m bench abuse
@@ -57,7 +57,7 @@ ATTACKS = (
 
 
 def rounds(attack: Attack) -> Iterator[tuple[Waited, Waited]]:
-    """Alone and beside the attack, in turn."""
+    """Measure alone and under attack, in turn."""
     with attack.server() as server:
         for _ in range(ROUNDS):
             alone = measured(server)

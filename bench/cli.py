@@ -92,7 +92,7 @@ def timed(arguments: list[str]) -> tuple[float, float]:
 
 
 def transfers(server: RunningServer, url: str, shown: Shown) -> None:
-    """`read` and `load` of a gigabyte beside the client's own loops."""
+    """`read` and `load` of a gigabyte compared with loops over the client."""
     with Client(url) as client:
         for name in ("stored", "loaded"):
             client.ensure_topic(f"bench/{name}")
@@ -142,7 +142,7 @@ def report(shown: Shown, what: str, ratios: list[float], memory: float) -> None:
 
 
 def load_generator(server: RunningServer, shown: Shown) -> None:
-    """`borzoi bench` with one process beside a raw loop, in turns."""
+    """`borzoi bench` with one process compared with a raw loop, in turns."""
     where = ("tcp", "--server-address", "{}:{}".format(*server.tcp_address))
     generated, raw = [], []
     for _ in range(ROUNDS):

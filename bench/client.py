@@ -1,4 +1,4 @@
-"""The client beside a bare socket, and beside the published Python client (Rust core).
+"""The client compared with a bare socket and with the published Python client (Rust core).
 
 Ratios of one run against the same server. Rows with a rate as their goal count messages a second.
 """

@@ -1,4 +1,4 @@
-"""Two programs that do the same, measured beside each other.
+"""Compares two programs that do the same.
 
 The best of five rounds counts for both. In each round the two take turns of some tens of
 milliseconds, and the rounds of all rows take turns too: neighbours on the host make a processor
@@ -76,7 +76,7 @@ class Row:
     own_cpu: list[float] = field(default_factory=list)
 
     def take_round(self) -> None:
-        # Nobody pays for what was written before: above a limit the kernel makes writers wait.
+        # Flush first: above a limit of dirty pages the kernel makes writers wait.
         os.sync()
         make_pages_ready(2 * self.turns * self.written_bytes)
         cpu = 0.0

@@ -151,7 +151,7 @@ class Nothing:
 
 
 def settle(replicas: list[Replica]) -> None:
-    """Frames arrive and writes are synced at once, until nobody wants anything."""
+    """Deliver frames and complete writes at once, until nothing is pending."""
     while any(replica.effects for replica in replicas):
         for replica in replicas:
             journaled = 0

@@ -63,7 +63,7 @@ def sink() -> Iterator[Location]:
 
 
 async def at_once(request: Callable[[], Awaitable[Any]]) -> float:
-    """Seconds for all requests, so many of them in flight."""
+    """Return the seconds for all requests, with this many in flight."""
     left = iter(range(REQUESTS))
 
     async def worker() -> None:
@@ -158,7 +158,7 @@ async def archive_memory(endpoint: str, path: str) -> None:
     await store.put("warm", SMALL)
     file = OpenFile(Path(path))
     idle = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
     began = time.perf_counter()
     await upload_file(store, "k", file, file.size, check=CHECK_NONE)
     print(resident("VmHWM") - idle, time.perf_counter() - began)

@@ -1,7 +1,6 @@
-"""The server on the wire beside bare programs that do only what the system must do.
+"""The server on the wire compared with bare programs that only make the necessary system calls.
 
-Server and load are two processes on loopback; how the two sides are held against each other is said
-in `comparing.py`.
+Server and load are two processes on loopback; `comparing.py` explains how they are compared.
 """
 
 import socket
@@ -31,7 +30,7 @@ KB = 1024
 
 
 def together(sockets: list[socket.socket], frames: list[bytes], requests: int) -> Measured:
-    """The same load over several connections at once, each from a thread of its own."""
+    """The same load over several concurrent connections, each from its own thread."""
     runs: list[Measured] = []
     threads = [
         threading.Thread(

@@ -1,6 +1,6 @@
-"""Several shards beside one: what it costs when a request lands on the wrong shard.
+"""Several shards compared with one: the cost of a request to the wrong shard.
 
-Each shard is a process with a port of its own, so the load picks the shard. Server and load share
+Each shard is a process with its own port, so the load picks the shard. Server and load share
 the machine; only ratios of runs that alternate mean something. CPU is that of all shards together.
 """
 
@@ -270,7 +270,7 @@ def wrong_shard() -> list[bool]:
 
 
 def no_hidden_cost() -> list[bool]:
-    """Two connections, each to a partition of its own shard, beside both on one process."""
+    """Two connections, each to a partition of its own shard, compared with both on one process."""
     frames = [send_frame(1000, 1000, partition_id=owned_by(shard, 2)) for shard in (0, 1)]
     with ExitStack() as stack:
         two = stack.enter_context(running(2, TCP_SOCKET_MIGRATION="false"))

@@ -1,7 +1,7 @@
-"""The storage engine beside the least that any engine must do, in the same run.
+"""The storage engine compared with the least that any engine must do, in the same run.
 
 Appends are compared with a loop that hashes each message and writes the same bytes; group commit
-with one write and one sync per batch; the rest has a goal of its own. Best of five rounds, because
+with one write and one sync per batch; the rest has its own goals. Best of five rounds, because
 the machine's speed varies more than what is measured.
 
     python -m bench storage

@@ -1,4 +1,4 @@
-"""The other transports: each beside what it is built on, or beside TCP, in one run.
+"""The other transports: each compared with its base layer, or with TCP, in one run.
 
 A WebSocket is compared with TCP to the same server. HTTP is compared with bare applications on the
 same stack, QUIC with a bare server of the same library; there the processor time of the servers

@@ -31,14 +31,14 @@ async def connected(address: str) -> IggyClient:
 
 
 async def join(client: IggyClient) -> IggyConsumer:
-    """Every member has a connection of its own: a member is a connection."""
+    """Every member has its own connection: a member is a connection."""
     return await client.consumer_group(
         GROUP,
         STREAM,
         TOPIC,
         polling_strategy=PollingStrategy.Next(),
         batch_length=10,
-        # Committed after it was handled: who crashes in between sees the message again.
+        # Commit after processing: a crash in between delivers the message again.
         auto_commit=AutoCommit.After(AutoCommitAfter.ConsumingEachMessage()),
         poll_interval=timedelta(milliseconds=10),
     )

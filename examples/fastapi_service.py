@@ -1,4 +1,4 @@
-"""A web service that puts what it is told into a topic: `uvicorn fastapi_service:app`.
+"""A web service that stores its requests in a topic: `uvicorn fastapi_service:app`.
 
 The client lives as long as the service; requests share its connection.
 """

@@ -1,6 +1,6 @@
 """A producer and a consumer.
 
-Run it twice: the consumer goes on behind the last message it committed.
+Run it twice: the consumer continues after the last message it committed.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ ORDERS = 200
 async def work(
     name: str, server: str, handled: Counter[str], joined: asyncio.Barrier, done: asyncio.Event
 ) -> None:
-    # A member of a group is a connection, so each worker has a client of its own.
+    # A member of a group is a connection, so each worker has its own client.
     async with AsyncClient(server) as client:
         async with client.consumer("shop/jobs", group="workers", commit="each") as consumer:
 

@@ -1,4 +1,4 @@
-"""A user who may read one topic and nothing else, and a token in the place of its password.
+"""A user that may read one topic and nothing else, and a token in place of its password.
 
 The published Python client has no calls for users and tokens, so an administrator's part is done
 with borzoi's own requests over a plain socket; the user's part is done with the published client.
@@ -57,7 +57,7 @@ class Session:
 
 
 async def prepare(root: Session) -> None:
-    """A topic, and a user who may read it. Permissions name streams and topics by number."""
+    """Create a topic, and a user that may read it. Permissions name streams and topics by id."""
     if await root.ask(GetStream(STREAM)) is None:
         await root.ask(CreateStream(STREAM))
         await root.ask(CreateTopic(STREAM, TOPIC, partitions_count=1))

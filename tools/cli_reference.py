@@ -1,6 +1,6 @@
 """Write the command reference of docs/cli.md from the same tree that `--help` prints.
 
-python tools/cli_reference.py            replace what lies between the two marks
+python tools/cli_reference.py            replace the text between the two marks
 python tools/cli_reference.py --check    fail if the file is not what would be written
 """
 
@@ -16,7 +16,7 @@ from borzoi.command_tree import CommandTree
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 BEGIN = "<!-- reference: made by tools/cli_reference.py -->\n"
 END = "<!-- end of the reference -->\n"
-#: Commands of these packages are described whole; the others have pages of their own.
+#: Commands of these packages are described in full; the others have their own pages.
 DESCRIBED = ("borzoi.cli.", "borzoi.bench.")
 
 #: Options that nearly every command has; the text above the reference explains them.

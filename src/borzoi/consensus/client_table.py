@@ -105,7 +105,7 @@ class ClientTable:
     def record(
         self, client: U128, op: int, request: int, request_checksum: U128, reply: CachedReply
     ) -> None:
-        """Apply any other op of a client. One whose session is gone leaves no trace."""
+        """Apply any other op of a client. One whose session has ended has no effect."""
         session = self._sessions.pop(client, None)
         if session is None:
             return

@@ -1,4 +1,4 @@
-"""What a replica wants done: the driver carries these out in order.
+"""The effects of a replica: the driver carries them out in order.
 
 Nothing here acts. A replica appends to ``Replica.effects`` while it handles one input, and the
 driver executes them after that input has returned; results come back as new inputs.

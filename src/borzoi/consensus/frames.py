@@ -175,7 +175,7 @@ def unpack_header(raw: bytes) -> Header:
 
 
 def unpack_prepare(raw: bytes) -> Prepare:
-    """The same for bytes whose command was looked at already."""
+    """The same for bytes whose command was already read."""
     return _new(Prepare, _PREPARE.unpack(raw))
 
 

@@ -91,7 +91,7 @@ class CommitPipeline:
         return len(self.entries) >= self.depth_max
 
     def holds(self, client: U128, request: int) -> bool:
-        """Whether this request, or a later one of the client, is already on its way (C1)."""
+        """Whether this request, or a later one of the client, is already in flight (C1)."""
         highest = self._highest.get(client)
         return highest is not None and request <= highest[0]
 

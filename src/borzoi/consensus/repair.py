@@ -224,7 +224,7 @@ def send_prepare(r: ReplicaState, entry: JournalEntry, to: int) -> None:
 
 
 def read_for_apply(r: ReplicaState, entry: JournalEntry) -> None:
-    """The body of a committed op is on disk only; ask unless a read is under way."""
+    """The body of a committed op is only on disk; request it unless a read is in flight."""
     if entry.reading:
         return
     entry.reading = True

@@ -244,7 +244,7 @@ def on_request_chunk(r: ReplicaState, header: RequestStateChunk, _: bytes) -> No
 
 
 def on_checkpoint_read(r: ReplicaState, token: int, content: bytes | None) -> None:
-    """The driver read a range for a peer; silence when it is gone, the peer asks elsewhere."""
+    """The driver read a range for a peer; no answer if it is missing: the peer asks elsewhere."""
     asked = r.chunks_in_flight.pop(token)
     if content is None:
         return

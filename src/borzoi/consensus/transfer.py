@@ -12,7 +12,7 @@ STALLS_MAX: Final = 5
 
 
 class ChunkWanted:
-    """A range of one artifact that has been asked for."""
+    """A requested range of one artifact."""
 
     __slots__ = ("artifact", "length", "offset")
 
@@ -47,13 +47,13 @@ class Transfer:
         self._cursor = (0, 0)
 
     def accept(self, manifest: Manifest) -> None:
-        """The peer's offer is taken; chunks can be asked for."""
+        """Accept the peer's offer; chunks can be requested."""
         invariant(self.manifest is None, "one manifest per transfer")
         self.manifest = manifest
         self._buffers = [bytearray(entry.length) for entry in manifest.entries]
 
     def next_chunks(self) -> list[ChunkWanted]:
-        """Ranges to ask for now, so that at most four are in flight."""
+        """Return the ranges to request now, so that at most four are in flight."""
         invariant(self.manifest is not None, "chunks follow a manifest")
         asked: list[ChunkWanted] = []
         while len(self._wanted) < CHUNKS_IN_FLIGHT:
@@ -74,7 +74,7 @@ class Transfer:
         return list(self._wanted.values())
 
     def receive(self, artifact: int, offset: int, content: bytes) -> bool:
-        """Take a chunk; false when it was not asked for or has the wrong length."""
+        """Add a chunk; false when it was not requested or has the wrong length."""
         wanted = self._wanted.get((artifact, offset))
         if wanted is None or wanted.length != len(content):
             return False

@@ -47,7 +47,7 @@ def may_vote(r: ReplicaState) -> bool:
 
 
 def vote(r: ReplicaState) -> None:
-    """V1: this replica's own timer fired, it wants to leave its view."""
+    """V1: this replica's own timer fired: it leaves its view."""
     if not may_vote(r):
         return
     r.voting = True
@@ -339,7 +339,7 @@ def send_start_view(r: ReplicaState, to: int, incarnation: U128) -> None:
 
 
 def step_down(r: ReplicaState) -> None:
-    """The primary leaves its view of its own will, and says so to everyone."""
+    """The primary leaves its view voluntarily, and notifies all replicas."""
     if r.is_primary and r.elects:
         forfeit(r)
 

@@ -1,13 +1,12 @@
 """The deterministic simulator of a replicated cluster.
 
-Lives here: virtual time, a faulty network, faulty disks, crashing processes and wandering clocks
+It contains virtual time, a faulty network, faulty disks, crashing processes and wandering clocks
 around the production replicas of `borzoi.consensus`; a workload with a shadow model that predicts
 results; the checkers; campaigns over many seeds. A run is a function of its seed: same seed and
 same code, same trace, same digest.
 
-Work comes from `borzoi simulate`, `python -m borzoi.simulator` and the tests; it is handed to the
-replicas.
+Used by `borzoi simulate`, `python -m borzoi.simulator` and the tests.
 
-Does not belong here: protocol decisions (`consensus`), anything that reads a real clock inside a
-run, and any rule that production code should follow. The simulator only observes and disturbs.
+Protocol decisions (`consensus`), anything that reads a real clock inside a run, and any rule that
+production code should follow do not belong here. The simulator only observes and disturbs.
 """

@@ -1,4 +1,4 @@
-"""Many seeds on all cores, with progress, and a file from which a stopped campaign goes on.
+"""Many seeds on all cores, with progress, and a file from which a stopped campaign resumes.
 
 #  the resume file: JSON lines
 #  {"campaign": {"settings": …, "full_every": …, "chunk": …}}          first line: what is being run

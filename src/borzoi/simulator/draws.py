@@ -1,4 +1,4 @@
-"""Swarm draws: what kind of cluster, what kind of trouble and what kind of load a seed stands for.
+"""Swarm draws: what kind of cluster, what kind of trouble and what kind of load a seed means.
 
 Every seed switches whole kinds of faults and of operations on or off. Leaving features out finds
 more than mixing all of them always: a run without restarts lets views grow old, a run without
@@ -176,7 +176,7 @@ def parse_settings(settings: tuple[str, ...]) -> dict[str, float]:
 
 
 def draw(seed: int, settings: Mapping[str, float] | None = None) -> Draw:
-    """What `seed` stands for; `settings` override after the drawing, so they shift nothing else."""
+    """Return what `seed` means; `settings` override afterwards, so they shift no other draw."""
     random = stream(seed, "draw")
     chosen: dict[str, float] = {"seed": seed}
     _draw_cluster(random, chosen)

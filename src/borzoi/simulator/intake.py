@@ -24,7 +24,7 @@ OF_THE_NODE: Final = frozenset(
 
 
 class Stoppable(Process, Protocol):
-    """The node as its intake sees it: stopped, it takes nothing in until it goes on."""
+    """The node as its intake sees it: while stopped, it accepts nothing."""
 
     paused_until: int
 

@@ -133,7 +133,7 @@ class ControlMachine:
 
 
 class DataMachine(DataPlane):
-    """The production data plane; it only counts how often it was made anew from a checkpoint."""
+    """The production data plane; it also counts how often it was rebuilt from a checkpoint."""
 
     __slots__ = ("restores",)
 

@@ -1,4 +1,4 @@
-"""What the clients ask for: a weighted mix over all operations of both planes.
+"""The requests of the clients: a weighted mix over all operations of both planes.
 
 Names are few and are deleted and created again, so numbers get reused. Message payloads are unique
 over the run (`client:number`), so a message that shows up twice or nowhere is visible.
@@ -67,7 +67,7 @@ class Directory:
 
 
 class Mix:
-    """Draws requests; what a draw switches off is not asked for."""
+    """Draws requests; operations that a draw disables are not requested."""
 
     def __init__(self, draw: Draw, random: Random, counts: Counter[str]) -> None:
         self.draw = draw

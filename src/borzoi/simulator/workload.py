@@ -1,4 +1,4 @@
-"""The clients: what they ask for, which node they ask, and how badly they behave.
+"""The clients: what they request, from which node, and how badly they behave.
 
 Each client registers a session per group, has one request in flight, resends it to another node
 when no answer comes, and gives up its session when the node says so. What it asks for is in `mix`.
@@ -116,7 +116,7 @@ class Client:
         self._issue(group, operation, payload, request)
 
     def _die(self) -> None:
-        """The process is gone for good; another one takes its seat under a new identity."""
+        """The process has died for good; another one replaces it under a new identity."""
         self.world.counts["dead client"] += 1
         self.identity = (self.world.next_identity() << 16 | self.number).to_bytes(16, "little")
         self.epochs.clear()
