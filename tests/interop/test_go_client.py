@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.interop import SCENARIOS
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -19,7 +20,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scenarios, built with the client's release that go.mod names."""
     go = shutil.which("go")
     if go is None:
-        pytest.skip("Go is not there: the Go client needs the go command, 1.25 or newer")
+        pytest.skip("Go is not installed: the Go client needs the go command, 1.25 or newer")
     environment = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -34,28 +35,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     fetched = run("mod", "download")
     if fetched.returncode != 0:
-        pytest.skip(f"Go could not bring the client: {fetched.stderr}")
+        pytest.skip(f"Go could not download the client: {fetched.stderr}")
     binary = tmp_path_factory.mktemp("go") / "scenarios"
     built = run("build", "-o", binary, ".")
     assert built.returncode == 0, built.stderr
     return binary
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "login",
-        "tokens",
-        "streams",
-        "topics",
-        "sending",
-        "polling",
-        "offsets",
-        "groups",
-        "users",
-        "permissions",
-    ],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_go_client_gets_what_it_expects(
     play: Callable[..., None], program: Path, scenario: str
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.interop import SCENARIOS
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -43,28 +44,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
         f"-Dmdep.outputFile={folder / 'class_path'}",
     )
     if fetched.returncode != 0:
-        pytest.skip(f"Maven could not bring the Java client: {fetched.stdout}")
+        pytest.skip(f"Maven could not download the Java client: {fetched.stdout}")
     class_path = (folder / "class_path").read_text().strip()
     built = run("javac", "-cp", class_path, "-d", folder, SOURCE / "Scenarios.java")
     assert built.returncode == 0, built.stderr
     return ["java", "-cp", os.pathsep.join([str(folder), class_path]), "Scenarios"]
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "login",
-        "tokens",
-        "streams",
-        "topics",
-        "sending",
-        "polling",
-        "offsets",
-        "groups",
-        "users",
-        "permissions",
-    ],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_java_client_gets_what_it_expects(
     play: Callable[..., None], program: Program, scenario: str
 ) -> None:

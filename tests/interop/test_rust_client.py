@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.interop import SCENARIOS
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -24,7 +25,7 @@ BUILD_SECONDS_MAX = 600.0
 def program() -> Path:
     cargo = shutil.which("cargo")
     if cargo is None:
-        pytest.skip("Rust is not there: the Rust client needs cargo, 1.85 or newer")
+        pytest.skip("Rust is not installed: the Rust client needs cargo, 1.85 or newer")
     binary = FOLDER.expanduser() / "debug" / "scenarios"
     if not binary.exists():
         pytest.skip(
@@ -42,21 +43,7 @@ def program() -> Path:
     return binary
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "login",
-        "tokens",
-        "streams",
-        "topics",
-        "sending",
-        "polling",
-        "offsets",
-        "groups",
-        "users",
-        "permissions",
-    ],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_rust_client_gets_what_it_expects(
     play: Callable[..., None], program: Path, scenario: str
 ) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from borzoi.cli.answering import describe, show_list
 from borzoi.cli.connecting import connected
-from borzoi.cli.documents import found, record_of
+from borzoi.cli.documents import record_of
 from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options, note
 from borzoi.command_tree import CommandTree
 from borzoi.model.system import SnapshotCompression, SnapshotKind
@@ -125,18 +126,14 @@ assert isinstance(cluster, CommandTree)
 @format_option
 def get(client_id: int, form: str) -> None:
     """Describe a connection and its groups."""
-    with connected() as connection:
-        details = found(connection.get_client(client_id), f"there is no client {client_id}")
-    emit(record_of(details), chosen(form))
+    describe(lambda client: client.get_client(client_id), f"there is no client {client_id}", form)
 
 
 @client.command_named("list", "l")
 @list_options
 def list_(form: str, list_mode: str) -> None:
     """List all connections."""
-    with connected() as connection:
-        clients = connection.get_clients()
-    emit_list([record_of(one) for one in clients], CLIENTS, chosen(form, list_mode))
+    show_list(lambda client: client.get_clients(), CLIENTS, form, list_mode)
 
 
 @cluster.command_named("metadata", "m")
