@@ -88,7 +88,7 @@ def test_a_data_group_leaves_reads_to_its_node():
     assert not primary.serves_reads(4)
 
 
-def test_a_checkpoint_that_differs_stops_whoever_notices():
+def test_a_replica_that_sees_a_different_checkpoint_stops():
     cluster = ScriptedCluster(checkpoint_interval=4)
     cluster.elect()
     for number in range(8):
@@ -288,7 +288,7 @@ def test_a_clock_that_was_set_a_little_goes_on():
     assert primary.op == primary.commit_max + 1
 
 
-def test_nobody_hands_over_when_the_clocks_agree_on_nothing():
+def test_no_replica_hands_over_while_clocks_disagree():
     cluster = skewed({0: -OFF_US, 2: OFF_US})
     cluster.elect()
     cluster.tick(50)

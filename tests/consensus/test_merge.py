@@ -120,7 +120,7 @@ def test_a_blank_of_the_canonical_sender_is_never_evidence():
     assert length(nacked) == 3
 
 
-def test_a_blank_is_filled_by_whoever_holds_what_the_header_above_names():
+def test_a_blank_is_filled_by_the_replica_with_the_op_that_the_next_header_names():
     headers = log(6)
     canonical = claim(0, headers, log_view=2, blanks=(3, 4))
     lower = claim(1, headers[:5], log_view=1)

@@ -61,7 +61,7 @@ def test_a1_a_start_view_without_its_headers_is_dropped(body):
     assert backup.view == primary.view
 
 
-def test_a1_nobody_adopts_a_view_it_leads_itself():
+def test_a1_a_replica_never_adopts_a_view_that_it_leads():
     cluster = ScriptedCluster()
     primary = cluster.elect()
     backup = cluster.replicas[backup_of(cluster)]

@@ -194,7 +194,7 @@ def test_n9_unacked_prepares_are_resent_until_they_commit():
     assert len(cluster.replies()) == 1
 
 
-def test_n10_a_primary_nobody_answers_falls_silent_and_is_replaced():
+def test_n10_a_primary_without_answers_falls_silent_and_is_replaced():
     cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.drop = lambda source, target, header: target == primary.replica_id

@@ -233,7 +233,7 @@ def test_nothing_is_repaired_before_a_log_is_decided():
     assert primary.take_effects() == []
 
 
-def test_a_disk_that_is_behind_gets_no_more_bodies_and_nobody_is_suspected_for_it():
+def test_a_slow_disk_gets_no_more_bodies_and_no_peer_is_suspected():
     """Bodies that were asked for faster than they are written would pile up in memory."""
     cluster, lagging = lagging_cluster()
     live = cluster.replicas[lagging]
@@ -259,7 +259,7 @@ def test_a_disk_that_is_behind_gets_no_more_bodies_and_nobody_is_suspected_for_i
     assert live.commit_min == cluster.primary().commit_min
 
 
-def test_a_primary_that_cannot_read_what_nobody_keeps_any_more_makes_way():
+def test_a_primary_that_cannot_read_a_lost_op_steps_down():
     """Found by a seed: it led for ever, with everybody's acks, and answered nobody."""
     cluster = ScriptedCluster()
     primary = cluster.elect()

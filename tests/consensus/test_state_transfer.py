@@ -62,7 +62,7 @@ def test_the_sleeper_gets_a_checkpoint_and_then_the_tail():
     assert same_state(cluster, sleeper)
 
 
-def test_whoever_leads_from_a_transferred_checkpoint_goes_on_behind_its_last_timestamp():
+def test_a_leader_with_a_transferred_checkpoint_continues_after_its_last_timestamp():
     """Found by a seed: the new leader's clock was behind, and its log ended with the checkpoint."""
     cluster, sleeper = far_behind()
     live = cluster.start(sleeper)
@@ -179,7 +179,7 @@ def test_outside_of_a_view_a_silent_peer_is_not_replaced():
     assert (live.status, live.transfer) == (Status.VIEW_CHANGE, None)
 
 
-def test_whoever_leads_has_nothing_to_fetch():
+def test_a_leader_has_nothing_to_fetch():
     cluster, sleeper = far_behind()
     live = pulling(cluster, sleeper)
     live.view = live.log_view = live.durable_view = live.durable_log_view = 3 + sleeper

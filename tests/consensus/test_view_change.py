@@ -197,7 +197,7 @@ def lone_holder(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
     return cluster, primary, holder, lacking
 
 
-def test_p6_the_only_copy_left_is_found_whoever_leads():
+def test_p6_the_only_copy_left_is_found_by_any_leader():
     cluster, primary, holder, lacking = lone_holder()
     cluster.crash(primary)
     cluster.heal()

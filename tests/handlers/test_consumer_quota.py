@@ -17,7 +17,7 @@ from borzoi.protocol.commands.offsets import DeleteConsumerOffset, StoreConsumer
 from borzoi.protocol.commands.topics import PurgeTopic
 
 
-def test_one_user_takes_no_more_than_its_share_and_nobody_elses() -> None:
+def test_one_user_takes_only_its_own_share() -> None:
     quota = ConsumerQuota(2)
     for consumer_id in (1, 2, 1, 2):
         quota.admit(7, 0, 0, consumer_id)

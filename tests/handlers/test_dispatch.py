@@ -149,7 +149,7 @@ def test_only_what_needs_no_login_is_public(server: EmbeddedServer) -> None:
     assert public == {Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN}
 
 
-async def test_a_login_nobody_waits_for_is_given_up_and_everything_else_is_finished(
+async def test_an_abandoned_login_is_cancelled_and_everything_else_is_finished(
     server: EmbeddedServer,
 ) -> None:
     dispatcher, root = server.dispatcher, server.root()
@@ -170,7 +170,7 @@ async def test_a_login_nobody_waits_for_is_given_up_and_everything_else_is_finis
 @pytest.mark.parametrize(
     "request_", [CreateUser("bob", "secret"), ChangePassword(0, "iggy", "another")]
 )
-async def test_who_hangs_up_lets_nobody_wait_behind_its_passwords(
+async def test_a_disconnected_client_does_not_delay_the_logins_of_others(
     server: EmbeddedServer, request_: Request
 ) -> None:
     dispatcher, root = server.dispatcher, server.root()

@@ -51,7 +51,7 @@ def test_the_silent_are_those_who_have_not_pinged_since_and_are_not_stale_yet() 
     assert sessions.silent_since(5.0) == [quiet]
 
 
-def test_a_namesake_gets_the_next_free_id_and_hides_nobody() -> None:
+def test_a_session_with_a_taken_id_gets_the_next_free_one() -> None:
     sessions = Sessions()
     same = [session(U32_MAX, user_id=5) for _ in range(3)]
     for one in same:

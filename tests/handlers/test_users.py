@@ -50,7 +50,7 @@ READS_STREAMS = Permissions(GlobalPermissions(read_streams=True))
 MANAGES_USERS = Permissions(GlobalPermissions(manage_users=True, read_users=True))
 
 
-async def test_nobody_grants_what_it_does_not_have(server: EmbeddedServer) -> None:
+async def test_a_user_can_only_grant_permissions_that_it_has(server: EmbeddedServer) -> None:
     root = server.root()
     await root.call(CreateUser("manager", "secret", UserStatus.ACTIVE, MANAGES_USERS))
     await root.call(CreateUser("bob", "secret", UserStatus.ACTIVE, READS_STREAMS))
@@ -192,7 +192,7 @@ async def test_a_login_does_not_outlive_its_user_nor_become_another_one(
     assert (await root.call(GetUser("eve"))).id == created.id
 
 
-async def test_a_login_survives_that_the_shard_gets_its_metadata_anew(
+async def test_a_login_survives_a_reload_of_the_metadata(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it does when the process that writes them is replaced."""

@@ -71,7 +71,7 @@ async def test_the_wait_ends_with_its_time(server: EmbeddedServer) -> None:
     assert asyncio.get_running_loop().time() - began >= 0.045
 
 
-async def test_a_message_elsewhere_wakes_nobody(server: EmbeddedServer) -> None:
+async def test_a_message_in_another_partition_wakes_no_poll(server: EmbeddedServer) -> None:
     await with_topic(server)
     poll = await waiting(server.root(), poll_of(60_000, partition=1))
     await sent(server, 2)

@@ -103,6 +103,6 @@ def test_a_level_assignment_stays_as_it_is(spread):
 
 
 @given(st.integers(0, 30), st.integers(1, 8))
-def test_whoever_joins_a_fair_group_the_only_one_to_gain_is_the_newcomer(partitions, members):
+def test_only_the_new_member_of_a_fair_group_gains_partitions(partitions, members):
     held = [*deal(range(partitions), members), []]
     assert {move.target for move in levelling(held, [])} <= {members}

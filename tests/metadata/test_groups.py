@@ -148,7 +148,7 @@ def test_a_second_newcomer_is_promised_what_the_first_has_not_received_yet(contr
     assert outcome.effects == (CheckRevocations(0, 0, 0, (2,)),)
 
 
-def test_a_promise_redirected_alone_asks_nobody(control):
+def test_redirecting_a_promise_alone_has_no_effects(control):
     control.topic(2)
     control.join(A)
     control.do(JoinGroup(0, 0, 0, B))

@@ -76,7 +76,7 @@ def test_the_user_whose_password_was_checked_is_still_that_user(control):
     refuses(control, bob, InvalidCredentials)
 
 
-def test_nobody_grants_what_was_withdrawn_before_its_turn_came(control):
+def test_a_permission_withdrawn_before_its_turn_cannot_be_granted(control):
     some = Permissions(GlobalPermissions(manage_users=True))
     control.do(SealedCreateUser("bob", "hash", permissions=some))
     for guard in (MayGrant(some), MayGrant(some, "bob"), MayGrant(None)):

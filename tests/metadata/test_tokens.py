@@ -78,7 +78,7 @@ def test_a_deleted_token_names_the_sessions_to_end(control):
     assert control.state.token_owners == {}
 
 
-def test_nobody_deletes_another_users_token(control):
+def test_a_user_cannot_delete_the_token_of_another_user(control):
     control.do(SealedCreateUser("bob", "h"))
     control.do(CreateToken("token", "a"))
     control.refuse(ResourceNotFound, DeletePersonalAccessToken("token"), user_id=1)

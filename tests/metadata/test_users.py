@@ -73,7 +73,7 @@ def test_a_taken_name_is_refused_case_by_case(control):
         check_username_is_free(control.state, "Bob")
 
 
-def test_ids_end_where_the_wire_says_nobody(control, monkeypatch):
+def test_ids_end_before_the_value_that_means_no_user(control, monkeypatch):
     assert USERS_MAX == 2**32 - 2
     monkeypatch.setattr("borzoi.metadata.users.USERS_MAX", 2)
     control.do(SealedCreateUser("bob", "h"))

@@ -98,5 +98,5 @@ def test_any_text_is_an_identifier_or_refused(text: str) -> None:
         assert checked_identifier(identifier) == identifier
 
 
-def test_nobody_and_root_are_the_two_ends() -> None:
+def test_no_user_and_root_are_the_two_ends() -> None:
     assert (ROOT_USER_ID, NO_USER_ID) == (0, U32_MAX)

@@ -19,7 +19,7 @@ def test_the_largest_message_fits_a_segment_and_its_lengths_fit_their_fields() -
     assert limits.NAME_BYTES_MAX == limits.MESSAGES_KEY_BYTES_MAX == limits.U8_MAX
 
 
-def test_whoever_has_not_logged_in_holds_less_than_whoever_has() -> None:
+def test_unauthenticated_clients_hold_less_memory_than_authenticated_ones() -> None:
     assert limits.UNAUTHENTICATED_BYTES_MAX < limits.CONTROL_PAYLOAD_BYTES_MAX
     assert limits.NEVER == limits.UNLIMITED == limits.U64_MAX
 

@@ -60,7 +60,7 @@ def test_root_is_allowed_everything() -> None:
     assert ALL_PERMISSIONS.streams == {}
 
 
-def test_permissions_cannot_be_widened_behind_the_back_of_whoever_holds_them() -> None:
+def test_shared_permissions_cannot_be_modified() -> None:
     with pytest.raises(FrozenInstanceError):
         ALL_PERMISSIONS.globally.manage_servers = False  # type: ignore[misc]
     with pytest.raises(TypeError):

@@ -69,7 +69,7 @@ async def test_who_waits_gets_a_turn_in_the_order_of_coming() -> None:
 
 
 @pytest.mark.parametrize("has_come", [False, True])
-async def test_a_turn_that_nobody_wants_any_more_is_not_lost(has_come: bool) -> None:
+async def test_the_turn_of_a_cancelled_request_is_passed_on(has_come: bool) -> None:
     pace = Pace(requests_max=1, clock=Clock())
     ticket = await pace.enter()
     left = asyncio.create_task(pace.enter())

@@ -15,7 +15,7 @@ async def test_who_waits_is_woken_once() -> None:
     arrivals.wake()
 
 
-async def test_nobody_waits_longer_than_they_wanted() -> None:
+async def test_a_wait_ends_at_its_timeout() -> None:
     arrivals = Arrivals()
     await arrivals.wait(0.001)
     await asyncio.sleep(0)

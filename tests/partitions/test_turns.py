@@ -88,7 +88,7 @@ async def test_work_that_fails_tells_who_waits_for_it() -> None:
         await Turns().work(work())
 
 
-async def test_work_that_nobody_waits_for_ends() -> None:
+async def test_work_without_a_waiter_ends() -> None:
     line, ended = Turns(), []
 
     def work() -> Work[None]:

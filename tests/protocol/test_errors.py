@@ -78,7 +78,7 @@ def test_a_number_without_a_class_keeps_its_number(row: ErrorRow) -> None:
     assert str(row.code) in str(error)
 
 
-def test_a_number_nobody_knows_is_kept_and_reads_like_the_catch_all() -> None:
+def test_an_unknown_number_is_kept_and_reads_like_the_catch_all() -> None:
     error = error_of(54321)
     assert isinstance(error, ServerError)
     assert error.code == code_of(error) == 54321

@@ -17,7 +17,9 @@ def test_a_wrong_setting_is_told_at_once_with_exit_code_two(
     assert "'huge'" in result.output
 
 
-def test_a_follower_of_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_without_a_leader_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "borzoi.toml").write_text("[cluster]\nenabled = true\nnode.others = []\n")
     refused = CliRunner().invoke(serve, ["--follower"])

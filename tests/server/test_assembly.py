@@ -71,7 +71,7 @@ def test_root_is_not_stored_before_its_password_can_be_known(tmp_path: Path) -> 
     assert None not in shown
 
 
-def test_a_password_that_nobody_gave_is_shown(tmp_path: Path) -> None:
+def test_a_generated_password_is_shown(tmp_path: Path) -> None:
     opened = open_data(settings_of(tmp_path), tmp_path, environment={}, default_credentials=False)
     assert opened.root.shown_password is not None
     assert len(opened.root.shown_password) >= 20
@@ -192,7 +192,7 @@ def test_a_pool_can_be_switched_off(tmp_path: Path) -> None:
     opened.state_log.close()
 
 
-async def test_a_clock_that_is_set_back_makes_nobody_wait_for_it(
+async def test_setting_the_clock_back_does_not_extend_a_lockout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with embedded_server(tmp_path) as server, asyncio.timeout(60):

@@ -31,7 +31,7 @@ def test_the_banner_says_what_a_newcomer_asks() -> None:
         assert wanted in text
 
 
-def test_a_password_is_shown_only_where_nobody_else_knows_it() -> None:
+def test_only_a_generated_password_is_shown() -> None:
     assert "password     " not in banner(READY)
 
 

@@ -296,7 +296,7 @@ def test_a_cluster_that_is_only_switched_on_has_the_second_node_of_the_published
     assert (other.name, other.ports.tcp) == ("b", 0), "what is given replaces it"
 
 
-def test_a_follower_has_somebody_to_follow_or_no_cluster(tmp_path: Path) -> None:
+def test_a_follower_needs_a_leader_or_no_cluster(tmp_path: Path) -> None:
     check_follower(load({}, tmp_path).settings)
     cluster = {"BORZOI_CLUSTER_ENABLED": "true"}
     check_follower(load(cluster, tmp_path).settings)

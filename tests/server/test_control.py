@@ -88,7 +88,7 @@ def test_a_peer_that_dies_at_once_is_no_peer(supervisor: Supervisor) -> None:
         links.close()
 
 
-def test_a_process_whose_supervisor_is_gone_serves_nobody(supervisor: Supervisor) -> None:
+def test_a_process_without_its_supervisor_does_not_serve(supervisor: Supervisor) -> None:
     supervisor.socket.close()
     with pytest.raises(SupervisorGone):
         begun(supervisor.shard_socket)
@@ -166,7 +166,7 @@ async def test_a_shard_stops_when_its_supervisor_is_gone(
     control.ask_stop()
 
 
-async def test_peers_that_nobody_took_are_closed_with_the_connection(
+async def test_unclaimed_peers_are_closed_with_the_connection(
     supervisor: Supervisor,
 ) -> None:
     control = ShardControl(supervisor.shard_socket, first_start=False)

@@ -68,7 +68,7 @@ def test_secrets_are_masked_and_kept_out_of_errors_and_repr() -> None:
     assert "hidden" not in str(refused.value)
 
 
-def test_a_section_is_a_value_that_nobody_changes() -> None:
+def test_a_section_is_an_immutable_value() -> None:
     made = Inner(size=4)
     assert made == Inner().replaced(size=4) != Inner()
     assert made.replaced(key="k") == Inner(size=4, key="k")

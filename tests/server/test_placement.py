@@ -134,7 +134,7 @@ def test_all_is_one_shard_for_each_processor() -> None:
     assert cpus_of(placed("all", restricted(LAPTOP, 2, 5))) == [2, 5]
 
 
-def test_one_shard_is_never_bound_to_a_processor_nobody_named() -> None:
+def test_a_single_shard_is_never_bound_to_a_processor() -> None:
     assert placed("1", LAPTOP).seats == (Seat(),)
 
 

@@ -187,7 +187,7 @@ def test_without_restart_the_server_stops_with_the_shard() -> None:
 # ---- stop ---------------------------------------------------------------------------------------
 
 
-def test_nobody_closes_before_everybody_has_drained() -> None:
+def test_no_shard_closes_before_all_have_drained() -> None:
     supervision = serving()
     assert supervision.stop(now=0) == [Tell(shard, Stop()) for shard in range(3)]
     assert supervision.stop(now=1) == []
@@ -236,7 +236,7 @@ def test_a_shard_that_waits_for_its_next_start_is_forgotten() -> None:
     assert supervision.elapsed(now=PAUSE_SECONDS) == []
 
 
-def test_requests_that_do_not_end_keep_nobody_from_saving() -> None:
+def test_stuck_requests_do_not_keep_the_server_from_saving() -> None:
     supervision = serving(2)
     supervision.stop(now=10)
     supervision.drained(1)

@@ -238,7 +238,7 @@ async def test_work_for_a_dead_peer_is_cancelled(buses):
         await asked
 
 
-async def test_nobody_waits_forever_for_a_peer(buses, monkeypatch):
+async def test_no_request_waits_forever_for_a_peer(buses, monkeypatch):
     monkeypatch.setattr(module, "ABSENT_SECONDS_MAX", 0.05)
     first, _, _ = buses
     first.links.on_peer_lost(1)

@@ -70,7 +70,7 @@ def test_a_file_that_is_closed_cannot_cross(medium, tmp_path: Path):
         SentFiles().number_of(file)
 
 
-def test_a_received_file_stays_open_while_somebody_sends_from_it(medium, tmp_path: Path):
+def test_a_received_file_stays_open_while_it_is_sent_from(medium, tmp_path: Path):
     path = tmp_path / "0.log"
     path.write_bytes(b"stored")
     received = ReceivedFiles()

@@ -115,7 +115,7 @@ def test_offsets_continue_what_is_prepared_not_what_is_applied():
     assert payloads_of(bodies[2]) == [b"a", b"b"]
 
 
-def test_a_data_machine_counts_how_often_it_was_made_anew():
+def test_a_data_machine_counts_its_rebuilds():
     machine = data_machine()
     machine.apply(header(1, Operation.PURGE_PARTITION), data_body(1, 1, 3))
     other = data_machine()

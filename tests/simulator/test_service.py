@@ -19,7 +19,7 @@ def test_a_request_may_take_the_way_over_another_node():
     assert sum(simulation.workload.acknowledged) > 20
 
 
-def test_without_forwarding_nobody_passes_anything_on():
+def test_without_forwarding_no_request_is_passed_on():
     assert running().auditor.counters["requests forwarded"] == 0
 
 

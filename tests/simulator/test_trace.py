@@ -16,7 +16,7 @@ def test_lines_go_to_the_sink_and_the_last_are_kept():
     assert trace.last()[0] == "5"
 
 
-def test_a_trace_nobody_reads_is_off():
+def test_an_unused_trace_is_off():
     assert not Trace(None, keep=False).enabled
 
 

@@ -135,7 +135,7 @@ def test_a_sync_of_what_was_deleted_succeeds_and_one_that_fails_does_not() -> No
         lost.fdatasync()
 
 
-def test_another_thread_opens_a_file_for_one_call_and_makes_nobody_leave(tmp_path: Path) -> None:
+def test_another_thread_opens_a_file_for_one_call_and_evicts_none(tmp_path: Path) -> None:
     """The loop may be between `fileno` and the call it needs the number for."""
     descriptors = Descriptors(LocalMedium(), 1)
     ours, theirs = (descriptors.created(tmp_path / name) for name in "ab")

@@ -19,7 +19,7 @@ async def until(condition: object) -> None:
         await asyncio.sleep(0.001)
 
 
-async def test_work_waits_until_nobody_appends() -> None:
+async def test_work_waits_until_appends_pause() -> None:
     idle = IdleWork(asyncio.get_running_loop())
     done: list[int] = []
     idle.wait(lambda: done.append(1))

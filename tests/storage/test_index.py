@@ -56,7 +56,7 @@ def test_entries_of_stored_messages_are_those_of_the_append() -> None:
         lambda index: index.extend(entries(4, [10])),
     ],
 )
-def test_entries_that_are_made_later_are_there_for_whoever_looks(
+def test_deferred_entries_are_built_before_they_are_read(
     look: Callable[[SegmentIndex], object],
 ) -> None:
     early, late = new_index(), new_index()

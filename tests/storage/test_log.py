@@ -211,7 +211,7 @@ async def test_a_real_disk_commits_for_many_at_once(tmp_path: Path) -> None:
     assert open_log(tmp_path / "p", LocalMedium()).next_offset == 200
 
 
-async def test_a_buffer_belongs_to_the_log_until_it_is_written_whoever_gives_up() -> None:
+async def test_a_buffer_belongs_to_the_log_until_written_even_if_the_caller_is_cancelled() -> None:
     log, _ = new_log()
     batch = numbered([b"mine"], base_offset=1, timestamp=1)
 

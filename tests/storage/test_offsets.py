@@ -288,7 +288,7 @@ def test_clearing_removes_every_file(tmp_path, medium):
     assert offsets.minimum() is None
 
 
-def test_whoever_is_ahead_of_the_log_goes_back_to_its_end(tmp_path, medium, caplog):
+def test_an_offset_beyond_the_log_moves_back_to_its_end(tmp_path, medium, caplog):
     offsets = open_offsets(tmp_path, OffsetWriter(medium))
     offsets.store(CONSUMER, 1, 100)
     offsets.store(GROUP, 2, 6)

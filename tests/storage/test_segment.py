@@ -71,7 +71,7 @@ def test_a_sealed_segment_is_read_through_the_same_file() -> None:
     assert part.file.read(3, 0) == bytes(3)
 
 
-def test_a_closed_segment_gives_its_descriptors_back_whoever_holds_its_bytes() -> None:
+def test_a_closed_segment_closes_its_descriptors_even_if_its_bytes_are_held() -> None:
     disk = SimulatedDisk()
     disk.make_directory(DIRECTORY)
     descriptors = Descriptors(disk)

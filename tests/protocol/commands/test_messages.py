@@ -196,7 +196,7 @@ def test_no_messages_and_no_indexes_are_for_others_to_judge():
     assert (request.messages_count, len(request.indexes), len(request.messages)) == (0, 0, 0)
 
 
-def test_metadata_may_be_followed_by_bytes_that_nobody_reads():
+def test_bytes_after_the_metadata_are_ignored():
     fields = bytes.fromhex("02027331 02027431 0100 01000000 aabbcc")
     payload = len(fields).to_bytes(4, "little") + fields + INDEX + MESSAGE
     request = read(Code.SEND_MESSAGES, payload)

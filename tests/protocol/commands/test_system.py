@@ -164,7 +164,7 @@ def test_a_node_of_an_unknown_role_or_status_is_refused(end):
 CLIENT_WIRE = bytes.fromhex("07000000 ffffffff 02 03000000 613a31 02000000")
 
 
-def test_a_client_nobody_logged_in_on_has_no_user():
+def test_an_unauthenticated_client_has_no_user():
     client = ClientInfo(7, None, TransportKind.QUIC, "a:1", 2)
     assert encode_payload(client) == CLIENT_WIRE
     assert ClientInfo.decode(Reader(CLIENT_WIRE)) == client

@@ -43,7 +43,7 @@ def test_a_login_may_leave_out_who_its_client_is() -> None:
     }
 
 
-def test_a_login_without_a_name_names_nobody() -> None:
+def test_a_login_without_a_name_is_rejected() -> None:
     with pytest.raises(InvalidIdentifier):
         arguments(inputs.LoginInput, username="", password="p")
 
