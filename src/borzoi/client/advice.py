@@ -74,7 +74,7 @@ ADVICE: Final[Mapping[int, Advice]] = MappingProxyType(
         3008: Advice("the topic has no partitions", "add some with create_partitions"),
         3009: Advice("the topic is full", "let messages expire, or give it a larger size"),
         3021: Advice("no offset is stored", "nothing: reading starts at the first message"),
-        3022: Advice("the group has given the partition to another member", "continue with your own"),
+        3022: Advice("the group has given the partition to another member", "use your own"),
         4000: Advice("there is no such segment", "look at get_topic"),
         4009: Advice("a batch has no messages", "send at least one"),
         4017: Advice("the headers of a message have more than 100 000 bytes", "shorten them"),

@@ -4,6 +4,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -54,6 +55,16 @@ class Endpoint(msgspec.Struct, frozen=True):
     listener: Listener
 
 
+class ByteStreamArguments(TypedDict):
+    """The arguments that all listeners of the binary protocol over byte streams take."""
+
+    binary: BinaryProtocol
+    pool: MemoryPool
+    admission: Admission
+    on_connect: Callable[[Session], None]
+    on_disconnect: Callable[[Session], None]
+
+
 class ListeningContext(msgspec.Struct, frozen=True):
     """The shared parts of a server's listeners."""
 
@@ -68,6 +79,15 @@ class ListeningContext(msgspec.Struct, frozen=True):
     more_metrics: Callable[[], Iterable[Family]] = tuple
     #: How many processes share the limit on connections.
     shards: int = 1
+
+    def byte_streams(self, admission: Admission) -> ByteStreamArguments:
+        return ByteStreamArguments(
+            binary=self.binary,
+            pool=self.pool,
+            admission=admission,
+            on_connect=self.on_connect,
+            on_disconnect=self.on_disconnect,
+        )
 
 
 def bind(settings: Settings) -> dict[str, socket.socket]:
@@ -134,26 +154,12 @@ async def _tcp(
 ) -> Endpoint:
     if not tcp.socket.override_defaults:
         probe_silent_peers(sock)
+    options = socket_options(tcp.socket)
     if tcp.tls.enabled:
-        secure = TlsListener(
-            binary=around.binary,
-            pool=around.pool,
-            admission=admission,
-            options=socket_options(tcp.socket),
-            on_connect=around.on_connect,
-            on_disconnect=around.on_disconnect,
-        )
+        secure = TlsListener(options=options, **around.byte_streams(admission))
         await secure.start(sock, tls_context(tcp.tls, "tcp.tls"))
         return Endpoint("tcp (TLS)", "tcp", secure)
-    plain = TcpListener(
-        sock,
-        binary=around.binary,
-        pool=around.pool,
-        admission=admission,
-        options=socket_options(tcp.socket),
-        on_connect=around.on_connect,
-        on_disconnect=around.on_disconnect,
-    )
+    plain = TcpListener(sock, options=options, **around.byte_streams(admission))
     return Endpoint("tcp", "tcp", plain)
 
 
@@ -199,25 +205,10 @@ async def _websocket(
     )
     probe_silent_peers(sock)
     if websocket.tls.enabled:
-        secure = SecureWebSocketListener(
-            binary=around.binary,
-            pool=around.pool,
-            admission=admission,
-            limits=limits,
-            on_connect=around.on_connect,
-            on_disconnect=around.on_disconnect,
-        )
+        secure = SecureWebSocketListener(limits=limits, **around.byte_streams(admission))
         await secure.start(sock, tls_context(websocket.tls, "websocket.tls"))
         return Endpoint("websocket (TLS)", "websocket", secure)
-    plain = WebSocketListener(
-        sock,
-        binary=around.binary,
-        pool=around.pool,
-        admission=admission,
-        limits=limits,
-        on_connect=around.on_connect,
-        on_disconnect=around.on_disconnect,
-    )
+    plain = WebSocketListener(sock, limits=limits, **around.byte_streams(admission))
     return Endpoint("websocket", "websocket", plain)
 
 
