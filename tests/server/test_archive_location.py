@@ -1,6 +1,6 @@
 from borzoi.objectstore.locations import Location, Secrets
 from borzoi.server.archive_location import archive_location
-from borzoi.server.settings import ArchiveObjectSection
+from borzoi.server.archive_settings import ArchiveObjectSection
 
 
 def test_every_key_of_the_section_has_its_place() -> None:

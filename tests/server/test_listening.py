@@ -26,7 +26,8 @@ from borzoi.server.listening import (
     socket_options,
     tls_context,
 )
-from borzoi.server.settings import Settings, TlsSection
+from borzoi.server.settings import Settings
+from borzoi.server.transport_settings import TlsSection
 from borzoi.telemetry.durations import Durations
 
 

@@ -13,7 +13,7 @@ from borzoi.listeners.http.cors import Cors
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.security.jwt import HmacKey, taken_apart
 from borzoi.server.config import load
-from borzoi.server.settings import HttpSection
+from borzoi.server.transport_settings import HttpSection
 from borzoi.server.web import cors_of, key_of, others_of
 
 

@@ -1,7 +1,7 @@
 """The location of the archive, from its section of the settings."""
 
 from borzoi.objectstore.locations import Location, Secrets
-from borzoi.server.settings import ArchiveObjectSection
+from borzoi.server.archive_settings import ArchiveObjectSection
 
 
 def archive_location(section: ArchiveObjectSection) -> Location:

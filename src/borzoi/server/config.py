@@ -20,13 +20,9 @@ from borzoi.security.encryption import decoded_key
 from borzoi.server.archive_location import archive_location
 from borzoi.server.declaring import SettingKey, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
-from borzoi.server.settings import (
-    EncryptionSection,
-    Settings,
-    SystemSection,
-    TcpSocketSection,
-)
+from borzoi.server.settings import EncryptionSection, Settings, SystemSection
 from borzoi.server.transport_rules import transport_faults
+from borzoi.server.transport_settings import TcpSocketSection
 
 GIBIBYTE = 1 << 30
 MEBIBYTE = 1 << 20

@@ -24,12 +24,12 @@ from borzoi.protocol.websocket.frames import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX,
 from borzoi.server.config import has_quic
 from borzoi.server.descriptor_limit import room_for_connections
 from borzoi.server.revoked_tokens import RevokedTokens
-from borzoi.server.settings import (
+from borzoi.server.settings import Settings
+from borzoi.server.transport_settings import (
     HttpSection,
     HttpTlsSection,
     QuicCertificateSection,
     QuicSection,
-    Settings,
     TcpSection,
     TcpSocketSection,
     TlsSection,

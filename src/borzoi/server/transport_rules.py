@@ -7,13 +7,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from borzoi.model.limits import BATCH_BYTES_MAX, SERVER_DEFAULT
-from borzoi.server.settings import (
-    CorsSection,
-    HttpSection,
-    JwtSection,
-    Settings,
-    TlsSection,
-)
+from borzoi.server.settings import Settings
+from borzoi.server.transport_settings import CorsSection, HttpSection, JwtSection, TlsSection
 
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE")
 SECOND_US: Final = 1_000_000

@@ -14,7 +14,7 @@ from borzoi.metadata.state import Metadata
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
 from borzoi.security.jwt import NEVER_SECONDS, Key, Policy, hmac_key
-from borzoi.server.settings import CorsSection, HttpSection, JwtSection
+from borzoi.server.transport_settings import CorsSection, HttpSection, JwtSection
 
 log = logging.getLogger(__name__)
 
