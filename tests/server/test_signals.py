@@ -20,6 +20,7 @@ pytestmark = pytest.mark.system
 
 READER = Consumer(ConsumerKind.CONSUMER, "reader")
 BUFFERED = {"SYSTEM_PARTITION_ACKNOWLEDGE": "buffered"}
+TRANSPORTS = ("TCP", "QUIC", "HTTP", "WEBSOCKET")
 
 
 def send_one(client: WireClient) -> None:
@@ -72,7 +73,10 @@ def test_a_stop_in_any_moment_of_a_start_is_a_stop(
     data = tmp_path / "data"
     environment = os.environ | {
         "BORZOI_SYSTEM_PATH": str(data),
-        "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
+        # The usual ports may be taken on this machine.
+        **{
+            f"BORZOI_{name}_ADDRESS": "127.0.0.1:0" for name in ("TCP", "QUIC", "HTTP", "WEBSOCKET")
+        },
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "borzoi", "serve", "--with-default-root-credentials"],

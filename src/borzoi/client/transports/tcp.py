@@ -144,6 +144,8 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
                 rest = unsent(parts, os.writev(self._descriptor, parts))
         if rest:
             transport.writelines(rest)
+            # CPython 3.12 and 3.13 do not look at the size of the buffer after `writelines`.
+            transport.set_write_buffer_limits()
 
     async def _until_drained(self, timeout: float) -> None:
         try:
