@@ -236,8 +236,8 @@ def test_a_short_file_loses_only_its_own_consumer(tmp_path, medium, caplog):
 
 @pytest.mark.parametrize("name", ["notes.txt", "007", "-1", "4294967296", "१"])
 def test_a_foreign_name_is_left_alone_with_a_warning(tmp_path, medium, caplog, name):
-    offsets = open_offsets(tmp_path, OffsetWriter(medium))
     stranger = tmp_path / "offsets/groups" / name
+    stranger.parent.mkdir(parents=True)
     stranger.write_bytes(bytes(8))
     with caplog.at_level(logging.WARNING):
         offsets = open_offsets(tmp_path, OffsetWriter(medium))
@@ -246,10 +246,16 @@ def test_a_foreign_name_is_left_alone_with_a_warning(tmp_path, medium, caplog, n
     assert stranger.exists()
 
 
-def test_missing_directories_are_made_again(tmp_path, medium):
-    open_offsets(tmp_path, OffsetWriter(medium))
-    assert (tmp_path / "offsets/consumers").is_dir()
-    assert (tmp_path / "offsets/groups").is_dir()
+def test_directories_are_made_for_the_first_offset(tmp_path, medium):
+    """Most partitions of a large topic never need them."""
+    offsets = open_offsets(tmp_path, OffsetWriter(medium))
+    assert offsets.load(GROUP, 3) is None
+    assert offsets.minimum() is None
+    offsets.clear()
+    assert not (tmp_path / "offsets").exists()
+    offsets.store(CONSUMER, 1, 2)
+    assert on_disk(tmp_path, CONSUMER, 1) == 2
+    assert not (tmp_path / "offsets/groups").exists()
     offsets = ConsumerOffsets(tmp_path / "elsewhere", OffsetWriter(medium))
     offsets.store(GROUP, 3, 4)
     assert on_disk(tmp_path / "elsewhere", GROUP, 3) == 4

@@ -17,9 +17,9 @@ def open_segment() -> tuple[Segment, SimulatedDisk]:
     disk = SimulatedDisk()
     disk.make_directory(DIRECTORY)
     descriptors = Descriptors(disk)
-    index = SegmentIndex(descriptors.created(DIRECTORY / "i"))
-    segment = Segment(100, DIRECTORY / "l", index)
-    segment.file = descriptors.created(DIRECTORY / "l")
+    index = SegmentIndex(descriptors.created(DIRECTORY, "i"))
+    segment = Segment(100, DIRECTORY, index)
+    segment.file = descriptors.created(DIRECTORY, "l")
     segment.file.write([bytes(300)], 0)
     entries = INDEX_ENTRY.pack(0, 100, 7) + INDEX_ENTRY.pack(1, 180, 7)
     segment.extend(entries, 180, 7, 7)
@@ -46,8 +46,8 @@ def test_messages_whose_entries_come_later_count_at_once() -> None:
 
 
 def test_the_first_of_them_may_begin_the_segment() -> None:
-    index = SegmentIndex(Descriptors(SimulatedDisk()).file(DIRECTORY / "i"))
-    segment = Segment(0, DIRECTORY / "l", index)
+    index = SegmentIndex(Descriptors(SimulatedDisk()).file(DIRECTORY, "i"))
+    segment = Segment(0, DIRECTORY, index)
     segment.extend_later(1, lambda: INDEX_ENTRY.pack(0, 100, 11), 100, 11)
     assert (segment.start_timestamp, segment.end_timestamp) == (11, 11)
 
@@ -75,8 +75,8 @@ def test_a_closed_segment_closes_its_descriptors_even_if_its_bytes_are_held() ->
     disk = SimulatedDisk()
     disk.make_directory(DIRECTORY)
     descriptors = Descriptors(disk)
-    segment = Segment(0, DIRECTORY / "l", SegmentIndex(descriptors.created(DIRECTORY / "i")))
-    segment.file = descriptors.created(DIRECTORY / "l")
+    segment = Segment(0, DIRECTORY, SegmentIndex(descriptors.created(DIRECTORY, "i")))
+    segment.file = descriptors.created(DIRECTORY, "l")
     segment.file.write([bytes(300)], 0)
     segment.index.extend(INDEX_ENTRY.pack(0, 300, 7))
     segment.index.save()

@@ -10,7 +10,8 @@ class Arrivals:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: set[Future[None]] = set()
+        #: Made when a consumer waits: thousands of partitions have none.
+        self._waiting: set[Future[None]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -20,18 +21,19 @@ class Arrivals:
         loop = asyncio.get_running_loop()
         waiting: Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _resolve, waiting)
+        pending = self._waiting = set() if self._waiting is None else self._waiting
 
         def forget(done: "Future[None]") -> None:
             timer.cancel()
-            self._waiting.discard(done)
+            pending.discard(done)
 
-        self._waiting.add(waiting)
+        pending.add(waiting)
         waiting.add_done_callback(forget)
         return waiting
 
     def wake(self) -> None:
         """Wake all: messages have arrived, or the partition is being removed."""
-        for waiting in self._waiting:
+        for waiting in self._waiting or ():
             _resolve(waiting)
 
 

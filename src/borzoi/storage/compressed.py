@@ -161,7 +161,7 @@ class TwinOpener:
         descriptors = self._descriptors
         if descriptors is None:
             descriptors = Descriptors(medium, 1)
-        file = descriptors.file(path)
+        file = descriptors.file(path.parent, path.name)
         return CompressedBody(file, _frames_of(file), self._cache)
 
 

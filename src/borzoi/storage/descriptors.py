@@ -46,16 +46,16 @@ class Descriptors:
     def __len__(self) -> int:
         return len(self._open)
 
-    def file(self, path: Path, *, writable: bool = False) -> "OnDemandFile":
+    def file(self, directory: Path, name: str, *, writable: bool = False) -> "OnDemandFile":
         """Return an existing file; it is opened on demand."""
-        return OnDemandFile(self, path, writable)
+        return OnDemandFile(self, directory, name, writable)
 
-    def created(self, path: Path) -> "OnDemandFile":
+    def created(self, directory: Path, name: str) -> "OnDemandFile":
         """Create an empty file."""
-        with self._medium.open(path, create=True) as file:
+        with self._medium.open(directory / name, create=True) as file:
             if file.size():
-                file.truncate(0)  # left over from a failed attempt
-        return OnDemandFile(self, path, writable=True)
+                file.truncate(0)  # left behind by an attempt that failed half-way
+        return OnDemandFile(self, directory, name, writable=True)
 
     def open(self, wanted: "OnDemandFile") -> File:
         opened = self._medium.open(wanted.path, writable=wanted.writable)
@@ -85,12 +85,27 @@ class Descriptors:
 
 
 class OnDemandFile:
-    """A `File` that has a descriptor while it is in use."""
+    """A `File` that has a descriptor while it is in use.
 
-    __slots__ = ("_descriptors", "_is_closed", "opened", "path", "used", "writable")
+    It keeps the directory, which its partition has anyway, and a name that it shares with others: a
+    path of its own would take more memory than all the rest of it.
+    """
 
-    def __init__(self, descriptors: Descriptors, path: Path, writable: bool) -> None:
-        self.path = path
+    __slots__ = (
+        "_descriptors",
+        "_directory",
+        "_is_closed",
+        "_name",
+        "opened",
+        "used",
+        "writable",
+    )
+
+    def __init__(
+        self, descriptors: Descriptors, directory: Path, name: str, writable: bool
+    ) -> None:
+        self._directory = directory
+        self._name = name
         self.writable = writable
         self._descriptors = descriptors
         #: The open file. Only the operations of this class may hold a reference to it.
@@ -98,6 +113,10 @@ class OnDemandFile:
         #: Whether it was used since it last was the next one to be closed.
         self.used = False
         self._is_closed = False
+
+    @property
+    def path(self) -> Path:
+        return self._directory / self._name
 
     def held(self) -> File:
         """The open file. It stays open while it is held, also when this one has to make room."""

@@ -5,10 +5,11 @@
 {offset:020}.log.{gz|lz4|zst} a sealed segment that was compressed; replaces the .log
 recovery.point                how far the log is known to be on the disk
 intent                        a truncation or purge that has begun
-offsets/consumers, offsets/groups
+offsets/consumers, offsets/groups      made with the first offset that is stored
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -43,16 +44,18 @@ def place_directory(root: Path, place: Sequence[int], words: tuple[str, str, str
     """The directory of a stream, a topic or a partition, by its one, two or three numbers."""
     # A place without numbers would be the data directory itself, and places are also removed.
     assert 1 <= len(place) <= 3, "a place is a stream, a topic or a partition"
-    directory = root
-    for word, number in zip(words, place, strict=False):
-        directory = directory / word / str(number)
-    return directory
+    # In one step: a start makes thousands of these.
+    steps = [step for pair in zip(words, map(str, place), strict=False) for step in pair]
+    return root.joinpath(*steps)
 
 
+@lru_cache(maxsize=1024)
 def log_name(start_offset: int) -> str:
+    """Kept, as that of an index: thousands of partitions have a segment that begins with 0."""
     return f"{start_offset:020}{LOG_SUFFIX}"
 
 
+@lru_cache(maxsize=1024)
 def index_name(start_offset: int) -> str:
     return f"{start_offset:020}{INDEX_SUFFIX}"
 

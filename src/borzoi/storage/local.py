@@ -7,6 +7,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, Self, cast
 
@@ -189,8 +190,9 @@ class LocalMedium:
         if os.path.isdir(directory):  # noqa: PTH112 - as above, and nearly always
             return []
         with _translated("create", directory):
-            missing = [path for path in (directory, *directory.parents) if not path.exists()]
-            directory.mkdir(parents=True, exist_ok=True)
+            missing = list(takewhile(_is_missing, (directory, *directory.parents)))
+            for path in reversed(missing):
+                path.mkdir(exist_ok=True)
             return [path.parent for path in missing]
 
     def rename(self, source: Path, target: Path) -> None:
@@ -215,6 +217,10 @@ class LocalMedium:
                 os.close(descriptor)
         except OSError as error:
             raise CannotSync(f"cannot sync {directory}: {error.strerror}") from error
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists()
 
 
 def _identity_of(descriptor: int) -> tuple[int, int]:

@@ -5,7 +5,8 @@ One file of 8 bytes for each of them, named by its number:
     offsets/consumers/{consumer key}     u64, the last processed offset
     offsets/groups/{group id}            u64
 
-The 8 bytes are written in place: they lie in one sector, so a crash leaves the old number or the
+The directories are made for the first of them: most partitions of a large topic have none. The
+8 bytes are written in place: they lie in one sector, so a crash leaves the old number or the
 new one. The numbers of a partition live in memory; the files are read once, when it is opened.
 
 A commit is written at once. Further commits to the same file in the same turn of the event loop
@@ -242,26 +243,31 @@ class OffsetWriter:
 class ConsumerOffsets:
     """The offsets of one partition; its owner alone uses them."""
 
-    def __init__(self, directory: Path, writer: OffsetWriter) -> None:
-        self.directory = directory / OFFSETS_DIRECTORY
+    __slots__ = ("_partition", "_slots", "_writer", "found_files")
+
+    def __init__(self, partition: Path, writer: OffsetWriter) -> None:
+        self._partition = partition
         self._writer = writer
-        self._slots: dict[ConsumerKind, dict[int, _Slot]] = {kind: {} for kind in ConsumerKind}
+        #: Only of kinds that stored one: thousands of partitions have none.
+        self._slots: dict[ConsumerKind, dict[int, _Slot]] = {}
         #: Whether there was any file, also one that could not be read.
         self.found_files = False
 
     def load(self, kind: ConsumerKind, consumer_id: int) -> int | None:
         """The last processed offset, or None when the consumer never stored one."""
-        slot = self._slots[kind].get(consumer_id)
+        slots = self._slots.get(kind)
+        slot = None if slots is None else slots.get(consumer_id)
         return None if slot is None else slot.offset
 
     def store(
         self, kind: ConsumerKind, consumer_id: int, offset: int
     ) -> asyncio.Future[None] | None:
         """Commits `offset`; None when that is done, else an awaitable to wait for first."""
-        slots = self._slots[kind]
+        slots = self._slots.setdefault(kind, {})
         slot = slots.get(consumer_id)
         if slot is None:
-            slot = slots[consumer_id] = _Slot(self._path(kind, str(consumer_id)), None)
+            path = self._directory(kind) / str(consumer_id)
+            slot = slots[consumer_id] = _Slot(path, None)
         return self._writer.store(slot, offset)
 
     def delete(self, kind: ConsumerKind, consumer_id: int) -> None:
@@ -277,10 +283,9 @@ class ConsumerOffsets:
     def clear(self) -> None:
         """Removes all offsets, as a purge does."""
         medium = self._writer.medium
-        for kind, slots in self._slots.items():
-            self._writer.forget(slots.values())
-            slots.clear()
-            directory = self.directory / KIND_DIRECTORIES[kind]
+        self.abandon()
+        for kind in ConsumerKind:
+            directory = self._directory(kind)
             stored = [name for name in medium.list(directory) if number_of(name) is not None]
             for name in stored:
                 medium.unlink(directory / name)
@@ -290,7 +295,7 @@ class ConsumerOffsets:
 
     def items(self, kind: ConsumerKind) -> Iterator[tuple[int, int]]:
         """(consumer, offset) for every stored offset."""
-        for consumer_id, slot in self._slots[kind].items():
+        for consumer_id, slot in self._slots.get(kind, {}).items():
             if slot.offset is not None:
                 yield consumer_id, slot.offset
 
@@ -316,7 +321,7 @@ class ConsumerOffsets:
                         "%s %d of %s was at offset %d; the log ends at %d, it continues from there",
                         kind.name.lower(),
                         consumer_id,
-                        self.directory.parent,
+                        self._partition,
                         slot.offset,
                         last_offset,
                     )
@@ -337,32 +342,32 @@ class ConsumerOffsets:
         """Closes without writing: the partition is being deleted."""
         for slots in self._slots.values():
             self._writer.forget(slots.values())
-            slots.clear()
+        self._slots.clear()
 
     def _read(self) -> None:
-        for kind, slots in self._slots.items():
-            directory = self.directory / KIND_DIRECTORIES[kind]
-            names = self._writer.medium.list(directory)
-            if names:
+        medium = self._writer.medium
+        kinds = medium.list(self._partition / OFFSETS_DIRECTORY)
+        for kind in ConsumerKind:
+            if KIND_DIRECTORIES[kind] not in kinds:
+                continue
+            directory = self._directory(kind)
+            for name in medium.list(directory):
                 self.found_files = True
-            else:
-                self._writer.medium.make_directory(directory)
-            for name in names:
                 path = directory / name
                 consumer_id = number_of(name)
                 if consumer_id is None:
                     logger.warning("%s is not named after a consumer; ignoring it", path)
                     continue
-                offset = _read_offset(self._writer.medium, path)
+                offset = _read_offset(medium, path)
                 if offset is not None:
-                    slots[consumer_id] = _Slot(path, offset)
+                    self._slots.setdefault(kind, {})[consumer_id] = _Slot(path, offset)
 
-    def _path(self, kind: ConsumerKind, name: str) -> Path:
-        return self.directory / KIND_DIRECTORIES[kind] / name
+    def _directory(self, kind: ConsumerKind) -> Path:
+        return self._partition / OFFSETS_DIRECTORY / KIND_DIRECTORIES[kind]
 
 
 def open_offsets(directory: Path, writer: OffsetWriter) -> ConsumerOffsets:
-    """Load the offsets of a partition's directory; missing directories are created.
+    """Load the offsets of a partition's directory.
 
     A file that cannot be read loses its own consumer's offset and nothing else.
     """

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from borzoi.storage.descriptors import OnDemandFile
 from borzoi.storage.index import SegmentIndex
+from borzoi.storage.layout import log_name
 from borzoi.storage.reading import SLICE_BYTES, FileRange, Produced
 
 #: Space is preallocated from this segment size on, and never more than this at once.
@@ -109,19 +110,19 @@ class Segment:
 
     __slots__ = (
         "body",
+        "directory",
         "end_timestamp",
         "file",
         "index",
-        "log_path",
         "reserved",
         "size",
         "start_offset",
         "start_timestamp",
     )
 
-    def __init__(self, start_offset: int, log_path: Path, index: SegmentIndex) -> None:
+    def __init__(self, start_offset: int, directory: Path, index: SegmentIndex) -> None:
         self.start_offset = start_offset
-        self.log_path = log_path
+        self.directory = directory
         self.index = index
         self.size = 0
         #: The end of the preallocated space.
@@ -130,6 +131,11 @@ class Segment:
         self.end_timestamp = 0
         self.file: OnDemandFile | None = None
         self.body: Body | None = None
+
+    @property
+    def log_path(self) -> Path:
+        """Where its messages are, or were before they were compressed."""
+        return self.directory / log_name(self.start_offset)
 
     @property
     def next_offset(self) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.storage import layout
-from borzoi.storage.descriptors import Descriptors
+from borzoi.storage.descriptors import Descriptors, OnDemandFile
 from borzoi.storage.index import SegmentIndex
 from borzoi.storage.media import Medium, write_all
 from borzoi.storage.reading import FileRange, FileSlices, Produced, Reading
@@ -104,40 +104,40 @@ class Segments:
 
     def adopt(self, found: Found) -> None:
         """Add a segment that recovery found; it is open until another one follows."""
-        path = self.directory / layout.index_name(found.start_offset)
+        start = found.start_offset
         saved = found.count - len(found.unsaved) // INDEX_ENTRY_BYTES
-        index = SegmentIndex(self._descriptors.file(path), saved=saved)
+        index_file = self._descriptors.file(self.directory, layout.index_name(start))
+        index = SegmentIndex(index_file, saved=saved)
         index.extend(found.unsaved)
-        segment = Segment(
-            found.start_offset, self.directory / layout.log_name(found.start_offset), index
-        )
+        segment = Segment(start, self.directory, index)
         segment.size = found.size
         segment.start_timestamp = found.start_timestamp
         segment.end_timestamp = max(found.end_timestamp, self.end_timestamp)
         segment.body = found.body
         if segment.body is None:
-            segment.body = PlainBody(self._descriptors.file(segment.log_path), found.size)
+            segment.body = PlainBody(self._log_file(start), found.size)
         self._add(segment)
 
     def unseal_tail(self) -> None:
         """Make the last segment one that is appended to."""
         tail = self.tail
         assert isinstance(tail.body, PlainBody)
-        tail.file = self._descriptors.file(tail.log_path, writable=True)
+        start = tail.start_offset
+        tail.file = self._log_file(start, writable=True)
         tail.body = None
-        tail.index.file = self._descriptors.file(tail.index.path, writable=True)
+        tail.index.file = self._descriptors.file(
+            self.directory, layout.index_name(start), writable=True
+        )
 
     def begin(self, start_offset: int) -> None:
         """Create the files of a new segment, which becomes the tail; the old one is sealed."""
-        log_path = self.directory / layout.log_name(start_offset)
-        index_path = self.directory / layout.index_name(start_offset)
-        log_file = self._descriptors.created(log_path)
-        index_file = self._descriptors.created(index_path)
+        log_file = self._descriptors.created(self.directory, layout.log_name(start_offset))
+        index_file = self._descriptors.created(self.directory, layout.index_name(start_offset))
         old = self.tail
         if old.file is not None:
             self.end_timestamp = old.end_timestamp
             old.seal()
-        segment = Segment(start_offset, log_path, SegmentIndex(index_file))
+        segment = Segment(start_offset, self.directory, SegmentIndex(index_file))
         segment.file = log_file
         segment.end_timestamp = self.end_timestamp
         self._add(segment)
@@ -169,7 +169,7 @@ class Segments:
         self.medium.rename(draft, segment.log_path)
         self.medium.fsync_directory(self.directory)
         segment.body.close()
-        segment.body = PlainBody(self._descriptors.file(segment.log_path), segment.size)
+        segment.body = PlainBody(self._log_file(segment.start_offset), segment.size)
 
     # Removing. -----------------------------------------------------------------------------------
 
@@ -212,6 +212,10 @@ class Segments:
         self.tail = segment
         self.end_timestamp = segment.end_timestamp
 
+    def _log_file(self, start_offset: int, *, writable: bool = False) -> OnDemandFile:
+        name = layout.log_name(start_offset)
+        return self._descriptors.file(self.directory, name, writable=writable)
+
     def _paths_of(self, segment: Segment) -> list[Path]:
         """All files a segment may have; its index last, because a log is what makes a segment."""
         start = segment.start_offset
@@ -228,7 +232,7 @@ def _end_timestamp(segment: Segment) -> int:
 
 def _no_segment(directory: Path, descriptors: Descriptors) -> Segment:
     """A placeholder for the open segment while there is none."""
-    no_file = descriptors.file(directory)
+    no_file = descriptors.file(directory, "")
     no_file.close()
     return Segment(0, directory, SegmentIndex(no_file))
 
