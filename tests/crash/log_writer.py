@@ -52,7 +52,7 @@ def open_partition(
         directory,
         medium,
         segment=SegmentSettings(size=SEGMENT_BYTES),
-        partition=PartitionSettings(acknowledge=level),
+        partition=PartitionSettings(level, messages_required_to_save=1),
         syncer=syncer,
         open_twin=TwinOpener(),
     )

@@ -34,7 +34,7 @@ def segmented(directory: Path, medium: Medium, level: Acknowledge) -> SegmentedL
         directory,
         medium,
         segment=SegmentSettings(size=512),
-        partition=PartitionSettings(acknowledge=level),
+        partition=PartitionSettings(level, messages_required_to_save=1),
         syncer=ThreadSyncer(),
     )
 
@@ -102,11 +102,11 @@ class FindsAnyMessageOfTheTime(Wrapped):
 
 class TakesAnyOffset(Wrapped):
     def append(
-        self, batch: Batch, *, timestamp: int | None = None, continues: bool = False
+        self, batch: Batch, *, timestamp: int | None = None, is_part: bool = False
     ) -> "Future[None] | None":
         if int(batch.offsets()[0]) != self.log.next_offset:
             return None
-        return self.log.append(batch, timestamp=timestamp, continues=continues)
+        return self.log.append(batch, timestamp=timestamp, is_part=is_part)
 
 
 class DeletesOneTooMany(Wrapped):

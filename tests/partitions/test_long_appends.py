@@ -41,6 +41,7 @@ def opened(
     medium: Medium | None = None,
     level: Acknowledge = Acknowledge.WRITTEN,
     syncer: ManualSyncer | None = None,
+    required: int = 1,
     **options: object,
 ) -> Partition:
     medium = SimulatedDisk() if medium is None else medium
@@ -50,7 +51,7 @@ def opened(
             DIRECTORY,
             medium,
             segment=SegmentSettings(size=1024),
-            partition=PartitionSettings(acknowledge=level),
+            partition=PartitionSettings(acknowledge=level, messages_required_to_save=required),
             syncer=syncer,
         ),
         open_offsets(DIRECTORY, OffsetWriter(medium)),
@@ -110,13 +111,42 @@ async def test_the_messages_of_a_send_stay_together() -> None:
     assert partition.append(batch(51, 52), now=1) is None
 
 
-async def test_a_send_is_in_one_segment() -> None:
-    """As it would be if it were written at once."""
-    partition = opened()
-    await finished(partition.append(batch(0, 200), now=1))
-    await finished(partition.append(batch(200, 400), now=1))
-    counts = [one.end_offset - one.start_offset + 1 for one in partition.log.segments()]
-    assert counts == [200, 200]
+def starts(partition: Partition) -> list[int]:
+    return [one.start_offset for one in partition.log.segments()]
+
+
+@pytest.mark.parametrize("required", [1, 100, 300])
+@pytest.mark.parametrize("level", list(Acknowledge))
+async def test_segments_end_where_they_would_if_sends_were_stored_at_once(
+    level: Acknowledge, required: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is full by what was saved before a send, and ends behind it."""
+
+    async def stored_by(partition: Partition) -> list[int]:
+        first = 0
+        for count in (95, 3, 200, 7, 40, 11, 60, 150, 1, 1, 500):
+            await finished(partition.append(batch(first, first + count), now=1))
+            first += count
+        return starts(partition)
+
+    in_pieces = await stored_by(opened(level=level, required=required))
+    monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", 10_000)
+    at_once = await stored_by(opened(level=level, required=required))
+    assert in_pieces == at_once
+    assert len(at_once) > 1
+
+
+async def test_a_send_whose_last_piece_brings_nothing_new_ends_like_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", 16 * PIECE)
+    partition = opened(deduplicator=Deduplicator(1000, 10**9))
+    for number in (1, 2):
+        ids = [*range(40 * number, 40 * number + 20)] * 2
+        waiting = partition.append(batch_of([b"x"] * 40, ids=ids), now=1)
+        assert isinstance(waiting, Future)
+        await finished(waiting)
+    assert starts(partition) == [0, 40]
 
 
 async def test_pieces_are_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:

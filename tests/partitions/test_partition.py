@@ -21,7 +21,7 @@ from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.reading import Reading
 from borzoi.storage.segment import SegmentFacts
-from borzoi.storage.settings import Acknowledge, SegmentSettings
+from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
 
 DIRECTORY = Path("/data/0")
 NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
@@ -32,7 +32,12 @@ CONSUMER = ConsumerKind.CONSUMER
 def open_partition(disk: SimulatedDisk, **options: object) -> Partition:
     return Partition(
         Namespace(0, 0, 0),
-        open_log(DIRECTORY, disk, segment=SegmentSettings(size=512)),
+        open_log(
+            DIRECTORY,
+            disk,
+            segment=SegmentSettings(size=512),
+            partition=PartitionSettings(messages_required_to_save=1),
+        ),
         open_offsets(DIRECTORY, OffsetWriter(disk)),
         new_ids=NEW_IDS,
         **options,  # type: ignore[arg-type]
@@ -46,7 +51,7 @@ def disk() -> SimulatedDisk:
 
 @pytest.fixture
 def partition(disk: SimulatedDisk) -> Partition:
-    """Ten messages, each in a segment of its own, at times 0, 10, …"""
+    """Ten messages, two in each segment, at times 0, 10, …"""
     made = open_partition(disk)
     for number in range(10):
         made.append(batch_of([b"%d" % number + bytes(500)]), now=number * 10)
@@ -131,11 +136,11 @@ def test_a_consumer_gets_past_messages_no_key_opens(disk: SimulatedDisk) -> None
 
 
 def test_retention_keeps_what_was_not_read(partition: Partition) -> None:
-    partition.store_offset(CONSUMER, 1, 2)
+    partition.store_offset(CONSUMER, 1, 4)
     partition.store_offset(ConsumerKind.GROUP, 5, 8)
-    assert partition.barrier() == 2
-    assert partition.delete_segments(6).segments == 3
-    assert partition.log.first_offset == 3
+    assert partition.barrier() == 4
+    assert partition.delete_segments(6).segments == 2
+    assert partition.log.first_offset == 4
 
 
 def test_retention_takes_unread_messages_where_the_server_is_configured_so(
@@ -145,7 +150,7 @@ def test_retention_takes_unread_messages_where_the_server_is_configured_so(
     partition.close()
     again = open_partition(disk, keep_unread=False)
     assert again.barrier() is None
-    assert again.delete_segments(6).segments == 6
+    assert again.delete_segments(3).segments == 3
     assert again.log.first_offset == 6
 
 
@@ -161,26 +166,27 @@ async def test_where_only_archived_segments_may_go_the_others_stay(
 
     again = open_partition(disk, archived=first_four)
     again.store_offset(CONSUMER, 1, 1)
-    assert (await again.delete_oldest(5)).segments == 2
+    assert (await again.delete_oldest(5)).segments == 1
     again.delete_offset(CONSUMER, 1)
     # Two at once do not delete more than one of them would.
     removed = await asyncio.gather(again.delete_oldest(2), again.delete_oldest(50))
-    assert sum(one.segments for one in removed) == 2
+    assert sum(one.segments for one in removed) == 1
     assert again.log.first_offset == 4
     assert (await again.delete_oldest(0)).segments == 0
-    assert asked == [(again.namespace, 2), (again.namespace, 2), (again.namespace, 6)]
+    assert asked == [(again.namespace, 1), (again.namespace, 2), (again.namespace, 3)]
 
 
 async def test_segments_are_deleted_from_the_oldest_on(partition: Partition) -> None:
-    assert partition.delete_segments(2).segments == 2
+    partition.append(batch_of([b"10"]), now=100)
+    assert partition.delete_segments(1).segments == 1
     size = partition.log.size
-    partition.store_offset(CONSUMER, 1, 3)
+    partition.store_offset(CONSUMER, 1, 5)
     removed = await partition.delete_oldest(5)
-    assert removed == (2, 2, size - partition.log.size)
+    assert removed == (2, 4, size - partition.log.size)
     partition.delete_offset(CONSUMER, 1)
-    assert (await partition.delete_oldest(50)).segments == 5
-    assert partition.statistics == (1, 9, partition.log.size, 1)
-    assert numbers(poll(partition, PollingStrategy.first())) == [9]
+    assert (await partition.delete_oldest(50)).segments == 2
+    assert partition.statistics == (1, 10, partition.log.size, 1)
+    assert numbers(poll(partition, PollingStrategy.first())) == [10]
 
 
 async def test_a_poll_whose_commit_waits_is_a_future(disk: SimulatedDisk) -> None:

@@ -26,7 +26,7 @@ from borzoi.storage.compressed import (
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalFile, LocalMedium
 from borzoi.storage.log import open_log
-from borzoi.storage.settings import SegmentSettings
+from borzoi.storage.settings import PartitionSettings, SegmentSettings
 
 ALGORITHMS = list(SUFFIXES)
 SEGMENT_BYTES = 600 * 1024
@@ -52,6 +52,7 @@ def filled(directory, *, open_twin=None, batches=20, noise=False, medium=None):
         directory,
         medium or LocalMedium(),
         segment=SegmentSettings(size=SEGMENT_BYTES),
+        partition=PartitionSettings(messages_required_to_save=1),
         open_twin=open_twin,
     )
     for seed in range(batches):

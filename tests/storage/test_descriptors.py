@@ -11,7 +11,7 @@ from borzoi.model.errors import StorageFailure
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import open_log
-from borzoi.storage.settings import SegmentSettings
+from borzoi.storage.settings import PartitionSettings, SegmentSettings
 
 DIRECTORY = Path("/d")
 
@@ -37,7 +37,7 @@ def open_of(directory: Path) -> list[str]:
 
 def test_a_file_is_opened_when_it_is_used_and_once() -> None:
     descriptors = Descriptors(disk_with("a"), 2)
-    file = descriptors.file(DIRECTORY / "a")
+    file = descriptors.file(DIRECTORY, "a")
     assert len(descriptors) == 0
     assert file.held() is file.held()
     assert len(descriptors) == 1
@@ -46,12 +46,12 @@ def test_a_file_is_opened_when_it_is_used_and_once() -> None:
 def test_a_new_file_is_empty_whatever_was_left_there() -> None:
     disk = disk_with("a")
     disk.open(DIRECTORY / "a").write([b"left"], 0)
-    assert Descriptors(disk).created(DIRECTORY / "a").size() == 0
+    assert Descriptors(disk).created(DIRECTORY, "a").size() == 0
 
 
 def test_a_file_that_was_not_used_for_longest_makes_room() -> None:
     descriptors = Descriptors(disk_with("a", "b", "c", "d"), 2)
-    a, b, c, d = (descriptors.file(DIRECTORY / name) for name in "abcd")
+    a, b, c, d = (descriptors.file(DIRECTORY, name) for name in "abcd")
     a.size()
     b.size()
     c.size()  # all were used, so the first one goes
@@ -64,7 +64,7 @@ def test_a_file_that_was_not_used_for_longest_makes_room() -> None:
 
 def test_what_was_written_is_there_after_its_file_made_room(tmp_path: Path) -> None:
     descriptors = Descriptors(LocalMedium(), 1)
-    files = [descriptors.created(tmp_path / str(number)) for number in range(3)]
+    files = [descriptors.created(tmp_path, str(number)) for number in range(3)]
     for at in range(3):
         for number, file in enumerate(files):
             file.write([b"%d" % number], at)
@@ -82,7 +82,7 @@ def test_what_was_written_is_there_after_its_file_made_room(tmp_path: Path) -> N
 
 def test_a_file_that_is_held_stays_open_although_it_made_room(tmp_path: Path) -> None:
     descriptors = Descriptors(LocalMedium(), 1)
-    first, second = (descriptors.created(tmp_path / name) for name in "ab")
+    first, second = (descriptors.created(tmp_path, name) for name in "ab")
     held = first.held()
     number = held.fileno()
     second.write([b"x"], 0)
@@ -96,7 +96,7 @@ def test_a_file_that_is_held_stays_open_although_it_made_room(tmp_path: Path) ->
 
 def test_a_closed_file_is_not_opened_again(tmp_path: Path) -> None:
     descriptors = Descriptors(LocalMedium(), 1)
-    with descriptors.created(tmp_path / "a") as file:
+    with descriptors.created(tmp_path, "a") as file:
         file.write([b"x"], 0)
     assert open_of(tmp_path) == []
     with pytest.raises(StorageFailure, match="/a is closed"):
@@ -109,7 +109,7 @@ def test_a_closed_file_is_not_opened_again(tmp_path: Path) -> None:
 
 def test_who_reads_a_file_whose_name_went_reads_on(tmp_path: Path) -> None:
     descriptors = Descriptors(LocalMedium(), 1)
-    file, other = (descriptors.created(tmp_path / name) for name in "ab")
+    file, other = (descriptors.created(tmp_path, name) for name in "ab")
     file.write([b"bytes"], 0)
     other.write([b"x"], 0)
     file.detach()
@@ -124,7 +124,7 @@ def test_who_reads_a_file_whose_name_went_reads_on(tmp_path: Path) -> None:
 def test_a_sync_of_what_was_deleted_succeeds_and_one_that_fails_does_not() -> None:
     disk = disk_with("a", "b", "c")
     descriptors = Descriptors(disk)
-    closed, unlinked, lost = (descriptors.file(DIRECTORY / name) for name in "abc")
+    closed, unlinked, lost = (descriptors.file(DIRECTORY, name) for name in "abc")
     closed.close()
     closed.fdatasync()
     disk.unlink(DIRECTORY / "b")
@@ -138,7 +138,7 @@ def test_a_sync_of_what_was_deleted_succeeds_and_one_that_fails_does_not() -> No
 def test_another_thread_opens_a_file_for_one_call_and_evicts_none(tmp_path: Path) -> None:
     """The loop may be between `fileno` and the call it needs the number for."""
     descriptors = Descriptors(LocalMedium(), 1)
-    ours, theirs = (descriptors.created(tmp_path / name) for name in "ab")
+    ours, theirs = (descriptors.created(tmp_path, name) for name in "ab")
     number = ours.fileno()
     thread = threading.Thread(target=lambda: theirs.write([b"x"], 0))
     thread.start()
@@ -152,7 +152,7 @@ async def test_files_that_make_room_beside_syncs_on_threads_lose_and_mix_nothing
     tmp_path: Path,
 ) -> None:
     descriptors = Descriptors(LocalMedium(), 2)
-    files = [descriptors.created(tmp_path / str(number)) for number in range(8)]
+    files = [descriptors.created(tmp_path, str(number)) for number in range(8)]
     for at in range(50):
         syncs = [asyncio.to_thread(file.fdatasync) for file in files]
         running = asyncio.gather(*syncs)
@@ -169,11 +169,16 @@ def test_logs_share_the_descriptors_they_are_given() -> None:
     descriptors = Descriptors(disk, 3)
     for name in ("a", "b"):
         log = open_log(
-            DIRECTORY / name, disk, segment=SegmentSettings(size=512), descriptors=descriptors
+            DIRECTORY / name,
+            disk,
+            segment=SegmentSettings(size=512),
+            partition=PartitionSettings(messages_required_to_save=1),
+            descriptors=descriptors,
         )
-        for number in range(5):
+        for number in range(10):
             log.append(numbered([bytes(512)], base_offset=number, timestamp=number))
-        for number in range(5):
+        assert log.segments_count > 4
+        for number in range(10):
             assert log.read(number, 1).materialise()
         assert len(descriptors) == 3
         log.close()

@@ -45,7 +45,7 @@ def opened(medium: Medium, level: Acknowledge, required: int) -> SegmentedLog:
     return open_log(
         DIRECTORY,
         medium,
-        segment=SegmentSettings(512, overshoots=True),
+        segment=SegmentSettings(512),
         partition=PartitionSettings(level, messages_required_to_save=required),
     )
 

@@ -134,7 +134,7 @@ async def test_a_close_in_the_middle_of_a_purge_answers_everybody(
     log = open_log(
         DIRECTORY,
         medium,
-        partition=PartitionSettings(acknowledge=level),
+        partition=PartitionSettings(level, messages_required_to_save=1),
         syncer=ManualSyncer(),
     )
     waiters = [log.append(numbered([b"x"], base_offset=offset, timestamp=1)) for offset in range(3)]
@@ -211,7 +211,7 @@ async def test_closing_answers_who_still_waits() -> None:
 
 async def test_an_abandoned_log_writes_nothing_and_fails_who_still_waits() -> None:
     syncer = ManualSyncer()
-    log, medium = new_log(segment_bytes=512, syncer=syncer)
+    log, medium = new_log(segment_bytes=512, required=1, syncer=syncer)
     append(log, bytes(500))
     append(log, bytes(500))
     waiter = append(log, b"waits")

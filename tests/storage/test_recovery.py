@@ -25,11 +25,12 @@ from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSetti
 
 DIRECTORY = Path("/d")
 DATA = Path(__file__).parents[1] / "golden" / "data"
-SMALL = SegmentSettings(size=1024)
+#: Three batches of `filled` make a segment: the third finds it full.
+SMALL = SegmentSettings(size=512)
 
 
 def reopen(medium: Medium, *, validate: bool = False, **options: object) -> SegmentedLog:
-    settings = PartitionSettings(validate_checksum=validate)
+    settings = PartitionSettings(messages_required_to_save=1, validate_checksum=validate)
     return open_log(DIRECTORY, medium, segment=SMALL, partition=settings, **options)  # type: ignore[arg-type]
 
 
@@ -39,13 +40,13 @@ def append(log: SegmentedLog, *payloads: bytes, timestamp: int = 1) -> None:
     )
 
 
-def filled(batches: int = 12) -> SimulatedDisk:
+def filled(batches: int = 10) -> SimulatedDisk:
     """A log of several segments, three messages in each batch, closed in good order."""
     disk = SimulatedDisk()
     log = reopen(disk)
     for number in range(batches):
         append(log, *[b"%d.%d" % (number, each) * 20 for each in range(3)], timestamp=number)
-    assert log.segments_count >= 3 or batches < 12
+    assert log.segments_count >= 3 or batches < 10
     log.close()
     disk.kill()
     return disk
@@ -110,7 +111,7 @@ def test_a_torn_last_message_is_cut_off(disk: SimulatedDisk, whole: bytes) -> No
     file.truncate(file.size() - 1)
     log = reopen(disk)
     assert content(log) == whole
-    assert log.next_offset == 36
+    assert log.next_offset == 30
     goes_on(log)
 
 
@@ -272,9 +273,9 @@ def test_an_empty_directory_is_an_empty_log() -> None:
 
 
 def test_a_new_segment_without_its_index_is_completed(disk: SimulatedDisk, whole: bytes) -> None:
-    disk.open(DIRECTORY / layout.log_name(36), create=True)
+    disk.open(DIRECTORY / layout.log_name(30), create=True)
     log = opened_the_same(disk, whole)
-    assert log.segments()[-1].start_offset == 36
+    assert log.segments()[-1].start_offset == 30
     goes_on(log)
 
 
@@ -471,7 +472,7 @@ def test_a_compressed_last_segment_is_followed_by_a_new_one(
     compressed(disk, -1, keep_plain=False)
     log = reopen(disk, open_twin=open_twin)
     assert content(log) == whole
-    assert log.segments()[-1].start_offset == 36
+    assert log.segments()[-1].start_offset == 30
     goes_on(log)
 
 

@@ -12,14 +12,19 @@ from borzoi.model.errors import StorageFailure
 from borzoi.storage import layout, truncation
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
-from borzoi.storage.settings import SegmentSettings
+from borzoi.storage.settings import PartitionSettings, SegmentSettings
 from borzoi.storage.truncation import Intent, decode, encode, purge_to
 
 DIRECTORY = Path("/d")
 
 
 def reopen(medium: Medium) -> SegmentedLog:
-    return open_log(DIRECTORY, medium, segment=SegmentSettings(size=512))
+    return open_log(
+        DIRECTORY,
+        medium,
+        segment=SegmentSettings(size=512),
+        partition=PartitionSettings(messages_required_to_save=1),
+    )
 
 
 def append(log: SegmentedLog, count: int = 1) -> None:

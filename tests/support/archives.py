@@ -12,7 +12,7 @@ from borzoi.storage.compressed import open_twin
 from borzoi.storage.layout import partition_directory
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
-from borzoi.storage.settings import SegmentSettings
+from borzoi.storage.settings import PartitionSettings, SegmentSettings
 
 SEGMENT_BYTES = 32 * 1024
 CREATED_AT = 1_700_000_000_000_000
@@ -26,6 +26,7 @@ def open_partition(
         partition_directory(root, namespace),
         LocalMedium(),
         segment=SegmentSettings(size=size),
+        partition=PartitionSettings(messages_required_to_save=1),
         open_twin=open_twin,
     )
 

@@ -44,15 +44,19 @@ def new_log(
     *,
     directory: Path = Path("/d"),
     segment_bytes: int = 1 << 20,
+    required: int = 1024,
     **options: object,
 ) -> tuple[SegmentedLog, FaultyMedium]:
-    """An empty log on a simulated disk, and the medium that records what is done to it."""
+    """An empty log on a simulated disk, and the medium that records what is done to it.
+
+    With one message `required` to save, a segment ends behind the append that found it full.
+    """
     medium = FaultyMedium(SimulatedDisk(), lambda *_: None)
     log = open_log(
         directory,
         medium,
         segment=SegmentSettings(size=segment_bytes),
-        partition=PartitionSettings(acknowledge=level),
+        partition=PartitionSettings(level, messages_required_to_save=required),
         **options,  # type: ignore[arg-type]
     )
     medium.operations.clear()

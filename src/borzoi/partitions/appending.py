@@ -43,12 +43,15 @@ class Appender:
     deduplicator: Deduplicator | None = None
     cipher: Cipher | None = None
 
-    def append(self, batch: Batch, *, now: int, continues: bool = False) -> "Future[None] | None":
-        """Return None if the messages are acknowledged at the log's level, else a future."""
+    def append(self, batch: Batch, *, now: int, is_part: bool = False) -> "Future[None] | None":
+        """Return None if the messages are acknowledged at the log's level, else a future.
+
+        A batch that `is_part` of a send comes from `pieces`.
+        """
         log = self.log
         if self.deduplicator is None:
             stamped = self.stamp(batch, now)
-            return log.append(stamped.batch, timestamp=stamped.timestamp, continues=continues)
+            return log.append(stamped.batch, timestamp=stamped.timestamp, is_part=is_part)
         ids = batch.ids()
         fresh = self.deduplicator.admit(ids, now)
         if fresh is not None:
@@ -60,7 +63,7 @@ class Appender:
             return self.log.barrier()
         try:
             stamped = self.stamp(batch, now)
-            waiter = log.append(stamped.batch, timestamp=stamped.timestamp, continues=continues)
+            waiter = log.append(stamped.batch, timestamp=stamped.timestamp, is_part=is_part)
         except StorageFailure:
             self.deduplicator.withdraw(admitted)
             raise

@@ -66,16 +66,21 @@ class Log(Protocol):
         ...
 
     def append(
-        self, batch: Batch, *, timestamp: int | None = None, continues: bool = False
+        self, batch: Batch, *, timestamp: int | None = None, is_part: bool = False
     ) -> "Future[None] | None":
         """Add a stamped batch whose first offset is `next_offset`.
 
-        It `continues` the one before: both are parts of one send, and stay in one segment.
+        When it `is_part` of a send, all parts stay in one segment, and `end_send` is called behind
+        the last one.
 
         None when it is acknowledged. Otherwise a future that resolves when it is, or fails with
         what prevented it; the bytes of the batch must not change until then. `timestamp` is the
         one that all messages carry, when they carry the same.
         """
+        ...
+
+    def end_send(self) -> None:
+        """All parts of a send are appended: the segment may end here."""
         ...
 
     def barrier(self) -> "Future[None] | None":

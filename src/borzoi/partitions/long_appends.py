@@ -26,18 +26,26 @@ class LongSend(NamedTuple):
 
 
 class LongAppends:
-    """The sends of one partition that are stored in pieces, and those behind them."""
+    """The sends of one partition that are stored in pieces, and those behind them.
 
-    __slots__ = ("_appended", "_appender", "_end", "_queue", "is_working")
+    It begins with the first of them and has ended when all are stored.
+    """
+
+    __slots__ = ("_appended", "_appender", "_end", "_ended", "_is_working", "_queue")
 
     def __init__(
-        self, appender: Appender, appended: "Callable[[Future[None] | None], None]"
+        self,
+        appender: Appender,
+        appended: "Callable[[Future[None] | None], None]",
+        ended: Callable[[], None],
     ) -> None:
         self._appender = appender
         #: Called for each piece, with its future.
         self._appended = appended
+        #: Called when nothing is left.
+        self._ended = ended
         self._queue: deque[LongSend] = deque()
-        self.is_working = False
+        self._is_working = False
         #: Why nothing is stored any more; a purge is not a failure.
         self._end: StorageFailure | None = None
 
@@ -45,8 +53,8 @@ class LongAppends:
         """A future that resolves when all of the batch is acknowledged, or fails."""
         stored: Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(LongSend(batch, now, stored))
-        if not self.is_working:
-            self.is_working = True
+        if not self._is_working:
+            self._is_working = True
             turns().work(self._work())
         return stored
 
@@ -63,28 +71,30 @@ class LongAppends:
                 if self._queue:
                     self._queue.popleft()
         finally:
-            self.is_working = False
+            self._ended()
 
     def _store(self, sent: LongSend) -> Work[None]:
         waiting: list[Future[None]] = []
-        continues = False
+        log = self._appender.log
+        before = log.next_offset
         for piece in self._appender.pieces(sent.batch):
             if self._end is not None:
                 return
             try:
-                waiter = self._appender.append(piece, now=sent.now, continues=continues)
+                waiter = self._appender.append(piece, now=sent.now, is_part=True)
             except Exception as fault:
                 _settle(sent.stored, fault)
                 return
             self._appended(waiter)
             if waiter is not None:
                 waiting.append(waiter)
-            continues = True
             yield
             if (failed := next((one for one in waiting if _failed(one)), None)) is not None:
                 _settle(sent.stored, failed.exception())
                 return
             waiting = [one for one in waiting if not one.done()]
+        if self._end is None and log.next_offset != before:
+            log.end_send()
         _settle_after(sent.stored, waiting)
 
 

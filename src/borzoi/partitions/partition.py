@@ -82,7 +82,8 @@ class Partition:
         self._cipher = cipher
         self._appender = Appender(log, new_ids, deduplicator, cipher)
         self._piece_messages_max = self._appender.piece_messages_max
-        self._long_appends = LongAppends(self._appender, self._appended)
+        #: While sends are stored in pieces; what else is sent stands behind them.
+        self._long_appends: LongAppends | None = None
         #: Consumers that wait for messages.
         self.arrivals = Arrivals()
         self._fit_offsets()
@@ -110,17 +111,25 @@ class Partition:
         if (
             batch.count > self._piece_messages_max
             or batch.size > PIECE_BYTES_MAX
-            or self._long_appends.is_working
+            or self._long_appends is not None
         ):
-            return self._long_appends.add(batch, now)
+            return self._append_in_pieces(batch, now)
         waiter = self._appender.append(batch, now=now)
         if self.arrivals:
             self._announce(waiter)
         return waiter
 
+    def _append_in_pieces(self, batch: Batch, now: int) -> "asyncio.Future[None]":
+        if self._long_appends is None:
+            self._long_appends = LongAppends(self._appender, self._appended, self._pieces_ended)
+        return self._long_appends.add(batch, now)
+
     def _appended(self, waiter: "asyncio.Future[None] | None") -> None:
         if self.arrivals:
             self._announce(waiter)
+
+    def _pieces_ended(self) -> None:
+        self._long_appends = None
 
     def append_stamped(self, stamped: Stamped) -> "asyncio.Future[None] | None":
         """Store a batch that the owner of another replica has stamped, byte for byte."""
@@ -280,7 +289,7 @@ class Partition:
     def close(self) -> None:
         """Write and sync everything; the partition is not usable afterwards."""
         self.arrivals.wake()
-        self._long_appends.end(purged=False)
+        self._end_pieces(purged=False)
         try:
             self.offsets.close()
         finally:
@@ -290,9 +299,13 @@ class Partition:
         """Discard the partition without writing: it is deleted, or replaced by an empty one."""
         self._is_abandoned = True
         self.arrivals.wake()
-        self._long_appends.end(purged=purged)
+        self._end_pieces(purged=purged)
         self.offsets.abandon()
         self.log.abandon(purged=purged)
+
+    def _end_pieces(self, *, purged: bool) -> None:
+        if self._long_appends is not None:
+            self._long_appends.end(purged=purged)
 
     def _mark_polled(self, group_id: int, offset: int) -> None:
         marks = self._polled

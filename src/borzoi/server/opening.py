@@ -62,7 +62,7 @@ def store_of(
     """
     system = settings.system
     cache = CACHES[system.segment.cache_indexes]
-    segment = SegmentSettings(system.segment.size, cache, overshoots=True)
+    segment = SegmentSettings(system.segment.size, cache)
     partition = partition_settings(settings, acknowledge)
     room = room_for_files()
     syncer, descriptors = TimedSyncer(best_syncer(), syncs), Descriptors(medium, room.segments)

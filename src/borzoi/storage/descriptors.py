@@ -54,7 +54,7 @@ class Descriptors:
         """Create an empty file."""
         with self._medium.open(directory / name, create=True) as file:
             if file.size():
-                file.truncate(0)  # left behind by an attempt that failed half-way
+                file.truncate(0)  # left over from a failed attempt
         return OnDemandFile(self, directory, name, writable=True)
 
     def open(self, wanted: "OnDemandFile") -> File:

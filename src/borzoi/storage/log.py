@@ -126,7 +126,7 @@ class SegmentedLog:
         self._turn_is_open = False
         #: Sends since one last shared a write with others in its turn.
         self._alone = 0
-        self._fullness = Fullness(files.segment_bytes, partition) if files.overshoots else None
+        self._fullness = Fullness(files.segment_bytes, partition)
         #: Whether the open segment was full and no new one could be created.
         self._seal_is_due = False
         #: Readers see the messages below this offset.
@@ -185,14 +185,14 @@ class SegmentedLog:
     # Appending. ----------------------------------------------------------------------------------
 
     def append(
-        self, batch: Batch, *, timestamp: int | None = None, continues: bool = False
+        self, batch: Batch, *, timestamp: int | None = None, is_part: bool = False
     ) -> Waiter | None:
         """Add messages numbered from `next_offset`; None when they are acknowledged already.
 
         Otherwise the future is resolved when they are, or fails with what prevented it; the bytes
         of the batch must stay as they are until then. `timestamp` is the one all messages carry;
-        without it each message's own is used. One that `continues` the batch before goes to the
-        same segment. Raises `StorageFailure` when nothing was taken.
+        without it each message's own is used. No segment ends behind a batch that `is_part` of a
+        send; `end_send` follows the last part. Raises `StorageFailure` when nothing was taken.
         """
         count = batch.count
         if not count:
@@ -200,11 +200,22 @@ class SegmentedLog:
         self.ensure_writable()
         # The offset in the bytes is stored for good, so it must be the one they get here.
         assert _first_offset(batch.messages, OFFSET_AT)[0] == self.next_offset, "a gap in the log"
-        self._make_room(count, batch.size, continues=continues)
+        self._make_room(count, batch.size)
         waiter = self._take(batch, timestamp)
-        if self._fullness is not None:
-            self._seal_when_full(self._fullness, continues=continues)
+        if not is_part:
+            self.end_send()
         return waiter
+
+    def end_send(self) -> None:
+        """Begin a new segment if the open one was full before the last send."""
+        size = self._files.segments.tail.size + self._journal.size
+        if self._fullness.reached_by(size, self.next_offset):
+            try:
+                self._seal()
+            except StorageFailure as failure:
+                # The messages are stored. The next append tries again, and fails if necessary.
+                self._seal_is_due = True
+                logger.warning("cannot create a new segment in %s: %s", self.directory, failure)
 
     def _take(self, batch: Batch, timestamp: int | None) -> Waiter | None:
         """Add messages after the last one, written or pending."""
@@ -362,32 +373,17 @@ class SegmentedLog:
         if files.damage is not None or files.cutting.due:
             files.ensure_readable()
 
-    def _make_room(self, count: int, size: int, *, continues: bool) -> None:
-        """Begin a new segment when the open one is full or could not address these messages."""
+    def _make_room(self, count: int, size: int) -> None:
+        """Begin a new segment when the open one should have ended, or could not address these
+        messages."""
         tail = self._files.segments.tail
         planned = tail.size + self._journal.size
         if planned and (
-            (self._seal_is_due and not continues)
-            or (self._fullness is None and planned >= self._files.segment_bytes and not continues)
+            self._seal_is_due
             or planned + size > SEGMENT_BYTES_MAX
             or self.next_offset + count - tail.start_offset > U32_MAX
         ):
             self._seal()
-
-    def _seal_when_full(self, fullness: Fullness, *, continues: bool) -> None:
-        """Begin a new segment if the open one was full before the last messages were added."""
-        size = self._files.segments.tail.size + self._journal.size
-        if fullness.reached_by(size, self.next_offset):
-            if continues:
-                # More parts of the same send may follow; they stay together.
-                self._seal_is_due = True
-                return
-            try:
-                self._seal()
-            except StorageFailure as failure:
-                # The messages are stored. The next append tries again, and fails if necessary.
-                self._seal_is_due = True
-                logger.warning("cannot create a new segment in %s: %s", self.directory, failure)
 
     def _seal(self) -> None:
         self._save_journal()
@@ -397,8 +393,7 @@ class SegmentedLog:
         self._all_counts_as_saved()
 
     def _all_counts_as_saved(self) -> None:
-        if self._fullness is not None:
-            self._fullness.saved(self._files.segments.tail.size, self.next_offset)
+        self._fullness.saved(self._files.segments.tail.size, self.next_offset)
 
     def _append_large(self, batch: Batch, timestamp: int) -> None:
         """Write a batch by itself. The rest is done when the turn ends, after the answer: the

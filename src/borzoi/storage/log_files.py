@@ -62,7 +62,6 @@ class LogFiles:
         "is_closed",
         "lag",
         "medium",
-        "overshoots",
         "segment_bytes",
         "segments",
     )
@@ -82,7 +81,6 @@ class LogFiles:
         self.directory = directory
         self.medium = medium
         self.segment_bytes = segment.size
-        self.overshoots = segment.overshoots
         self._validate_checksum = partition.validate_checksum
         self._is_synced = partition.acknowledge is Acknowledge.SYNCED
         self._descriptors = descriptors

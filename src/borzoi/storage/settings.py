@@ -35,11 +35,9 @@ class CacheIndexes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSettings:
-    #: A segment that has reached this many bytes is sealed before the next append.
+    #: A segment that has reached this many bytes is sealed soon; `storage/fullness.py` says when.
     size: int = SEGMENT_BYTES_DEFAULT
     cache_indexes: CacheIndexes = CacheIndexes.OPEN_SEGMENT
-    #: It is sealed later, as by the published servers; see `storage/fullness.py`.
-    overshoots: bool = False
 
     def __post_init__(self) -> None:
         if self.size % SEGMENT_BYTES_STEP or not 0 < self.size <= SEGMENT_BYTES_MAX:
@@ -52,7 +50,8 @@ class SegmentSettings:
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
     acknowledge: Acknowledge = Acknowledge.WRITTEN
-    #: Both bound the journal of `buffered`; whichever is reached first saves it.
+    #: Both bound the journal of `buffered`; whichever is reached first saves it. At every level
+    #: they decide where segments end (`storage/fullness.py`).
     messages_required_to_save: int = 1024
     size_of_messages_required_to_save: int = 1 << 20
     #: Read and check every stored message when the log is opened.
