@@ -1,50 +1,35 @@
 """Encrypted polls, a slice at a time."""
 
-from collections.abc import Iterator
+import random
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.support.lenient import LenientMedium
 from tests.support.logs import batch_of, numbered, payloads_in
+from tests.support.work import finished
 
 from borzoi.model.errors import StorageFailure
 from borzoi.partitions.decrypting import (
     KEPT_BYTES_MAX,
-    SLICE_MESSAGES,
+    LARGE_BYTES_MIN,
     clear_bodies_found_out,
     is_decrypted_at_once,
-    whole_messages,
     with_clear_bodies,
 )
 from borzoi.partitions.encrypting import encrypted
-from borzoi.partitions.turns import Work
-from borzoi.records.batch import stamp
+from borzoi.partitions.message_runs import RUN_MESSAGES
+from borzoi.records.batch import stamp, walk
+from borzoi.records.header import HEADER
 from borzoi.security.encryption import Cipher
 from borzoi.storage.reading import SLICE_BYTES, FileRange, Produced, Reading
 
 CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
-T = TypeVar("T")
 
 
 def sealed(payloads: list[bytes], base_offset: int = 0) -> memoryview:
     batch = encrypted(batch_of(payloads), CIPHER)
     stamp(batch, base_offset=base_offset, timestamp=1, new_ids=lambda count: b"\1" * 16 * count)
     return batch.messages
-
-
-def finished(work: Work[T]) -> tuple[T, int]:
-    """What comes of the work, and in how many shares."""
-    shares = 0
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            found: T = end.value
-            return found, shares
-        shares += 1
 
 
 def test_bodies_are_decrypted_and_what_no_key_opens_is_left_out() -> None:
@@ -76,7 +61,7 @@ def test_a_long_poll_is_decrypted_while_it_is_sent(tmp_path: Path, size: int) ->
     clear, shares = finished(clear_bodies_found_out(reading, CIPHER))
     (part,) = clear.tail
     assert isinstance(part, Produced)
-    assert shares >= len(payloads) / SLICE_MESSAGES
+    assert shares >= len(payloads) / RUN_MESSAGES
     slices = [bytes(one) for one in part.slices()]
     assert max(map(len, slices)) <= max(2 * SLICE_BYTES, SLICE_BYTES + size + 64)
     assert payloads_in(b"".join(slices)) == payloads
@@ -106,25 +91,65 @@ def test_nothing_can_be_opened(tmp_path: Path) -> None:
     assert (clear.count, clear.left_out, clear.size) == (0, 600, 0)
 
 
-SIZES = (0, 1, 300, 5000, 0, 0, 70)
-MESSAGES = bytes(numbered([b"x" * size for size in SIZES], base_offset=0, timestamp=1).messages)
+#: Of a message that is never held whole; not a multiple of anything.
+LARGE = LARGE_BYTES_MIN + 12_345
 
 
-@given(st.lists(st.integers(0, len(MESSAGES)), max_size=20))
-def test_chunks_are_cut_between_messages(cuts: list[int]) -> None:
-    ends = [*sorted(cuts), len(MESSAGES)]
-
-    def chunks() -> Iterator[bytes]:
-        start = 0
-        for end in ends:
-            yield MESSAGES[start:end]
-            start = end
-
-    runs = [bytes(run) for run in whole_messages(chunks())]
-    assert b"".join(runs) == MESSAGES
-    assert [payload for run in runs for payload in payloads_in(run)] == payloads_in(MESSAGES)
+def large(payload: bytes, headers: bytes = b"", offset: int = 0) -> bytes:
+    """One stored message, encrypted."""
+    header = HEADER.pack(0, b"\1" * 16, offset, 0, 77, len(headers), len(payload), 0)
+    batch = encrypted(walk(memoryview(bytearray(header + payload + headers))), CIPHER)
+    stamp(batch, base_offset=offset, timestamp=1, new_ids=lambda count: b"\1" * 16 * count)
+    return bytes(batch.messages)
 
 
-def test_half_a_message_at_the_end_is_a_fault() -> None:
-    with pytest.raises(StorageFailure, match="behind the last whole message"):
-        list(whole_messages([MESSAGES[:-1]]))
+@pytest.mark.parametrize("headers", [b"", b"h" * 1000])
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_large_message_is_opened_slice_by_slice(
+    tmp_path: Path, headers: bytes, in_file: bool
+) -> None:
+    payload = random.Random(1).randbytes(LARGE)
+    stored = bytes(sealed([b"before"])) + large(payload, headers, 1) + bytes(sealed([b"behind"], 2))
+    reading = Reading(0, 3, tail=[memoryview(stored)])
+    if in_file:
+        reading = of_file(tmp_path, memoryview(stored), 3)
+    clear, shares = finished(clear_bodies_found_out(reading, CIPHER))
+    (part,) = clear.tail
+    assert isinstance(part, Produced)
+    slices = [bytes(one) for one in part.slices()]
+    assert shares >= LARGE // SLICE_BYTES
+    assert max(map(len, slices)) <= SLICE_BYTES
+    whole = memoryview(b"".join(slices))
+    assert (clear.count, clear.left_out, clear.size) == (3, 0, len(whole))
+    bodies = [bytes(whole[start + 64 : end]) for start, end in walk(whole).bounds()]
+    assert bodies == [b"before", payload + headers, b"behind"]
+
+
+def test_a_large_message_that_no_key_opens_is_left_out(tmp_path: Path) -> None:
+    damaged = bytearray(large(bytes(LARGE), offset=1))
+    damaged[-1] ^= 1
+    plain = numbered([bytes(LARGE)], base_offset=3, timestamp=1).messages
+    stored = b"".join(
+        (sealed([b"0"]), damaged, large(b"x" * LARGE, offset=2), plain, sealed([b"4"], 4))
+    )
+    reading = of_file(tmp_path, memoryview(stored), 5)
+    clear, _ = finished(clear_bodies_found_out(reading, CIPHER))
+    assert (clear.count, clear.left_out, clear.last_offset) == (3, 2, 4)
+    assert payloads_in(clear.materialise()) == [b"0", b"x" * LARGE, b"4"]
+
+
+def test_a_large_message_without_room_for_a_tag_was_never_encrypted(tmp_path: Path) -> None:
+    """Its user headers are large, its payload is shorter than any ciphertext."""
+    header = HEADER.pack(0, b"\1" * 16, 0, 0, 77, LARGE, 3, 0)
+    reading = of_file(tmp_path, memoryview(header + bytes(3 + LARGE)), 1)
+    clear, _ = finished(clear_bodies_found_out(reading, CIPHER))
+    assert (clear.count, clear.left_out, clear.size) == (0, 1, 0)
+
+
+def test_a_large_message_that_changes_while_it_is_sent_ends_the_answer(tmp_path: Path) -> None:
+    stored = large(bytes(LARGE))
+    reading = of_file(tmp_path, memoryview(stored), 1)
+    clear, _ = finished(clear_bodies_found_out(reading, CIPHER))
+    (tmp_path / "log").write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+    with pytest.raises(StorageFailure, match="changed while it was polled"):
+        clear.materialise()

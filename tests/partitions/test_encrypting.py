@@ -4,11 +4,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.work import finished
 
-from borzoi.partitions.encrypting import decrypted, encrypted
+from borzoi.partitions.encrypting import decrypted, encrypted, encrypting
 from borzoi.records.batch import Batch, stamp, verify, walk
 from borzoi.records.header import HEADER, unpack_header
-from borzoi.security.encryption import OVERHEAD_BYTES, Cipher
+from borzoi.security.encryption import OVERHEAD_BYTES, STEP_BYTES, Cipher
 
 GOLDEN = Path(__file__).parents[1] / "golden/data/encrypted/data/streams/0/topics/0/partitions/0"
 GOLDEN_KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
@@ -89,3 +90,15 @@ def test_the_segment_of_a_published_server_is_readable():
 def test_batches_of_any_count_are_encrypted(count):
     stored = encrypted(batch_of(*[(b"p", b"")] * count), CIPHER)
     assert len(stored) == count
+
+
+@pytest.mark.parametrize(
+    "sizes", [[5 * STEP_BYTES + 1], [STEP_BYTES // 4] * 20, [100] * 200, [STEP_BYTES, 10], []]
+)
+@pytest.mark.parametrize("headers", [b"", b"user headers"])
+def test_much_is_encrypted_in_shares(sizes, headers):
+    sent = batch_of(*((random.Random(size).randbytes(size), headers) for size in sizes))
+    stored, shares = finished(encrypting(sent, CIPHER))
+    assert shares >= sent.size // (2 * STEP_BYTES)
+    assert stored.count == sent.count
+    assert decrypted(stored.messages, CIPHER).messages == sent.messages

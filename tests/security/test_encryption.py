@@ -1,11 +1,12 @@
 import base64
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.model.errors import CannotDecrypt, CannotEncrypt, InvalidEncryptionKey
-from borzoi.security.encryption import OVERHEAD_BYTES, Cipher
+from borzoi.security.encryption import NONCE_BYTES, OVERHEAD_BYTES, STEP_BYTES, TAG_BYTES, Cipher
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 OTHER_KEY = base64.b64encode(bytes(range(32))).decode()
@@ -76,3 +77,31 @@ def test_a_key_that_is_not_32_bytes_of_base64_is_refused(key, sentence):
 def test_the_key_is_never_printed():
     assert KEY not in repr(Cipher(KEY))
     assert repr(Cipher(KEY)) == "Cipher(AES-256-GCM)"
+
+
+@pytest.mark.parametrize("size", [0, 1, STEP_BYTES, STEP_BYTES + 1, 3 * STEP_BYTES])
+def test_a_ciphertext_is_the_same_made_at_once_or_in_steps(size):
+    cipher = Cipher(KEY, draw=lambda count: bytes(range(count)))
+    plaintext = random.Random(size).randbytes(size)
+    target = bytearray(size + OVERHEAD_BYTES)
+    steps = sum(1 for _ in cipher.encrypting(memoryview(plaintext), memoryview(target)))
+    assert steps == -(-size // STEP_BYTES)
+    assert target == cipher.encrypt(plaintext)
+
+
+@given(st.binary(max_size=1000), st.integers(1, 100))
+def test_a_ciphertext_is_opened_piece_by_piece(plaintext, step):
+    ciphertext = Cipher(KEY).encrypt(plaintext)
+    nonce, body, tag = (
+        ciphertext[:NONCE_BYTES],
+        ciphertext[NONCE_BYTES:-TAG_BYTES],
+        ciphertext[-TAG_BYTES:],
+    )
+    opening = Cipher(KEY).opening(nonce)
+    pieces = [opening.update(body[start : start + step]) for start in range(0, len(body), step)]
+    opening.finish(tag)
+    assert b"".join(pieces) == plaintext
+    opening = Cipher(OTHER_KEY).opening(nonce)
+    opening.update(body)
+    with pytest.raises(CannotDecrypt):
+        opening.finish(tag)

@@ -12,5 +12,6 @@ def test_every_transport_listens_on_loopback_at_a_port_of_its_own() -> None:
 
 
 def test_the_keys_that_sign_tokens_are_shown_to_nobody() -> None:
-    secret = {key.path for key in KEYS if key.path[0] in TRANSPORTS and key.declaration.secret}
-    assert secret == {("http", "jwt", "encoding_secret"), ("http", "jwt", "decoding_secret")}
+    secret = {key.path for key in KEYS if key.declaration.secret}
+    ours = {path for path in secret if path.partition(".")[0] in TRANSPORTS}
+    assert ours == {"http.jwt.encoding_secret", "http.jwt.decoding_secret"}

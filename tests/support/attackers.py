@@ -8,6 +8,7 @@ so in a line when it has begun.
     pings N               N connections without a login send bursts of pings and read the answers
     polls N COUNT         N connections poll COUNT messages of the topic s/t, over and over
     batches N COUNT       N connections send COUNT empty messages at once, over and over
+    large N SIZE          N connections send one message with SIZE bytes of payload, over and over
     unfinished N SIZE     N connections of bob begin a send of SIZE bytes and send all but one
 """
 
@@ -30,6 +31,7 @@ from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.layouts import INDEX_DTYPE
+from borzoi.records.message import Message, encode_messages
 
 Address = tuple[str, int]
 BURST = encode_request(Ping()) * 8192
@@ -85,6 +87,10 @@ def polls(address: Address, count: int, messages: int) -> None:
 
 def batches(address: Address, count: int, messages: int) -> None:
     everywhere(address, count, empty_messages(messages))
+
+
+def large(address: Address, count: int, size: int) -> None:
+    everywhere(address, count, large_message(size))
 
 
 def everywhere(address: Address, count: int, frame: bytes) -> None:
@@ -145,6 +151,16 @@ def empty_messages(count: int) -> bytes:
     )
 
 
+def large_message(size: int) -> bytes:
+    """A send of one message with a payload of so many zeros."""
+    indexes, messages = encode_messages([Message(bytes(size))])
+    return encode_request(
+        SendMessages(
+            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
+        )
+    )
+
+
 def send_of(size: int) -> bytes:
     """A frame with the metadata of a send, and whatever behind it."""
     start = empty_messages(1)[REQUEST_PREFIX.size :]
@@ -156,6 +172,7 @@ KINDS: dict[str, Callable[..., None]] = {
     "pings": pings,
     "polls": polls,
     "batches": batches,
+    "large": large,
     "unfinished": unfinished,
 }
 

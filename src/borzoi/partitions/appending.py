@@ -14,8 +14,9 @@ import numpy as np
 
 from borzoi.model.errors import StorageFailure
 from borzoi.partitions.deduplication import Deduplicator
-from borzoi.partitions.encrypting import encrypted
+from borzoi.partitions.encrypting import encrypted, encrypting
 from borzoi.partitions.log import Log
+from borzoi.partitions.turns import Work
 from borzoi.records.batch import Batch, NewIds, keep, stamp
 from borzoi.security.encryption import Cipher
 
@@ -46,11 +47,11 @@ class Appender:
     def append(self, batch: Batch, *, now: int, is_part: bool = False) -> "Future[None] | None":
         """Return None if the messages are acknowledged at the log's level, else a future.
 
-        A batch that `is_part` of a send comes from `pieces`.
+        A batch that `is_part` of a send comes from `pieces` and `prepared`.
         """
         log = self.log
         if self.deduplicator is None:
-            stamped = self.stamp(batch, now)
+            stamped = self.stamp(batch, now, is_encrypted=is_part)
             return log.append(stamped.batch, timestamp=stamped.timestamp, is_part=is_part)
         ids = batch.ids()
         fresh = self.deduplicator.admit(ids, now)
@@ -62,7 +63,7 @@ class Appender:
             # Only duplicates. Their first copies may not be on the disk yet.
             return self.log.barrier()
         try:
-            stamped = self.stamp(batch, now)
+            stamped = self.stamp(batch, now, is_encrypted=is_part)
             waiter = log.append(stamped.batch, timestamp=stamped.timestamp, is_part=is_part)
         except StorageFailure:
             self.deduplicator.withdraw(admitted)
@@ -83,19 +84,26 @@ class Appender:
             yield batch.part(first, last)
             first = last
 
+    def prepared(self, piece: Batch) -> Work[Batch]:
+        """The piece as it is stored, but for what `stamp` adds; share by share, because a single
+        message may be of any size."""
+        if self.cipher is None:
+            return piece
+        return (yield from encrypting(piece, self.cipher))
+
     @property
     def piece_messages_max(self) -> int:
         plain = self.cipher is None and self.deduplicator is None
         return PIECE_MESSAGES_MAX if plain else PIECE_MESSAGES_MAX // 16
 
-    def stamp(self, batch: Batch, now: int) -> Stamped:
-        """Encrypt the batch if configured, and stamp its messages with their offsets.
+    def stamp(self, batch: Batch, now: int, *, is_encrypted: bool = False) -> Stamped:
+        """Encrypt the batch if configured and not done yet, and stamp its messages with their offsets.
 
         The batch is changed in place. It must be appended next: the offsets follow the log's end.
         """
         log = self.log
         log.ensure_writable()
-        if self.cipher is not None:
+        if self.cipher is not None and not is_encrypted:
             batch = encrypted(batch, self.cipher)
         # A clock may be set back, but timestamps in a log must ascend for searches.
         timestamp = max(now, log.last_timestamp)

@@ -6,28 +6,29 @@ slice of memory at a time. A short one is decrypted once and kept.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from borzoi.model.errors import StorageFailure
-from borzoi.model.limits import HEADER_BYTES
-from borzoi.partitions.encrypting import LENGTHS, Decrypted, decrypted
+from borzoi.model.errors import CannotDecrypt, StorageFailure
+from borzoi.partitions.encrypting import LENGTHS, decrypted
+from borzoi.partitions.message_runs import RUN_MESSAGES, LargeMessage, runs
 from borzoi.partitions.turns import Work
 from borzoi.records.header import LENGTHS_AT
-from borzoi.security.encryption import Cipher
-from borzoi.storage.reading import SLICE_BYTES, Chunk, Produced, Reading
+from borzoi.security.encryption import NONCE_BYTES, OVERHEAD_BYTES, TAG_BYTES, Cipher
+from borzoi.storage.reading import SLICE_BYTES, Produced, Reading
 
 logger = logging.getLogger(__name__)
 
-#: Messages that are decrypted at once: about a millisecond, whatever their size.
-SLICE_MESSAGES: Final = 512
 #: Decrypted bytes of one poll that are kept from the first pass.
 KEPT_BYTES_MAX: Final = 4 << 20
+#: A message from this size on is never held whole: its body is opened as it is read. What that
+#: found to be unreadable is noted, because the second time its bytes leave before its tag is seen.
+LARGE_BYTES_MIN: Final = 4 << 20
 
 
 def is_decrypted_at_once(reading: Reading) -> bool:
     """Whether it takes no longer than one slice."""
-    return reading.count <= SLICE_MESSAGES and reading.size <= SLICE_BYTES
+    return reading.count <= RUN_MESSAGES and reading.size <= SLICE_BYTES
 
 
 def with_clear_bodies(reading: Reading, cipher: Cipher) -> Reading:
@@ -39,20 +40,47 @@ def with_clear_bodies(reading: Reading, cipher: Cipher) -> Reading:
 
 
 def clear_bodies_found_out(reading: Reading, cipher: Cipher) -> Work[Reading]:
-    """The same for any number of messages, share by share."""
+    """The same for any number of messages of any size, share by share."""
     kept: list[memoryview | Produced] | None = []
-    count = length = 0
-    for clear in _clear_slices(reading, cipher):
-        count += clear.count
-        length += len(clear.messages)
-        if length > KEPT_BYTES_MAX:
+    unreadable: set[int] = set()
+    number = count = length = 0
+    for run in _runs_of(reading):
+        if isinstance(run, memoryview):
+            found = decrypted(run, cipher)
+            number += found.count + found.unreadable
+            count += found.count
+            length += len(found.messages)
+            if length > KEPT_BYTES_MAX:
+                kept = None
+            if kept is not None:
+                kept.append(found.messages)
+            yield
+            continue
+        size = yield from _size_when_opened(run, cipher)
+        if size is None:
+            unreadable.add(number)
+        else:
             kept = None
-        if kept is not None:
-            kept.append(clear.messages)
-        yield
+            count += 1
+            length += size
+        number += 1
     if kept is None:
-        kept = [ClearSlices(reading, cipher, length)]
+        kept = [ClearSlices(reading, cipher, length, frozenset(unreadable))]
     return _clear_reading(reading, count, kept)
+
+
+def _size_when_opened(large: LargeMessage, cipher: Cipher) -> Work[int | None]:
+    """Bytes of a message when it is decrypted; None when no key opens it."""
+    size, is_open = 0, True
+    try:
+        for piece in opened(large, cipher):
+            size += len(piece)
+            yield
+    except CannotDecrypt:
+        is_open = False
+    for _ in large.rest():
+        yield
+    return size if is_open else None
 
 
 def _clear_reading(reading: Reading, count: int, clear: list[memoryview | Produced]) -> Reading:
@@ -71,64 +99,51 @@ def _clear_reading(reading: Reading, count: int, clear: list[memoryview | Produc
 class ClearSlices(Produced):
     """Stored messages that are decrypted while they are sent."""
 
-    __slots__ = ("_cipher", "_stored")
+    __slots__ = ("_cipher", "_stored", "_unreadable")
 
-    def __init__(self, stored: Reading, cipher: Cipher, length: int) -> None:
+    def __init__(
+        self, stored: Reading, cipher: Cipher, length: int, unreadable: frozenset[int]
+    ) -> None:
         super().__init__(length)
         self._stored = stored
         self._cipher = cipher
+        self._unreadable = unreadable
 
     def slices(self) -> Iterator[memoryview]:
-        for clear in _clear_slices(self._stored, self._cipher):
-            yield clear.messages
+        number = 0
+        for run in _runs_of(self._stored):
+            if isinstance(run, memoryview):
+                found = decrypted(run, self._cipher)
+                number += found.count + found.unreadable
+                yield found.messages
+                continue
+            if number not in self._unreadable:
+                yield from self._opened(run)
+            for _ in run.rest():
+                pass
+            number += 1
+
+    def _opened(self, large: LargeMessage) -> Iterator[memoryview]:
+        try:
+            yield from opened(large, self._cipher)
+        except CannotDecrypt as fault:
+            raise StorageFailure(f"a message changed while it was polled: {fault}") from fault
 
 
-def _clear_slices(reading: Reading, cipher: Cipher) -> Iterator[Decrypted]:
-    for messages in whole_messages(reading.chunks()):
-        yield decrypted(messages, cipher)
+def _runs_of(reading: Reading) -> Iterator[memoryview | LargeMessage]:
+    return runs(reading.chunks(), RUN_MESSAGES, large_bytes_min=LARGE_BYTES_MIN)
 
 
-def whole_messages(
-    chunks: Iterable[Chunk], messages_max: int = SLICE_MESSAGES
-) -> Iterator[memoryview]:
-    """The bytes of the chunks, cut between messages: at most `messages_max` of them and, unless
-    one is longer, no more bytes than came at once."""
-    pending: list[Chunk] = []
-    arrived, needed = 0, HEADER_BYTES
-    for chunk in chunks:
-        pending.append(chunk)
-        arrived += len(chunk)
-        if arrived < needed:
-            continue
-        data = memoryview(chunk if len(pending) == 1 else b"".join(pending))
-        end = 0
-        for start, end in _runs(data, messages_max):
-            yield data[start:end]
-        rest = data[end:]
-        pending, arrived, needed = [rest] if rest else [], len(rest), _size_of_first(rest)
-    if arrived:
-        raise StorageFailure(f"{arrived} bytes behind the last whole message of a poll")
-
-
-def _runs(data: memoryview, messages_max: int) -> Iterator[tuple[int, int]]:
-    """Where runs of whole messages begin and end."""
-    start = end = count = 0
-    while len(data) - end >= HEADER_BYTES:
-        stop = end + _size_of_first(data[end : end + HEADER_BYTES])
-        if stop > len(data):
-            break
-        end = stop
-        count += 1
-        if count == messages_max:
-            yield start, end
-            start, count = end, 0
-    if end > start:
-        yield start, end
-
-
-def _size_of_first(data: memoryview) -> int:
-    """Bytes of the message that begins here, or of a header while that is not all there."""
-    if len(data) < HEADER_BYTES:
-        return HEADER_BYTES
-    user_headers, payload, _ = LENGTHS.unpack_from(data, LENGTHS_AT)
-    return int(HEADER_BYTES + user_headers + payload)
+def opened(large: LargeMessage, cipher: Cipher) -> Iterator[memoryview]:
+    """The clear header and body of a message, about a slice at a time. `CannotDecrypt` may come
+    behind all of them: what was given before is worth nothing then."""
+    user_headers, payload, reserved = LENGTHS.unpack_from(large.header, LENGTHS_AT)
+    clear = [max(length - OVERHEAD_BYTES, 0) for length in (user_headers, payload)]
+    yield memoryview(large.header[:LENGTHS_AT] + LENGTHS.pack(*clear, reserved))
+    for length in (payload, user_headers) if user_headers else (payload,):
+        if length < OVERHEAD_BYTES:
+            raise CannotDecrypt(f"a ciphertext has at least {OVERHEAD_BYTES} bytes")
+        opening = cipher.opening(b"".join(large.take(NONCE_BYTES)))
+        for piece in large.take(length - OVERHEAD_BYTES):
+            yield memoryview(opening.update(piece))
+        opening.finish(b"".join(large.take(TAG_BYTES)))

@@ -10,11 +10,14 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from borzoi.model.errors import CannotDecrypt
 from borzoi.model.limits import HEADER_BYTES
+from borzoi.partitions.turns import Work
 from borzoi.records.batch import Batch, walk
 from borzoi.records.header import LENGTHS_AT
-from borzoi.security.encryption import Cipher
+from borzoi.security.encryption import OVERHEAD_BYTES, STEP_BYTES, Cipher
 
 #: user_headers_length, payload_length and reserved: the rest of a header from LENGTHS_AT on.
 LENGTHS: Final = struct.Struct("<IIQ")
@@ -44,6 +47,35 @@ def encrypted(batch: Batch, cipher: Cipher) -> Batch:
         stored += sealed
         stored += sealed_headers
     return walk(memoryview(stored))
+
+
+def encrypting(batch: Batch, cipher: Cipher) -> Work[Batch]:
+    """The same in shares of about `STEP_BYTES`; a batch of one message may be of any size."""
+    if batch.count == 1 and batch.size > STEP_BYTES:
+        return (yield from _encrypting_one(batch, cipher))
+    parts = []
+    step = max(STEP_BYTES * batch.count // max(batch.size, 1), 1)
+    for first in range(0, batch.count, step):
+        part = batch.part(first, min(first + step, batch.count))
+        parts.append(encrypted(part, cipher).messages)
+        yield
+    return walk(memoryview(bytearray().join(parts)))
+
+
+def _encrypting_one(batch: Batch, cipher: Cipher) -> Work[Batch]:
+    source = batch.messages
+    user_headers, payload, reserved = LENGTHS.unpack_from(source, LENGTHS_AT)
+    clear_headers = source[HEADER_BYTES + payload :]
+    sealed_headers = cipher.encrypt(clear_headers) if user_headers else b""
+    body_end = HEADER_BYTES + payload + OVERHEAD_BYTES
+    # Not a bytearray: that would be filled with zeros first, in one step.
+    stored = np.empty(body_end + len(sealed_headers), np.uint8).data
+    stored[:LENGTHS_AT] = source[:LENGTHS_AT]
+    LENGTHS.pack_into(stored, LENGTHS_AT, len(sealed_headers), payload + OVERHEAD_BYTES, reserved)
+    clear = source[HEADER_BYTES : HEADER_BYTES + payload]
+    yield from cipher.encrypting(clear, stored[HEADER_BYTES:body_end])
+    stored[body_end:] = sealed_headers
+    return walk(stored)
 
 
 def decrypted(messages: memoryview, cipher: Cipher) -> Decrypted:

@@ -64,6 +64,10 @@ class LongAppends:
         while self._queue:
             _settle(self._queue.popleft().stored, None if purged else self._end)
 
+    def _has_ended(self) -> bool:
+        """Asked again after each turn: the partition may have gone away in between."""
+        return self._end is not None
+
     def _work(self) -> Work[None]:
         try:
             while self._queue:
@@ -78,10 +82,13 @@ class LongAppends:
         log = self._appender.log
         before = log.next_offset
         for piece in self._appender.pieces(sent.batch):
-            if self._end is not None:
+            if self._has_ended():
                 return
             try:
-                waiter = self._appender.append(piece, now=sent.now, is_part=True)
+                stored = yield from self._appender.prepared(piece)
+                if self._has_ended():
+                    return
+                waiter = self._appender.append(stored, now=sent.now, is_part=True)
             except Exception as fault:
                 _settle(sent.stored, fault)
                 return
@@ -93,7 +100,7 @@ class LongAppends:
                 _settle(sent.stored, failed.exception())
                 return
             waiting = [one for one in waiting if not one.done()]
-        if self._end is None and log.next_offset != before:
+        if not self._has_ended() and log.next_offset != before:
             log.end_send()
         _settle_after(sent.stored, waiting)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from borzoi.handlers.answers import Delivery
 from borzoi.listeners.http.bodies import Upload
-from borzoi.partitions.decrypting import whole_messages
+from borzoi.partitions.message_runs import whole_messages
 from borzoi.partitions.turns import turns
 from borzoi.protocol.rest.messages import PolledDocument, message_document
 from borzoi.records.message import Message, decode_messages
