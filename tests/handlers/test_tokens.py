@@ -31,6 +31,27 @@ async def test_a_token_logs_in_until_it_is_deleted(
         await server.connect().call(LoginWithPersonalAccessToken(token))
 
 
+async def test_a_session_that_deletes_its_own_token_goes_on_and_others_of_it_end(
+    root: EmbeddedClient, server: EmbeddedServer
+) -> None:
+    """As on 0.8.0, where programs delete the token they came with when they are done."""
+    token = (await root.call(CreatePersonalAccessToken("deploy"))).token
+    own, other = server.connect(), server.connect()
+    for client in (own, other):
+        await client.call(LoginWithPersonalAccessToken(token))
+    await own.call(DeletePersonalAccessToken("deploy"))
+    assert (own.hung_up, other.hung_up) == (False, True)
+    await own.call(GetPersonalAccessTokens())
+    # A name that is not there leaves the session as it is: its token still ends it.
+    token = (await root.call(CreatePersonalAccessToken("second"))).token
+    third = server.connect()
+    await third.call(LoginWithPersonalAccessToken(token))
+    with pytest.raises(ResourceNotFound):
+        await third.call(DeletePersonalAccessToken("no such name"))
+    await root.call(DeletePersonalAccessToken("second"))
+    assert third.hung_up
+
+
 async def test_an_expired_token_opens_nothing(root: EmbeddedClient, server: EmbeddedServer) -> None:
     token = (await root.call(CreatePersonalAccessToken("short", expiry=1))).token
     with pytest.raises(TokenExpired):

@@ -97,7 +97,7 @@ class Appender:
         return PIECE_MESSAGES_MAX if plain else PIECE_MESSAGES_MAX // 16
 
     def stamp(self, batch: Batch, now: int, *, is_encrypted: bool = False) -> Stamped:
-        """Encrypt the batch if configured and not done yet, and stamp its messages with their offsets.
+        """Encrypt the batch if that is due, and stamp its messages with their offsets.
 
         The batch is changed in place. It must be appended next: the offsets follow the log's end.
         """
