@@ -39,7 +39,8 @@ def reference() -> str:
 
 
 def described(command: click.Command, context: click.Context) -> Iterator[str]:
-    yield (command.help or "").strip().replace("\n", " ").replace("  ", " ")
+    # Words only: versions of Python differ in how they indent docstrings.
+    yield " ".join((command.help or "").split())
     yield ""
     if not isinstance(command, click.Group):
         yield f"    {context.command_path} {' '.join(command.collect_usage_pieces(context))}"

@@ -16,6 +16,17 @@ SECTIONS = {
     "quic": "QUIC_CERTIFICATE",
 }
 AUTHORITY = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "An authority for tests")])
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    key_cert_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 SUBJECT = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
 
 
@@ -43,12 +54,13 @@ def write_certificates(folder: Path) -> tuple[Path, Path, Path]:
         ec.generate_private_key(ec.SECP256R1()),
     )
     authority = (
-        _builder(AUTHORITY, authority_key)
+        _builder(AUTHORITY, authority_key, authority_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(SIGNS_CERTIFICATES, critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     signed = (
-        _builder(SUBJECT, key)
+        _builder(SUBJECT, key, authority_key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -67,7 +79,10 @@ def write_certificates(folder: Path) -> tuple[Path, Path, Path]:
     return paths
 
 
-def _builder(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    name: x509.Name, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    """With what strict clients want, as those of Python 3.13 are."""
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -77,4 +92,9 @@ def _builder(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certifica
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+            critical=False,
+        )
     )

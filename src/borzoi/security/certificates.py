@@ -76,6 +76,11 @@ def self_signed(host: str = "localhost") -> SelfSigned:
         # A leaf, not an authority: rustls clients reject a server whose certificate is a CA.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        # Strict clients want both, and those of Python are strict from 3.13 on.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
     )
     certificate = builder.sign(key, hashes.SHA256())
     return SelfSigned(

@@ -5,7 +5,8 @@ snapshots carry it too, but expire.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,12 @@ class IcebergTable:
         self._properties = dict(catalog or default_catalog(directory))
 
     def prepare(self, schema: pa.Schema) -> None:
-        catalog = self._catalog()
-        try:
-            known = catalog.load_table(self._name).schema()
-        except NoSuchTableError:
-            self._create(catalog, schema)
-            return
+        with self._catalog() as catalog:
+            try:
+                known = catalog.load_table(self._name).schema()
+            except NoSuchTableError:
+                self._create(catalog, schema)
+                return
         names = [field.name for field in known.fields]
         if names != schema.names:
             raise InvalidOption(
@@ -65,14 +66,17 @@ class IcebergTable:
                     update.add_identity(column)
 
     def committed_epoch(self, query: str) -> int | None:
-        try:
-            table = self._catalog().load_table(self._name)
-        except NoSuchTableError:
-            return None
-        return _epoch_of(table, query)
+        with self._catalog() as catalog:
+            try:
+                return _epoch_of(catalog.load_table(self._name), query)
+            except NoSuchTableError:
+                return None
 
     def commit(self, files: Sequence[DataFile], epoch: Epoch) -> bool:
-        table = self._catalog().load_table(self._name)
+        with self._catalog() as catalog:
+            return self._commit(catalog.load_table(self._name), files, epoch)
+
+    def _commit(self, table: PyIcebergTable, files: Sequence[DataFile], epoch: Epoch) -> bool:
         known = _epoch_of(table, epoch.query)
         if known is not None and known >= epoch.number:
             return False
@@ -93,16 +97,22 @@ class IcebergTable:
 
     def live_files(self) -> set[str]:
         prefix = f"file://{Path(self._directory).resolve()}/"
-        table = self._catalog().load_table(self._name)
-        paths = table.inspect.files().column("file_path").to_pylist()
+        paths = self.table().inspect.files().column("file_path").to_pylist()
         return {path.removeprefix(prefix) for path in paths}
 
     def table(self) -> PyIcebergTable:
         """The pyiceberg table, for readers."""
-        return self._catalog().load_table(self._name)
+        with self._catalog() as catalog:
+            return catalog.load_table(self._name)
 
-    def _catalog(self) -> Catalog:
-        return load_catalog("borzoi", **self._properties)
+    @contextmanager
+    def _catalog(self) -> Iterator[Catalog]:
+        """Closed afterwards: a SQL catalog keeps connections to its database open."""
+        catalog = load_catalog("borzoi", **self._properties)
+        try:
+            yield catalog
+        finally:
+            catalog.close()
 
 
 def default_catalog(directory: str) -> dict[str, str]:
