@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import SimulatedDisk
-from tests.support.faults import FaultyMedium
+from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import ManualSyncer, new_log, numbered, payloads_in, stored_payloads
 
 from borzoi.model.errors import StorageFailure
-from borzoi.storage import index_lag
+from borzoi.storage import index_lag, log_files
 from borzoi.storage import log as log_module
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import ALONE_MAX, SegmentedLog, open_log
@@ -361,3 +361,81 @@ async def test_a_sealed_segment_that_is_not_acknowledged_cannot_be_deleted() -> 
     syncer.run_all()
     assert log.offset_at(1) == 1
     assert log.delete_segments(9).segments == 2
+
+
+# Writing ahead. ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_files, "AHEAD_BYTES", 1000)
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("level", Acknowledge)
+async def test_what_was_written_ahead_is_written_once(level: Acknowledge) -> None:
+    log, medium = new_log(level)
+    append(log, b"before")
+    batch = numbered([b"x" * 5000], base_offset=1, timestamp=2)
+    steps = sum(1 for _ in log.write_ahead(batch))
+    assert steps == 6
+    assert log.next_offset == 1, "it is not appended yet"
+    waiter = log.append(batch, timestamp=2)
+    if waiter is not None:
+        await waiter
+    append(log, b"behind")
+    log.flush()
+    assert log_writes(medium) == 1 + 6 + 1
+    log.close()
+    again = open_log(DIRECTORY, medium)
+    assert stored_payloads(again) == [b"before", b"x" * 5000, b"behind"]
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_another_batch_does_not_pass_for_the_one_that_was_written_ahead() -> None:
+    log, _ = new_log()
+    for _ in log.write_ahead(numbered([b"x" * 5000], base_offset=0, timestamp=1)):
+        pass
+    append(log, b"y" * 5000)
+    assert stored_payloads(log) == [b"y" * 5000]
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_what_was_written_ahead_and_never_appended_is_gone(
+    end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, medium = new_log()
+    append(log, b"before")
+    ahead = log.write_ahead(numbered([b"x" * 5000], base_offset=1, timestamp=1))
+    for _ in range(3):
+        next(ahead)
+    if end == "close":
+        log.close()
+        with pytest.raises(StorageFailure, match="is closed"):
+            next(ahead)
+    again = open_log(DIRECTORY, medium)
+    assert stored_payloads(again) == [b"before"]
+    assert ("cut 3000 bytes" in caplog.text) == (end == "kill"), "closing left nothing to repair"
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_a_disk_that_fills_up_takes_back_what_was_written_ahead() -> None:
+    full = False
+    disk = SimulatedDisk()
+
+    def choose(operation: str, _: Path) -> Fault | None:
+        return Fault.NO_SPACE if full and operation == "write" else None
+
+    medium = FaultyMedium(disk, choose)
+    log = open_log(DIRECTORY, medium)
+    append(log, b"before")
+    ahead = log.write_ahead(numbered([b"x" * 5000], base_offset=1, timestamp=1))
+    next(ahead)
+    full = True
+    with pytest.raises(StorageFailure):
+        next(ahead)
+    full = False
+    append(log, b"goes on")
+    log.close()
+    assert stored_payloads(open_log(DIRECTORY, disk)) == [b"before", b"goes on"]

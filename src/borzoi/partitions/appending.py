@@ -47,7 +47,7 @@ class Appender:
     def append(self, batch: Batch, *, now: int, is_part: bool = False) -> "Future[None] | None":
         """Return None if the messages are acknowledged at the log's level, else a future.
 
-        A batch that `is_part` of a send comes from `pieces` and `prepared`.
+        A batch that `is_part` of a send is encrypted already.
         """
         log = self.log
         if self.deduplicator is None:
@@ -84,12 +84,16 @@ class Appender:
             yield batch.part(first, last)
             first = last
 
-    def prepared(self, piece: Batch) -> Work[Batch]:
-        """The piece as it is stored, but for what `stamp` adds; share by share, because a single
-        message may be of any size."""
-        if self.cipher is None:
-            return piece
-        return (yield from encrypting(piece, self.cipher))
+    def appending(self, piece: Batch, *, now: int) -> "Work[Future[None] | None]":
+        """Append a piece share by share, because a single message may be of any size. Nothing else
+        may be appended meanwhile."""
+        if self.cipher is not None:
+            piece = yield from encrypting(piece, self.cipher)
+        if piece.size <= PIECE_BYTES_MAX or self.deduplicator is not None:
+            return self.append(piece, now=now, is_part=True)
+        stamped = self.stamp(piece, now, is_encrypted=True)
+        yield from self.log.write_ahead(stamped.batch)
+        return self.log.append(stamped.batch, timestamp=stamped.timestamp, is_part=True)
 
     @property
     def piece_messages_max(self) -> int:

@@ -6,7 +6,7 @@ memory. `tests/support/log_conformance.py` checks what is promised here.
 """
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from borzoi.model.errors import StorageFailure
@@ -77,6 +77,11 @@ class Log(Protocol):
         what prevented it; the bytes of the batch must not change until then. `timestamp` is the
         one that all messages carry, when they carry the same.
         """
+        ...
+
+    def write_ahead(self, batch: Batch) -> Iterator[None]:
+        """Write the batch that is appended next, a step at a time. Nothing else may be appended in
+        between."""
         ...
 
     def end_send(self) -> None:

@@ -85,10 +85,7 @@ class LongAppends:
             if self._has_ended():
                 return
             try:
-                stored = yield from self._appender.prepared(piece)
-                if self._has_ended():
-                    return
-                waiter = self._appender.append(stored, now=sent.now, is_part=True)
+                waiter = yield from self._appender.appending(piece, now=sent.now)
             except Exception as fault:
                 _settle(sent.stored, fault)
                 return

@@ -8,6 +8,7 @@ A batch is numbered by its owner (`next_offset`), appended here, and answered at
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -205,6 +206,14 @@ class SegmentedLog:
         if not is_part:
             self.end_send()
         return waiter
+
+    def write_ahead(self, batch: Batch) -> Iterator[None]:
+        """Write the batch that is appended next, slice by slice: for one so large that writing it
+        takes longer than a moment. Nothing else may be appended in between."""
+        self.ensure_writable()
+        self._make_room(batch.count, batch.size)
+        self._save_journal()
+        yield from self._files.write_ahead(batch.messages)
 
     def end_send(self) -> None:
         """Begin a new segment if the open one was full before the last send."""

@@ -4,8 +4,9 @@
 decides when they are on the disk, and what happens when the medium fails.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 pack_entry: Final = INDEX_ENTRY.pack
 
+#: What `write_ahead` writes in one step: a few milliseconds, unless the disk is very busy.
+AHEAD_BYTES: Final = 2 << 20
+
 
 class LogFiles:
     """Segments, how far their indexes lag, and how far all of it is on the disk.
@@ -43,6 +47,7 @@ class LogFiles:
     """
 
     __slots__ = (
+        "_ahead",
         "_descriptors",
         "_fenced",
         "_generation_min",
@@ -86,6 +91,8 @@ class LogFiles:
         self._descriptors = descriptors
         self._open_twin = open_twin
         self._idle = idle
+        #: A batch that is in the file already, behind the last message; empty while it is written.
+        self._ahead: memoryview | None = None
         #: Whether index entries are saved in idle moments.
         self._index_waits = False
         #: Files of an earlier generation than this were purged, and the purge was interrupted.
@@ -151,7 +158,11 @@ class LogFiles:
 
     def close(self, failure: StorageFailure | None) -> None:
         """Close the files; pending syncs fail with the failure, or succeed without one."""
-        self.segments.tail.trim()
+        tail = self.segments.tail
+        if self._ahead is not None and tail.file is not None:
+            with contextlib.suppress(StorageFailure):  # the next start cuts it off as well
+                self._undo_write(tail.file.held(), tail.size)
+        tail.trim()
         self._discard(failure, StorageFailure(f"the log of {self.directory} is closed"))
 
     def abandon(self, *, purged: bool) -> None:
@@ -328,12 +339,37 @@ class LogFiles:
         if tail.size + size > tail.reserved:
             tail.reserve(tail.size + size, self.segment_bytes)
         file = tail.file.held()  # when it cannot be opened there is nothing to undo
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and len(buffers) == 1 and buffers[0] is ahead:
+            return tail
         try:
             write_all(file, buffers, tail.size)
         except StorageFailure:
             self._undo_write(file, tail.size)
             raise
         return tail
+
+    def write_ahead(self, messages: memoryview) -> Iterator[None]:
+        """Write the messages that are appended next, slice by slice; the append finds them there.
+
+        Readers and recovery take them for bytes behind the last message until then.
+        """
+        tail = self.segments.tail
+        assert tail.file is not None
+        start = tail.size
+        if start + len(messages) > tail.reserved:
+            tail.reserve(start + len(messages), self.segment_bytes)
+        self._ahead = messages[:0]
+        for at in range(0, len(messages), AHEAD_BYTES):
+            file = tail.file.held()
+            try:
+                write_all(file, [messages[at : at + AHEAD_BYTES]], start + at)
+            except StorageFailure:
+                self._ahead = None
+                self._undo_write(file, start)
+                raise
+            yield
+        self._ahead = messages
 
     def _undo_write(self, file: File, size: int) -> None:
         """Durably cut off what a failed write left, or fence the log."""
