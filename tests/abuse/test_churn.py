@@ -40,6 +40,8 @@ MEMORY_KIB_MAX = 48 * 1024
 #: Offsets, the metadata log and its snapshot: not the messages.
 DISK_BYTES_MAX = 4 << 20
 PATIENCE_SECONDS = 120.0
+#: A long run says what is held each time it has done so many.
+PROGRESS_STEPS = 1000
 BATCH = encode_messages([Message(b"some words that can be compressed " * 30)] * 100)
 
 
@@ -170,7 +172,11 @@ def test_descriptors_memory_and_disk_space_return_to_where_they_began(steps: int
         # The first round fills caches and pools, which stay.
         for count in (max(steps // 10, 30), steps):
             churn.client.call(CreateStream("s"))
-            for _ in range(count):
+            began = time.monotonic()
+            for number in range(count):
+                if number and number % PROGRESS_STEPS == 0:
+                    seconds = time.monotonic() - began
+                    print(f"{number} steps in {seconds:.0f} s: {Counts(server)}", flush=True)
                 churn.step()
             try:
                 churn.client.call(DeleteStream("s"))

@@ -3,6 +3,7 @@
 import asyncio
 from asyncio import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import ManualSyncer, batch_of, payloads_in
 
+from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import StorageFailure
 from borzoi.model.namespace import Namespace
 from borzoi.partitions import appending, turns
@@ -252,3 +254,28 @@ async def test_consumers_that_wait_hear_of_the_first_piece() -> None:
     await arrival
     assert partition.log.messages_count
     await finished(waiting)
+
+
+@pytest.mark.parametrize("level", list(Acknowledge))
+@pytest.mark.parametrize("kind", ["plain", "encrypted", "deduplicated"])
+async def test_a_single_message_of_any_size_is_stored(
+    kind: str, level: Acknowledge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", 16 * PIECE)
+    monkeypatch.setattr(appending, "PIECE_BYTES_MAX", 1000)
+    monkeypatch.setattr("borzoi.partitions.partition.PIECE_BYTES_MAX", 1000)
+    monkeypatch.setattr("borzoi.storage.log_files.AHEAD_BYTES", 1000)
+    options: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "encrypted": {"cipher": CIPHER},
+        "deduplicated": {"deduplicator": Deduplicator(1000, 10**9)},
+    }
+    partition = opened(level=level, **options[kind])
+    payloads = [b"first", b"x" * 10_000, b"behind", b"y" * 5000]
+    sends = [partition.append(batch_of([one]), now=1) for one in payloads]
+    assert isinstance(sends[1], Future)
+    await finished(*sends)
+    polled = partition.poll(PollingStrategy.first(), 10, kind=ConsumerKind.CONSUMER, consumer_id=1)
+    found = await polled if isinstance(polled, Future) else polled
+    assert payloads_in(found.reading.materialise()) == payloads
+    partition.close()
