@@ -54,7 +54,7 @@ def test_credentials_in_their_order(monkeypatch):
 def test_a_stored_token_is_found_by_its_name():
     home.keep_token("127.0.0.1:8090", "robot", "t")
     assert Connecting({"token_name": "robot"}).credentials() == Token("t")
-    with pytest.raises(CommandFailed, match="no token 'absent' is kept"):
+    with pytest.raises(CommandFailed, match="no token 'absent' is stored"):
         Connecting({"token_name": "absent"}).credentials()
 
 

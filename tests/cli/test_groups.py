@@ -45,7 +45,7 @@ def test_an_offset_is_set_and_shown(borzoi, client, stream, form, names, kind):
     assert known["stored_offset"] == 2
     shown = borzoi.document(group, get, "billing", "shop", "orders", 1, "-k", kind, form=form)
     if form == "table":
-        assert said == f"The offset of {kind} 'billing' is 2.\n"
+        assert said == f"The offset of {kind} 'billing' is now 2.\n"
         assert "stored offset" in shown
     else:
         assert one_of(said, form) == {"offset": 2}

@@ -42,10 +42,10 @@ def test_the_share_of_the_file_that_was_read(tmp_path):
 
 
 @pytest.mark.parametrize("field", [None, "a"])
-def test_a_line_that_is_no_json_is_named(tmp_path, field):
+def test_a_line_that_is_not_json_is_named(tmp_path, field):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\noops\n')
-    with pytest.raises(CommandFailed, match=r"line 2 of .*rows\.jsonl is no JSON"):
+    with pytest.raises(CommandFailed, match=r"line 2 of .*rows\.jsonl is not JSON"):
         rows(path, payload_field=field)
 
 

@@ -43,7 +43,7 @@ def test_a_token_that_is_stored_is_used_by_its_name(borzoi):
     borzoi.run("pat", "delete", "kept")
     result = borzoi.invoke("me")
     assert result.exit_code == 4
-    assert "no token 'kept' is kept" in result.stderr
+    assert "no token 'kept' is stored" in result.stderr
 
 
 def test_a_token_that_expires_is_not_stored(borzoi):

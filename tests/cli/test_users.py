@@ -93,4 +93,4 @@ def test_a_user_without_the_permission_is_told_so(borzoi, ann):
     result = borzoi.invoke("stream", "create", "mine")
     assert result.exit_code == 5
     assert result.stderr.count("\n") == 2
-    assert "Hint: a user who manages users can grant it" in result.stderr
+    assert "Hint: a user with manage_users can grant it" in result.stderr

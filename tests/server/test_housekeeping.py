@@ -283,7 +283,7 @@ async def test_a_chore_that_fails_is_told_and_has_its_next_turn(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert "fails failed; it is tried again" in caplog.text
+    assert "fails failed; retrying" in caplog.text
 
 
 async def test_who_spoke_or_left_while_others_were_dropped_is_not_dropped(tmp_path: Path) -> None:
