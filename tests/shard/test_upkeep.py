@@ -179,9 +179,9 @@ async def test_a_consumer_that_never_returns_is_named_when_it_pins_a_topic(
         assert plane.upkeep.pinned == {ZERO: (ConsumerKind.CONSUMER, 77, 0)}
         told = [record.message for record in caplog.records if "from retention" in record.message]
         assert len(told) == 1
-        assert "consumer 77 keeps" in told[0]
+        assert "consumer 77 holds back" in told[0]
         assert "partition 0/0/0" in told[0]
-        assert "offset 0" in told[0]
+        assert "offset is 0" in told[0]
         await root.call(StoreConsumerOffset(gone, "s", "t", 0, 4))
         await plane.upkeep.clean(state, now=clock() + 2 * HOUR)
         assert plane.upkeep.pinned == {}
