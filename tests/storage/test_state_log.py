@@ -190,7 +190,7 @@ def test_after_a_failed_sync_nothing_is_appended_until_the_next_start(tmp_path):
     with pytest.raises(CannotSync):
         append(log, 1)
     medium.sync_fails = False
-    with pytest.raises(StorageFailure, match="until the server starts again"):
+    with pytest.raises(StorageFailure, match="until the server restarts"):
         append(log, 1)
     with pytest.raises(StorageFailure):
         log.take_snapshot(b"", timestamp=0)

@@ -381,7 +381,7 @@ async def test_a_ring_that_takes_nothing_is_replaced_by_threads(
         syncer.submit(job_of(file), told, [file])
     assert [await told.next() for _ in range(4)] == [None] * 4
     assert len(ring.synced) == 1
-    assert caplog.text.count("on threads from now on") == 1
+    assert caplog.text.count("using threads from now on") == 1
     syncer.close()
 
 

@@ -183,7 +183,7 @@ async def test_tokens_of_another_issuer_act_as_its_user_and_are_not_renewed(
     claims = Claims("elsewhere", "x", "0", NOW + 60, jti="y", born=1, pat="no such hash")
     token = issue(HmacKey("HS256", b"theirs", b"theirs"), claims)
     assert await doors.user_of(token) == user_id
-    with pytest.raises(InvalidAccessToken, match="another issuer"):
+    with pytest.raises(InvalidAccessToken, match="only the issuer of the token"):
         await doors.authenticator.refreshed(token, HERE)
 
 
