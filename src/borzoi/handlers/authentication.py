@@ -15,7 +15,8 @@ from borzoi.security.throttle import Throttle, origin_of
 #: More would starve the loop on small machines and gain nothing: each takes a whole core.
 HASHES_AT_ONCE = 2
 #: Logins of one address that may queue while wrong passwords delay it. Each holds a connection,
-#: also after its client is gone: without a bound, guessing would occupy the server for hours.
+#: also after its client has disconnected: without a bound, guessing would occupy the server for
+#: hours.
 WAITING_MAX = 16
 
 

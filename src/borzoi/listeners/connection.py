@@ -24,8 +24,8 @@ of the state: while the output cannot send, or the conversation waits for its tu
 bytes are kept in `_unread` and no request begins.
 
 A frame in the receive buffer is copied out when it is small. A larger one stays there, and the
-listener takes another buffer; a very large one gets a buffer of its own. The rest of a frame is
-received straight to where it lies (`wanted`), so a batch is copied at most once on its way in.
+listener takes another buffer; a very large one gets its own buffer. The rest of a frame is
+received straight into its place (`wanted`), so a batch is copied at most once on its way in.
 
 A large send gets no memory before its sender is authorised: its metadata is received first, and the
 rest is discarded as it arrives if the send is rejected.

@@ -212,7 +212,7 @@ class TcpConnection:
             self._outgoing.append(reply)
 
     def _block(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """The socket takes no more: no request of this client begins until it does."""
+        """The socket buffer is full: begin no request of this client until it drains."""
         self._outgoing.extend(pieces)
         self.conversation.blocked = True
         self.progressed_at = self._listener.loop.time()

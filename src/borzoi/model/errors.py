@@ -32,7 +32,7 @@
     │   └── RequestTimeout            (TimeoutError as well)
     ├── ClientClosed              the client, producer or consumer was closed by its own program
     │   └── ProducerClosed
-    ├── BufferFull                a producer takes no more until some of its messages are sent
+    ├── BufferFull                the buffer of a producer is full
     ├── InvalidVersion            what answers does not speak this protocol
     ├── FeatureUnavailable        this server does not do that
     ├── StorageFailure            the medium failed or holds damage

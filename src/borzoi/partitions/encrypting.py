@@ -34,7 +34,7 @@ class Decrypted:
 
 
 def encrypted(batch: Batch, cipher: Cipher) -> Batch:
-    """The same messages with encrypted bodies, in a buffer of their own."""
+    """Return the same messages with encrypted bodies, in a new buffer."""
     source = batch.messages
     stored = bytearray()
     for start, end in batch.bounds():

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: The ends of fewer than `Native.FEW` messages are a list; more are 32-bit integers one after
-#: another, and beside them the size that all messages have, or 0.
+#: another, and the size that all messages have, or 0.
 Found = list[int] | tuple[bytes, int]
 Ends = list[int] | NDArray[np.uint32]
 

@@ -15,7 +15,7 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from borzoi.records.header import ID_AT
 
-#: Up to this size copying a message into an object of its own is cheaper than a view of it.
+#: Up to this size copying a message into a separate object is cheaper than a view of it.
 COPIED_BYTES_MAX: Final = 512
 
 #: Views made by one call; few enough that the garbage collector does not come to look at them.

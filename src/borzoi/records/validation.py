@@ -12,7 +12,7 @@ server looks for them::
     last position does not descend   InvalidIndexPosition
 
 and then, for the batch, InvalidMessagesSize and InvalidReservedField. That server lets `reserved`
-through, whereupon no consumer can read the partition any more.
+through, and then no consumer can read the partition.
 
 It takes the start of a message from the index entry before it, and lets the last message end where
 the request ends, whatever its own entry says. So must we: there are clients that get it wrong.

@@ -118,7 +118,7 @@ class Cipher:
 
 
 class Opening:
-    """A ciphertext on its way. What `update` gives is worth nothing before `finish` returns."""
+    """A streaming decryption. Do not use the output of `update` before `finish` returns."""
 
     __slots__ = ("_context", "_invalid_tag")
 

@@ -16,7 +16,7 @@
        │ ───────────────────────────▶ │
        │                     Drained  │   nothing of it is pending anywhere
        │ ◀─────────────────────────── │
-       │  Close                       │   nobody needs its partitions any more
+       │  Close                       │   no shard needs its partitions
        │ ───────────────────────────▶ │
 
 Each message is one packet, MessagePack with the name of its class, and may carry descriptors. The

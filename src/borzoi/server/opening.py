@@ -55,7 +55,7 @@ def store_of(
     shard: int = 0,
     count: int = 1,
 ) -> LocalPartitionStore:
-    """The store of the partitions below the data directory, as one shard of so many uses it;
+    """The store of the partitions below the data directory, as one of several shards uses it;
     `syncs` gets the times of its syncs.
 
     With `archived` only segments that it counts are ever deleted.

@@ -14,7 +14,7 @@ from borzoi.server.declaring import SettingKey
 
 PREFIXES = ("BORZOI_", "IGGY_")
 
-#: Variables that are read elsewhere, or belong to tools beside the server.
+#: Variables that are read elsewhere, or belong to other tools.
 RESERVED = frozenset(
     {
         "ACCELERATOR",

@@ -72,7 +72,7 @@ def key_of(section: JwtSection) -> Key:
 
 
 def others_of(section: JwtSection) -> dict[str, OtherIssuer]:
-    """The issuers beside us that are believed, by name."""
+    """Return the other trusted issuers, by name."""
     if not section.trusted_issuers:
         return {}
     from borzoi.security.jwks import TrustedIssuer

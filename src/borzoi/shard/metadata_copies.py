@@ -62,7 +62,7 @@ def decode_commands(body: bytes | memoryview) -> list[VolatileCommand]:
 
 
 class MetadataCopies:
-    """The writer's view of the other shards: who has the state, and how changes reach them."""
+    """The writer's view of the other shards: which have the state, and how changes reach them."""
 
     def __init__(self, bus: Bus, plane: MetadataPlane) -> None:
         self._bus = bus

@@ -320,7 +320,7 @@ class LogFiles:
                 self.save_index_when_idle()
 
     def save_index_when_idle(self) -> None:
-        """Index entries that have not been saved by then follow when nobody appends."""
+        """Schedule saving the remaining index entries for an idle moment."""
         if self._idle is not None and not self._index_waits:
             self._index_waits = True
             self._idle.wait(self._save_index)

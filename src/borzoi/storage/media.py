@@ -126,7 +126,7 @@ def write_all(file: File, buffers: Sequence[Readable], position: int) -> int:
             pending = pending[VECTORS_MAX:]
             continue
         if written == 0 and wanted:
-            raise StorageFailure(f"{file.path} takes no more bytes at {position}")
+            raise StorageFailure(f"{file.path} accepts no more bytes at {position}")
         pending = _without(pending, written)
     return position
 

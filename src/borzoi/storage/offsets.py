@@ -53,7 +53,7 @@ class _Slot:
         #: Whether the name is known to be on the disk. An earlier run may have been killed between
         #: creating the file and syncing its directory, so a file that was found does not count.
         self.directory_synced = False
-        #: Its file is gone, or about to go.
+        #: Its file was removed, or is about to be.
         self.forgotten = False
 
 

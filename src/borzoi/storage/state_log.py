@@ -151,7 +151,7 @@ class StateLog:
         A crash before the rename of the snapshot leaves the log as it was; one before the rename
         of the empty log leaves entries that opening skips.
         """
-        # Sync first: a log beside the snapshot must not be damaged.
+        # Sync first: the log next to the snapshot must not be damaged.
         self.sync()
         snapshot = StateSnapshot(self.next_index - 1, self._last_term, timestamp, body)
         write_snapshot(self._medium, self.directory, snapshot, self._cipher)

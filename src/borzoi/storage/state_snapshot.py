@@ -11,7 +11,7 @@
     48..48+n     body         MessagePack, or nonce ‖ ciphertext ‖ tag
     48+n..80+n   checksum     SHA-256 over everything before it
 
-The file is written beside the old one, synced and renamed, so there is always a whole one.
+The file is written under a temporary name, synced and renamed, so there is always a complete one.
 """
 
 import hashlib

@@ -76,7 +76,7 @@ class UringSyncer:
     def __init__(self, ring: Ring, threads: ThreadSyncer | None = None) -> None:
         self._ring = ring
         self._threads = ThreadSyncer() if threads is None else threads
-        #: The file of each sync under way is held: its descriptor must not become another file's.
+        #: The file of each sync in flight is kept open: its descriptor must not be reused.
         self._flying: dict[int, tuple[_Flight, File]] = {}
         self._numbers = count()
         self._loop: asyncio.AbstractEventLoop | None = None

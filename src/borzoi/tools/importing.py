@@ -8,8 +8,8 @@
     streams/…/{offset:020}.index   copied
     streams/…/offsets/…            copied
 
-The new directory is built beside its place and renamed when it is whole, so an import that was
-interrupted leaves nothing that a server would start on. The source is only read. A link costs
+The new directory is built under a temporary name and renamed when it is complete, so an import that
+was interrupted leaves nothing that a server would start on. The source is only read. A link costs
 neither time nor space, but then one file belongs to both directories: a cluster that takes back
 messages which were never agreed on may shorten a sealed segment, and would do so in both.
 """

@@ -54,7 +54,7 @@ class AsyncTransport(Protocol):
         """Send one frame and return its answer; tasks may do so concurrently.
 
         `ConnectionLost` when the connection ends first. After `RequestTimeout` the connection is
-        closed, because an answer may still be on its way. A task that is cancelled while it
+        closed, because an answer may still arrive. A task that is cancelled while it
         waits leaves the connection open: its answer is discarded on arrival.
         """
 
@@ -74,7 +74,7 @@ class Transport(Protocol):
 
         `ConnectionLost` when the connection ends first. After `RequestTimeout`, or an exception
         from outside such as KeyboardInterrupt, the connection is closed, because an answer may
-        still be on its way.
+        still arrive.
         """
 
     def close(self) -> None:

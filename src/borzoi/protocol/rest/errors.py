@@ -145,7 +145,7 @@ def _reason(error: BorzoiError, request: object) -> str:
         try:
             return _REASONS[row.code](request)
         except AttributeError:
-            # The request does not name what is missing (a token acts for a user who is gone).
+            # The request does not name what is missing (a token of a deleted user).
             pass
     return str(error) or row.sentence
 

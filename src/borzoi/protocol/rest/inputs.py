@@ -83,7 +83,7 @@ class Input(msgspec.Struct, Generic[R]):
                 raise ValueError(f"{name} does not fit 64 bits")
 
     def arguments(self, *, now: int) -> Arguments:
-        """What the request is made of beside its path; `now` dates what the input does not."""
+        """Return the arguments of the request besides its path; `now` is the default timestamp."""
         return msgspec.structs.asdict(self)
 
     @classmethod

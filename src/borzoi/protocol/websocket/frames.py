@@ -7,7 +7,7 @@
     4 bytes mask, when masked              payload byte i is xored with mask byte i mod 4
     payload
 
-A payload is never gathered: its bytes are unmasked where they lie and handed on, because the
+A payload is never buffered: its bytes are unmasked in place and passed on, because the
 messages of a connection are one stream. Only control frames, of at most 125 bytes, are kept until
 they are whole.
 """
