@@ -44,6 +44,11 @@
 #define VARIANT_BITS 0xC0ull
 #define VARIANT 0x80ull
 
+/* The metadata of a send is not longer, and more messages than this are checked by a thread: limits
+ * of protocol/commands/messages.py and listeners/binary.py, which a test compares. */
+#define METADATA_BYTES_MAX 775u
+#define MESSAGES_MAX 32768u
+
 /* Fewer ends than this are a list of integers, more are packed: the limit SMALL of batch.py. */
 #define FEW 8
 /* From this many messages on a check does not keep other threads from running. */
@@ -227,6 +232,24 @@ static int is_sound(const uint8_t *messages, size_t length, const uint8_t *index
     return 1;
 }
 
+/* Fill in the ends of a request: 1 when it is sound, 0 when not, -1 with an exception. */
+static int check_request(const uint8_t *messages, size_t length, const uint8_t *indexes,
+                         size_t indexes_length, size_t count, Ends *ends, size_t *equal_size)
+{
+    /* The count is what the index has bytes for. Messages that cannot all be there get no room. */
+    if (!count || indexes_length % ENTRY_BYTES || indexes_length / ENTRY_BYTES != count ||
+        length > UINT32_MAX || count > length / HEADER_BYTES)
+        return 0;
+    if (count > FEW && ends_grow(ends, (Py_ssize_t)count) < 0)
+        return -1;
+    /* Many take milliseconds: whoever checks them on a thread leaves the others theirs. */
+    PyThreadState *thread = count >= MANY ? PyEval_SaveThread() : NULL;
+    int sound = is_sound(messages, length, indexes, count, ends, equal_size);
+    if (thread)
+        PyEval_RestoreThread(thread);
+    return sound;
+}
+
 PyDoc_STRVAR(check_doc, "check(messages, indexes, count)\n--\n\n"
              "The ends of a sound request, if many with their common size (or 0); None for any\n"
              "other.");
@@ -249,21 +272,8 @@ static PyObject *check(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     Ends ends;
     ends_begin(&ends);
     size_t equal_size = 0;
-    int sound = 0;
-    /* The count is what the index has bytes for. Messages that cannot all be there get no room. */
-    if (count && indexes.len % ENTRY_BYTES == 0 && (size_t)indexes.len / ENTRY_BYTES == count &&
-        (size_t)messages.len <= UINT32_MAX && count <= (size_t)messages.len / HEADER_BYTES) {
-        if (count > FEW && ends_grow(&ends, (Py_ssize_t)count) < 0) {
-            sound = -1;
-        } else {
-            /* Many take milliseconds: whoever checks them on a thread leaves the others theirs. */
-            PyThreadState *thread = count >= MANY ? PyEval_SaveThread() : NULL;
-            sound = is_sound(messages.buf, (size_t)messages.len, indexes.buf, count, &ends,
-                             &equal_size);
-            if (thread)
-                PyEval_RestoreThread(thread);
-        }
-    }
+    int sound = check_request(messages.buf, (size_t)messages.len, indexes.buf, (size_t)indexes.len,
+                              count, &ends, &equal_size);
     PyBuffer_Release(&indexes);
     PyBuffer_Release(&messages);
     if (sound > 0)
@@ -272,6 +282,54 @@ static PyObject *check(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     if (sound < 0)
         return NULL;
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(split_doc, "split(payload)\n--\n\n"
+             "The constant bytes of a send, where its messages begin, and what `check` says of\n"
+             "them; None for a payload that is faulty or very long.");
+
+static PyObject *split(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Py_buffer payload;
+    if (PyObject_GetBuffer(given, &payload, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *bytes = payload.buf;
+    size_t size = (size_t)payload.len;
+    size_t metadata = size < 8 ? 0 : load32(bytes);
+    Ends ends;
+    ends_begin(&ends);
+    size_t equal_size = 0, messages_start = 0;
+    int sound = 0;
+    if (metadata >= 4 && metadata <= METADATA_BYTES_MAX && metadata + 4 <= size) {
+        /* The count is the end of the metadata, and the indexes follow it. */
+        size_t count = load32(bytes + metadata), indexes_start = metadata + 4;
+        messages_start = indexes_start + count * ENTRY_BYTES;
+        if (count <= MESSAGES_MAX && messages_start <= size)
+            sound = check_request(bytes + messages_start, size - messages_start,
+                                  bytes + indexes_start, count * ENTRY_BYTES, count, &ends,
+                                  &equal_size);
+    }
+    PyObject *result = NULL;
+    if (sound > 0) {
+        PyObject *constant = PyBytes_FromStringAndSize((const char *)bytes + 4,
+                                                       (Py_ssize_t)metadata - 4);
+        PyObject *checked = found(&ends, equal_size);
+        if (constant && checked) {
+            result = Py_BuildValue("(NnN)", constant, (Py_ssize_t)messages_start, checked);
+        } else {
+            Py_XDECREF(constant);
+            Py_XDECREF(checked);
+        }
+    } else {
+        ends_done(&ends);
+        if (sound == 0) {
+            result = Py_None;
+            Py_INCREF(result);
+        }
+    }
+    PyBuffer_Release(&payload);
+    return result;
 }
 
 /* Walking. ------------------------------------------------------------------------------------ */
@@ -659,6 +717,7 @@ static int configure(PyObject *module)
 
 static PyMethodDef methods[] = {
     {"check", FAST(check), check_doc},
+    {"split", split, METH_O, split_doc},
     {"walk", walk, METH_O, walk_doc},
     {"prefix", prefix, METH_O, prefix_doc},
     {"stamp", FAST(stamp), stamp_doc},

@@ -44,11 +44,11 @@ async def test_the_loop_stays_awake_for_a_moment_and_gives_way_meanwhile(
 ) -> None:
     made = BusyPoll(asyncio.get_running_loop())
     assert await callbacks_in(5, made, monkeypatch) == 0
-    made.touch()
-    made.touch()
+    made.touch(clock.now)
+    made.touch(clock.now)
     assert await callbacks_in(10, made, monkeypatch) == 10
     clock.now += busy_poll.AWAKE_SECONDS / 2
-    made.touch()
+    made.touch(clock.now)
     clock.now += busy_poll.AWAKE_SECONDS * 0.75
     assert await callbacks_in(10, made, monkeypatch) == 10
     clock.now += busy_poll.AWAKE_SECONDS
@@ -60,7 +60,7 @@ async def test_it_wakes_up_again_after_it_slept(
 ) -> None:
     made = BusyPoll(asyncio.get_running_loop())
     for _ in range(2):
-        made.touch()
+        made.touch(clock.now)
         assert await callbacks_in(3, made, monkeypatch) == 3
         clock.now += 1
         assert await callbacks_in(3, made, monkeypatch) == 0
@@ -71,7 +71,7 @@ async def test_a_single_processor_belongs_to_who_has_work(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     made = BusyPoll(asyncio.get_running_loop())
-    made.touch()
+    made.touch(clock.now)
     assert await callbacks_in(3, made, monkeypatch) == 0
 
 
@@ -84,10 +84,10 @@ async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
         clock.now += 2 * busy_poll.ALONE_SECONDS
 
     monkeypatch.setattr(os, "sched_yield", give_way)
-    made.touch()
+    made.touch(clock.now)
     await asyncio.sleep(0)
-    made.touch()
+    made.touch(clock.now)
     assert await callbacks_in(5, made, monkeypatch) == 0
     clock.now += busy_poll.AWAY_SECONDS
-    made.touch()
+    made.touch(clock.now)
     assert await callbacks_in(5, made, monkeypatch) == 5

@@ -5,13 +5,13 @@ from borzoi.partitions.arrivals import Arrivals
 
 async def test_who_waits_is_woken_once() -> None:
     arrivals = Arrivals()
-    assert not arrivals
+    assert not arrivals.waiting
     waiting = [arrivals.wait(60) for _ in range(3)]
-    assert arrivals
+    assert len(arrivals.waiting) == 3
     arrivals.wake()
     await asyncio.gather(*waiting)
     await asyncio.sleep(0)
-    assert not arrivals
+    assert not arrivals.waiting
     arrivals.wake()
 
 
@@ -19,7 +19,7 @@ async def test_a_wait_ends_at_its_timeout() -> None:
     arrivals = Arrivals()
     await arrivals.wait(0.001)
     await asyncio.sleep(0)
-    assert not arrivals
+    assert not arrivals.waiting
 
 
 async def test_who_goes_is_forgotten() -> None:
@@ -27,7 +27,7 @@ async def test_who_goes_is_forgotten() -> None:
     gone = arrivals.wait(60)
     gone.cancel()
     await asyncio.sleep(0)
-    assert not arrivals
+    assert not arrivals.waiting
     gone = arrivals.wait(60)
     gone.cancel()
     arrivals.wake()  # before it could be forgotten

@@ -21,6 +21,7 @@ from borzoi.records.batch import (
     SMALL,
     Batch,
     index_entries,
+    joined,
     keep,
     stamp,
     stamp_checksums,
@@ -415,3 +416,20 @@ def test_a_part_of_any_size(count: int, first: int, last: int) -> None:
     part = batch.part(first, last)
     assert part.count == last - first
     assert part.ends.tolist() == [69 * number for number in range(1, last - first + 1)]
+
+
+# Joining. ----------------------------------------------------------------------------------------
+
+
+@given(st.lists(sent_batches(count_max=12), min_size=1, max_size=6))
+def test_joined_batches_are_stamped_like_one_after_another(parts: list[Sent]) -> None:
+    apart = [part.received() for part in parts]
+    together = joined([part.received() for part in parts])
+    ids, same_ids, offset = IdsInOrder(), IdsInOrder(), 7
+    for batch in apart:
+        stamp(batch, base_offset=offset, timestamp=NOW, new_ids=ids)
+        offset += batch.count
+    stamp(together, base_offset=7, timestamp=NOW, new_ids=same_ids)
+    assert bytes(together.messages) == b"".join(bytes(batch.messages) for batch in apart)
+    assert together.count == offset - 7
+    assert together.ends.tolist() == walk(together.messages).ends.tolist()

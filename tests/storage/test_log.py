@@ -10,10 +10,11 @@ from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import ManualSyncer, new_log, numbered, payloads_in, stored_payloads
 
 from borzoi.model.errors import StorageFailure
+from borzoi.model.limits import VECTORS_MAX
 from borzoi.storage import index_lag, log_files
 from borzoi.storage import log as log_module
 from borzoi.storage.local import LocalMedium
-from borzoi.storage.log import ALONE_MAX, SegmentedLog, open_log
+from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.reading import FileRange
 from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
 from borzoi.storage.syncing import ThreadSyncer
@@ -37,26 +38,27 @@ def index_writes(medium: FaultyMedium) -> int:
 # Acknowledging. ----------------------------------------------------------------------------------
 
 
-async def test_the_first_send_of_a_turn_is_answered_at_once_and_the_others_share_a_write() -> None:
+async def test_under_written_each_send_is_in_the_file_when_it_is_answered() -> None:
     log, medium = new_log()
-    assert append(log, b"first") is None
-    waiting = [append(log, b"%d" % number) for number in range(50)]
-    assert None not in waiting
-    assert stored_payloads(log) == [b"first"], "nobody sees what could still be taken back"
-    await asyncio.gather(*(waiter for waiter in waiting if waiter))
-    assert log.read(0, 100).count == 51
-    assert log_writes(medium) == 2
-
-
-async def test_a_large_batch_is_written_at_once_with_what_waits() -> None:
-    log, medium = new_log()
-    append(log, b"first")
-    waiter = append(log, b"waits")
-    assert waiter is not None
+    for number in range(50):
+        assert append(log, b"%d" % number) is None
+        assert log_writes(medium) == log.visible_offset == number + 1
     assert append(log, bytes(log_module.LARGE_BYTES)) is None
-    assert waiter.done()
-    assert log_writes(medium) == 2
-    assert log.visible_offset == 3
+    assert log.append(numbered([b"of another replica"], base_offset=51, timestamp=1)) is None
+    assert log_writes(medium) == log.visible_offset == log.read(0, 100).count == 52
+
+
+async def test_under_synced_the_sends_of_a_turn_share_a_write() -> None:
+    syncer = ManualSyncer()
+    log, medium = new_log(Acknowledge.SYNCED, syncer=syncer)
+    waiting = [append(log, b"%d" % number) for number in range(2 * VECTORS_MAX + 1)]
+    assert set(waiting) == {waiting[0]}
+    await asyncio.sleep(0)
+    assert log_writes(medium) == 3
+    syncer.run_all()
+    assert waiting[0] is not None
+    await waiting[0]
+    assert log.visible_offset == len(waiting)
 
 
 async def test_a_large_batch_is_read_at_once_and_indexed_when_its_turn_ends() -> None:
@@ -212,11 +214,11 @@ async def test_a_real_disk_commits_for_many_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_buffer_belongs_to_the_log_until_written_even_if_the_caller_is_cancelled() -> None:
-    log, _ = new_log()
-    batch = numbered([b"mine"], base_offset=1, timestamp=1)
+    syncer = ManualSyncer()
+    log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)
+    batch = numbered([b"mine"], base_offset=0, timestamp=1)
 
     async def send() -> None:
-        append(log, b"at once")
         try:
             waiter = log.append(batch, timestamp=1)
             assert waiter is not None
@@ -227,9 +229,11 @@ async def test_a_buffer_belongs_to_the_log_until_written_even_if_the_caller_is_c
     sender = asyncio.create_task(send())
     await asyncio.sleep(0)
     sender.cancel()
+    await asyncio.sleep(0)
+    syncer.run_all()
     with pytest.raises(asyncio.CancelledError):
         await sender
-    assert stored_payloads(log) == [b"at once", b"mine"]
+    assert payloads(log) == [b"mine"]
 
 
 async def test_under_synced_the_index_follows_the_commits(
@@ -258,26 +262,6 @@ def test_an_empty_batch_is_nothing() -> None:
     log, medium = new_log()
     assert append(log) is None
     assert medium.operations == []
-
-
-async def test_who_was_alone_for_long_looks_only_now_and_then_for_company_and_finds_it() -> None:
-    log, _ = new_log()
-    for _ in range(3 * ALONE_MAX):
-        assert append(log, b"alone") is None
-        await asyncio.sleep(0)
-
-    async def second_waits() -> bool:
-        assert append(log, b"first of its turn") is None
-        waiter = append(log, b"second")
-        if waiter is not None:
-            await waiter
-        await asyncio.sleep(0)
-        return waiter is not None
-
-    shared = [await second_waits() for _ in range(2 * ALONE_MAX)]
-    assert not all(shared)
-    assert all(shared[shared.index(True) :])
-    assert log.visible_offset == log.next_offset == 7 * ALONE_MAX
 
 
 # Segments. ---------------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ async def test_closing_answers_who_still_waits() -> None:
 
 async def test_an_abandoned_log_writes_nothing_and_fails_who_still_waits() -> None:
     syncer = ManualSyncer()
-    log, medium = new_log(segment_bytes=512, required=1, syncer=syncer)
+    log, medium = new_log(Acknowledge.SYNCED, segment_bytes=512, required=1, syncer=syncer)
     append(log, bytes(500))
     append(log, bytes(500))
     waiter = append(log, b"waits")
@@ -239,8 +239,7 @@ async def test_an_abandoned_log_writes_nothing_and_fails_who_still_waits() -> No
 
 async def test_who_waits_for_a_log_that_is_purged_away_has_succeeded() -> None:
     syncer = ManualSyncer()
-    log, _ = new_log(syncer=syncer)
-    append(log, b"first of its turn")
+    log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)
     last = append(log, b"waits")
     syncing = log.flush(sync=True)
     assert last is not None

@@ -33,6 +33,7 @@ from borzoi.model.errors import (
     Unauthorized,
 )
 from borzoi.model.identifiers import Identifier
+from borzoi.model.namespace import Namespace
 from borzoi.partitions.operations import Append, Poll
 from borzoi.protocol.commands.groups import JoinConsumerGroup, LeaveConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages, SendMetadata
@@ -133,8 +134,12 @@ class Dispatcher:
         self._permitted_topic(SEND, session, stream_id, topic_id)
 
     def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
+        namespace = prepared.namespace or prepared.chosen(self.services.partitions)
+        return self.append(session, namespace, batch)
+
+    def append(self, session: Session, namespace: Namespace, batch: Batch) -> Performed:
+        """Store the batch of a prepared send whose partition was chosen."""
         services = self.services
-        namespace = prepared.namespace or prepared.chosen(services.partitions)
         waiter = services.partitions.run(namespace, Append(batch), now=services.clock())
         return None if waiter is None else self._promised(SEND, session, waiter)
 

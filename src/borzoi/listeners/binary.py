@@ -18,6 +18,7 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.gathering import Conclude, Gathering
 from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
@@ -37,9 +38,12 @@ from borzoi.protocol.commands.messages import (
 )
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
+from borzoi.protocol.framing import DONE as DONE
 from borzoi.protocol.framing import RESPONSE_PREFIX
-from borzoi.records.batch import SMALL, Batch, receive, receive_at
+from borzoi.records.accelerator import native
+from borzoi.records.batch import SMALL, Batch, found_batch, receive, receive_at
 from borzoi.records.layouts import Layouts
+from borzoi.storage.media import read_exactly
 from borzoi.storage.reading import FileRange, Produced
 
 log = logging.getLogger(__name__)
@@ -56,9 +60,8 @@ CHECKED_AT_ONCE_MAX: Final = 32_768
 
 #: Polled bytes in memory up to this size are sent together with their head.
 JOINED_BYTES_MAX: Final = 64 * 1024
-
-#: The response without a payload: status 0, length 0.
-DONE = RESPONSE_PREFIX.pack(0, 0)
+#: So do those of one file: to read them is cheaper than a system call of its own that sends them.
+READ_BYTES_MAX: Final = 16 * 1024
 
 #: The start of a response to a poll: status, length, and the fixed start of the payload.
 POLLED_HEAD = struct.Struct(RESPONSE_PREFIX.format + POLLED_PREFIX.format.removeprefix("<"))
@@ -96,27 +99,37 @@ class BinaryProtocol:
         #: Shared by the connections: turns on the loop, and memory for incomplete frames.
         self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
+        #: Small sends of one turn, which are stored together.
+        self.gathering = Gathering(dispatcher.append, self._refusal_of_append)
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
         self._layouts = Layouts()
         self._checking = asyncio.Lock()
         self._turn = 0
 
-    def respond(self, session: Session, code: int, payload: Payload) -> "Reply | Future[Answer]":
-        """Return the response to a frame, or the future of an answer, which `reply_to` encodes."""
-        # Sends and polls are too frequent to measure each of them.
+    def respond(
+        self, session: Session, code: int, payload: Payload, conclude: Conclude | None = None
+    ) -> "Reply | Future[Answer]":
+        """The response to a frame, or the future of an answer, which `reply_to` encodes.
+
+        With `conclude` a small send may be stored together with others: then the future is
+        `gathering.running`, and `conclude` is called with the response.
+        """
+        # Sends and polls come too often to measure each of them.
         self._turn += 1
         unmeasured = code in HOT_CODES and self._turn % MEASURED_EVERY
         started = 0 if unmeasured else perf_counter_ns()
         try:
             if code == SEND_MESSAGES and session.user_id is not None and not session.stale:
-                answer = self._send(session, payload)
+                if started and conclude is not None:
+                    conclude = self._measuring(session, started, conclude)
+                answer = self._send(session, payload, conclude)
             elif code == POLL_MESSAGES and session.user_id is not None and not session.stale:
                 answer = self._poll(session, payload.view)
             else:
                 answer = self._perform(session, code, payload.view)
             if isinstance(answer, Future):
-                if started:
+                if started and answer is not self.gathering.running:
                     answer.add_done_callback(lambda _: self._measure(session, code, started))
                 return answer
             reply = DONE if answer is None else encoded(answer)
@@ -136,10 +149,20 @@ class BinaryProtocol:
         if self._sends.find(session.user_id, constant, revision) is not None:
             return None
         try:
-            self.dispatcher.prepare_send(session, decode_send_metadata(first, size))
+            send = decode_send_metadata(first, size)
+            prepared = self.dispatcher.prepare_send(session, send)
         except Exception as fault:
             return self._refusal(session, SEND_MESSAGES, fault)
+        if send.is_tight:
+            self._sends.keep(session.user_id, constant, prepared)
         return None
+
+    def _measuring(self, session: Session, started: int, conclude: Conclude) -> Conclude:
+        def measured(reply: bytes | None) -> None:
+            self._measure(session, SEND_MESSAGES, started)
+            conclude(reply)
+
+        return measured
 
     def _measure(self, session: Session, code: int, started: int) -> None:
         row = self.dispatcher.rows.get(code)
@@ -161,18 +184,25 @@ class BinaryProtocol:
             raise InvalidCommand(f"no command has the code {code}")
         return self.dispatcher.perform(session, row.request.decode(Reader(payload)))
 
-    def _send(self, session: Session, payload: Payload) -> Performed:
+    def _send(self, session: Session, payload: Payload, conclude: Conclude | None) -> Performed:
         dispatcher, view = self.dispatcher, payload.view
+        revision = dispatcher.services.metadata.revision
+        if native is not None:
+            found = native.split(view)
+            if found is not None:
+                prepared = self._sends.find(session.user_id, found[0], revision)
+                if prepared is not None:
+                    batch = found_batch(view[found[1] :], found[2])
+                    return self._store(session, prepared, batch, conclude)
         parts = split_send(view)
         if parts is not None:
             constant, count, indexes_start, messages_start = parts
             if count > CHECKED_AT_ONCE_MAX:
                 return self._send_many(session, payload)
-            revision = dispatcher.services.metadata.revision
             prepared = self._sends.find(session.user_id, constant, revision)
             if prepared is not None:
                 batch = self._batch(payload, count, indexes_start, messages_start)
-                return dispatcher.send(session, prepared, batch)
+                return self._store(session, prepared, batch, conclude)
         send = decode_send_metadata(view)
         if send.messages_count > CHECKED_AT_ONCE_MAX:
             return self._send_many(session, payload)
@@ -182,6 +212,18 @@ class BinaryProtocol:
         if parts is not None and send.is_tight:
             self._sends.keep(session.user_id, parts[0], prepared)
         return dispatcher.send(session, prepared, batch)
+
+    def _store(
+        self, session: Session, prepared: PreparedSend, batch: Batch, conclude: Conclude | None
+    ) -> Performed:
+        namespace = prepared.namespace
+        if namespace is None:
+            namespace = prepared.chosen(self.dispatcher.services.partitions)
+        if conclude is not None and self.gathering.takes(batch.size):
+            self.gathering.add(session, namespace, batch, conclude)
+            return self.gathering.running
+        self.gathering.flush(namespace)
+        return self.dispatcher.append(session, namespace, batch)
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:
         """A send with too many messages to check on the event loop."""
@@ -206,7 +248,7 @@ class BinaryProtocol:
     ) -> Batch:
         view = payload.view
         messages, indexes = view[messages_start:], view[indexes_start:messages_start]
-        if payload.position < 0 or count < SMALL:
+        if native is not None or payload.position < 0 or count < SMALL:
             return receive(messages, indexes, count)
         place = (payload.position + messages_start, len(messages), count)
         return receive_at(self._layouts, place, messages, indexes)
@@ -226,6 +268,9 @@ class BinaryProtocol:
             self._polls.keep(session.user_id, constant, prepared)
         return dispatcher.poll(session, prepared, *moving_part(payload))
 
+    def _refusal_of_append(self, session: Session, fault: Exception) -> bytes:
+        return self._refusal(session, SEND_MESSAGES, fault)
+
     def _refusal(self, session: Session, code: int, fault: Exception) -> bytes:
         row = self.dispatcher.rows.get(code)
         if isinstance(fault, NotFound) and row is not None and row.missing_is_empty:
@@ -244,16 +289,17 @@ def encoded(answer: Answer) -> Reply:
     if not isinstance(answer, Delivery):
         return ok(encode_payload(answer))
     reading = answer.reading
+    ranges, tail = reading.ranges, reading.tail
+    size = ranges[0].length if len(ranges) == 1 and not tail else reading.size
     head = POLLED_HEAD.pack(
-        0,
-        POLLED_PREFIX.size + reading.size,
-        answer.partition_id,
-        answer.current_offset,
-        reading.count,
+        0, POLLED_PREFIX.size + size, answer.partition_id, answer.current_offset, reading.count
     )
-    if reading.ranges or (reading.tail and reading.size > JOINED_BYTES_MAX):
-        return RangesReply(head, reading.ranges, reading.tail)
-    return b"".join((head, *reading.chunks())) if reading.tail else head
+    if len(ranges) == 1 and not tail and size <= READ_BYTES_MAX:
+        part = ranges[0]
+        return head + read_exactly(part.file, size, part.position)
+    if ranges or (tail and size > JOINED_BYTES_MAX):
+        return RangesReply(head, ranges, tail)
+    return b"".join((head, *reading.chunks())) if tail else head
 
 
 def ok(payload: bytes) -> bytes:

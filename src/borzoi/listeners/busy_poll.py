@@ -23,32 +23,33 @@ AWAY_SECONDS: Final = 0.1
 class BusyPoll:
     """Keeps one event loop awake; disabled on a single processor."""
 
-    __slots__ = ("_awake", "_away_until", "_loop", "_until")
+    __slots__ = ("_away_until", "_loop", "awake", "until")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._awake = False
-        self._until = 0.0
+        #: Whether the loop polls now. Then moving `until` does what `touch` would do.
+        self.awake = False
+        #: The time at which the loop blocks again.
+        self.until = 0.0
         self._away_until = 0.0 if len(os.sched_getaffinity(0)) > 1 else float("inf")
 
-    def touch(self) -> None:
+    def touch(self, now: float) -> None:
         """Something arrived."""
-        now = monotonic()
         if now < self._away_until:
             return
-        self._until = now + AWAKE_SECONDS
-        if not self._awake:
-            self._awake = True
+        self.until = now + AWAKE_SECONDS
+        if not self.awake:
+            self.awake = True
             self._loop.call_soon(self._stay)
 
     def _stay(self) -> None:
         now = monotonic()
-        if now >= self._until:
-            self._awake = False
+        if now >= self.until:
+            self.awake = False
             return
         os.sched_yield()
         if monotonic() - now > ALONE_SECONDS:
-            self._awake = False
+            self.awake = False
             self._away_until = now + AWAY_SECONDS
             return
         self._loop.call_soon(self._stay)

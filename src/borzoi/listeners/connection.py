@@ -107,6 +107,14 @@ class Output(Protocol):
     def resume_reading(self) -> None: ...
 
 
+class Lender(Protocol):
+    """Whose receive buffer a frame may stay in."""
+
+    def lend(self, size: int) -> PooledBuffer | None:
+        """The buffer, if it has this size: it belongs to the frame from now on, and the lender
+        receives into another one."""
+
+
 class ClosedOutput:
     """The output of a lost conversation: it does nothing and keeps nothing alive."""
 
@@ -214,23 +222,8 @@ class Conversation:
         buffer, self._frame, self._frame_buffer, self.wanted = self._frame_buffer, None, None, None
         if self._announced:
             self._metadata_arrived(frame.view)
-            return
-        self._run(self._code, frame, buffer)
-
-    def received(self, data: memoryview, receive_buffer: PooledBuffer | None = None) -> bool:
-        """Bytes arrived in the listener's receive buffer.
-
-        Whether the conversation has kept `receive_buffer`, because a frame began there and stays.
-        If so it returns the buffer to the pool later, and the listener has to take another one.
-        """
-        if self._running is not None or self.blocked or self._held:
-            self._keep(data)
-            return False
-        if self._head:
-            data = memoryview(self._head + data)
-            receive_buffer = None
-            self._head = b""
-        return self._consume(data, receive_buffer)
+        else:
+            self._run(self._code, frame, buffer)
 
     def feed(self, data: memoryview) -> None:
         """Bytes arrived that the listener could not place itself (TLS, WebSocket)."""
@@ -242,20 +235,24 @@ class Conversation:
         if data:
             self.received(data)
 
-    def _consume(self, data: memoryview, receive_buffer: PooledBuffer | None = None) -> bool:
-        """Run the complete frames, as many as its turn allows. Return whether the next frame stays
-        in the receive buffer."""
+    def received(self, data: memoryview, lender: Lender | None = None) -> None:
+        """Bytes arrived: run the whole frames, as many as its turn allows. One that is not whole
+        may stay where it lies, in the receive buffer of the lender."""
+        if self._head and self._running is None and not self.blocked and not self._held:
+            data = memoryview(self._head + data)
+            lender = None
+            self._head = b""
         position, end, frames = 0, len(data), 0
         while position < end and not self.ended:
             if self._running is not None or self.blocked or self._held:
                 self._keep(data[position:])
-                return False
+                return
             if self._discard:
                 position += self._discarded(end - position)
                 continue
             if end - position < PREFIX_BYTES:
                 self._head = bytes(data[position:])
-                return False
+                return
             if frames >= FRAMES_BEFORE_LOGIN and self._had_its_turn(frames):
                 continue
             frames += 1
@@ -268,11 +265,15 @@ class Conversation:
                 # Its first bytes are discarded next, or were kept.
                 position = position if self._discard else end
             elif size <= end - position:
-                self._run_small(code, data[position : position + size])
+                payload = data[position : position + size]
+                if code == SEND_MESSAGES:
+                    # Only a batch outlives the call, so only a batch is copied out.
+                    payload = memoryview(bytearray(payload))
+                self._run(code, Payload(payload), None)
                 position += size
             else:
-                return self._begin_frame(code, size, data[position:], position, receive_buffer)
-        return False
+                self._begin_frame(code, size, data[position:], position, lender)
+                return
 
     def _had_its_turn(self, frames: int) -> bool:
         """Whether other connections come first now; then this one queues up."""
@@ -284,41 +285,32 @@ class Conversation:
 
     def _turn_came(self) -> None:
         self._held = False
-        if self.ended:
-            return
+        if not self.ended:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Continue where nobody else would see to a fault of ours."""
         try:
             self._continue()
         except Exception:
             log.exception("serving %s failed", self.session.address)
             self.end()
 
-    def _run_small(self, code: int, payload: memoryview) -> None:
-        """Run a whole frame that lies in the receive buffer. Only a batch outlives the call, so
-        only a batch is copied out."""
-        if code == SEND_MESSAGES:
-            payload = memoryview(bytearray(payload))
-        self._run(code, Payload(payload), None)
-
     def _begin_frame(
-        self,
-        code: int,
-        size: int,
-        first: memoryview,
-        start: int,
-        receive_buffer: PooledBuffer | None,
-    ) -> bool:
-        """Begin an incomplete frame whose payload starts at `start` of the receive buffer. Return
-        whether it stays there."""
-        buffer = receive_buffer
-        stays = buffer is not None and size >= STAYING_BYTES_MIN
-        if buffer is None or not stays or start + size > buffer.capacity:
-            buffer, start, stays = self._pool.acquire(size), 0, False
+        self, code: int, size: int, first: memoryview, start: int, lender: Lender | None
+    ) -> None:
+        """Only the first bytes of a frame are there; its payload begins at `start` of the lender's
+        receive buffer, and stays there if that has room for it."""
+        buffer = None
+        if lender is not None and size >= STAYING_BYTES_MIN:
+            buffer = lender.lend(start + size)
+        if buffer is None:
+            buffer, start = self._pool.acquire(size), 0
             buffer.view[: len(first)] = first
         self._code, self._frame_buffer = code, buffer
         frame = buffer.payload(start, size)
         self._frame = frame
         self.wanted = frame.view[len(first) :]
-        return stays
 
     # Large frames: rejected before they take memory, or admitted when there is room.
 
@@ -365,7 +357,7 @@ class Conversation:
     def _metadata_arrived(self, metadata: memoryview) -> None:
         size, self._announced = self._announced, 0
         prefix = REQUEST_PREFIX.pack(size + CODE_BYTES, SEND_MESSAGES)
-        self._consume(memoryview(prefix + metadata))
+        self.received(memoryview(prefix + metadata))
 
     def _wait_for_room(self, code: int, size: int, first: memoryview) -> None:
         self._held, self._wanted_room = True, size
@@ -406,18 +398,25 @@ class Conversation:
     # Requests.
 
     def _run(self, code: int, payload: Payload, buffer: PooledBuffer | None) -> None:
-        reply = self._binary.respond(self.session, code, payload)
+        reply = self._binary.respond(self.session, code, payload, self._concluded)
         if isinstance(reply, Future):
             self._wait_for(reply, code, buffer)
             return
         if buffer is not None:
             self._pool.release(buffer)
         if self._reserved:
-            self._leave()
-        self._answer(reply)
+            self._binary.unfinished.leave(self._reserved)
+            self._reserved = 0
+        if not self.ended:
+            self._output.send(reply)
+            if self.session.closing:
+                self.end()
 
     def _wait_for(self, answer: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
         self._running = answer
+        if answer is self._binary.gathering.running:
+            self._frame_buffer = buffer
+            return
         if buffer is not None and code != SEND_MESSAGES:
             self._pool.release(buffer)
             buffer = None
@@ -437,15 +436,27 @@ class Conversation:
             # There is no answer, and the client must not mistake the next one for it.
             self.end()
             return
-        self._answer(self._binary.reply_to(self.session, code, done))
+        self._output.send(self._binary.reply_to(self.session, code, done))
+        if self.session.closing:
+            self.end()
         self._continue()
 
-    def _answer(self, reply: Reply) -> None:
+    def _concluded(self, reply: bytes | None) -> None:
+        """The running send, which was gathered with others, is done."""
+        self._running = None
+        if self._frame_buffer is not None:
+            self._pool.release(self._frame_buffer)
+            self._frame_buffer = None
         if self.ended:
+            return
+        if reply is None:
+            self.end()
             return
         self._output.send(reply)
         if self.session.closing:
             self.end()
+        if self._unread is not None or self._input_ended:
+            self._go_on()
 
     def unblocked(self) -> None:
         """Everything handed to the output has left."""
@@ -458,10 +469,7 @@ class Conversation:
             return
         if self._unread is not None:
             unread, self._unread = self._unread, None
-            if self._head:
-                unread = bytearray(self._head) + unread
-                self._head = b""
-            self._consume(memoryview(unread))
+            self.received(memoryview(unread))
         if self._unread is not None or self.ended:
             return
         if not self._input_ended:
@@ -519,11 +527,12 @@ class Conversation:
             self._binary.dispatcher.abandon(self._running)
         else:
             self._leave()
+            if self._frame_buffer is not None:
+                self._pool.release(self._frame_buffer)
+                self._frame_buffer = None
         if self._wanted_room:
             self._binary.unfinished.forget(self._room_came)
-        if self._frame_buffer is not None:
-            self._pool.release(self._frame_buffer)
-        self._frame = self._frame_buffer = self.wanted = None
+        self._frame = self.wanted = None
 
     def detach(self) -> bytes | None:
         """Stop here and return the bytes that were read and not run, for a conversation in another

@@ -12,6 +12,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
 
 import msgspec
 
@@ -20,7 +21,7 @@ from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
 from borzoi.listeners.acknowledging import acknowledge, may_be_held_back
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
-from borzoi.listeners.busy_poll import BusyPoll
+from borzoi.listeners.busy_poll import AWAKE_SECONDS, BusyPoll
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.interface import Detached
 from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
@@ -106,16 +107,21 @@ class TcpConnection:
 
     def _on_readable(self) -> None:
         listener, conversation = self._listener, self.conversation
-        wanted = conversation.wanted
+        rest = conversation.wanted
         try:
-            if wanted is not None:
-                count = self._sock.recv_into(wanted)
-                if count:
-                    conversation.filled(count)
-            else:
+            if rest is None:
                 count = self._sock.recv_into(listener.scratch)
                 if count:
-                    self._received(conversation, listener.scratch[:count])
+                    conversation.received(listener.scratch[:count], listener)
+                    rest = conversation.wanted
+                    if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
+                        self._receive_rest(conversation, rest)
+            else:
+                count = self._sock.recv_into(rest)
+                if count < len(rest):
+                    conversation.wanted = rest[count:]  # a piece, of which there may be many
+                else:
+                    conversation.filled(count)
         except WOULD_BLOCK:
             return
         except OSError as fault:
@@ -130,32 +136,32 @@ class TcpConnection:
             else:
                 self._lose(None)
             return
-        listener.busy_poll.touch()
-        self.progressed_at = listener.loop.time()
-        wanted = conversation.wanted
-        is_large = wanted is not None and len(wanted) > 2 * LARGE_PIECE_BYTES
-        if is_large != self._low_water:
-            self._gather(is_large)
-        if is_large or not conversation.inside_frame:
+        self.progressed_at = now = monotonic()
+        busy_poll = listener.busy_poll
+        if busy_poll.awake:
+            busy_poll.until = now + AWAKE_SECONDS
+        elif not self._low_water:  # the rest of a large frame comes by itself
+            busy_poll.touch(now)
+        rest = conversation.wanted
+        if rest is not None and len(rest) > 2 * LARGE_PIECE_BYTES:
+            if not self._low_water:
+                self._gather(is_large=True)
             return
-        if may_be_held_back(wanted) and self._sock.fileno() >= 0:
+        if self._low_water:
+            self._gather(is_large=False)
+        if conversation.inside_frame and may_be_held_back(rest) and self._sock.fileno() >= 0:
             acknowledge(self._sock)
 
-    def _received(self, conversation: Conversation, data: memoryview) -> None:
-        """Frames begin. The rest of one that is not large has usually arrived by the time its first
-        bytes were looked at, and need not wait for another turn of the loop."""
-        listener = self._listener
-        if conversation.received(data, listener.lendable_buffer()):
-            listener.replace_buffer()
-        rest = conversation.wanted
-        if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
-            try:
-                count = self._sock.recv_into(rest)
-            except WOULD_BLOCK:
-                return
-            # EOF is reported again by the next read.
-            if count:
-                conversation.filled(count)
+    def _receive_rest(self, conversation: Conversation, rest: memoryview) -> None:
+        """A frame that is not large began. Its rest has usually arrived by the time its first bytes
+        were looked at, and need not wait for another turn of the loop."""
+        try:
+            count = self._sock.recv_into(rest)
+        except WOULD_BLOCK:
+            return
+        # EOF is reported again by the next read.
+        if count:
+            conversation.filled(count)
 
     def _gather(self, is_large: bool) -> None:
         """Let the kernel gather a large frame into large pieces. Turned off before the last piece,
@@ -407,7 +413,6 @@ class TcpListener:
         self.pool = pool
         self.busy_poll = BusyPoll(self.loop)
         self._receive_buffer = pool.acquire(RECEIVE_BUFFER_BYTES)
-        self._spare: PooledBuffer | None = None
         self.scratch = self._receive_buffer.view[:RECEIVE_BYTES]
         self.connections: set[TcpConnection] = set()
         self._closed = False
@@ -419,21 +424,18 @@ class TcpListener:
         )
         self.address = self._acceptor.address
 
-    def lendable_buffer(self) -> PooledBuffer | None:
-        """The receive buffer, if there is a second one to receive into while it is lent: a buffer
-        must not have two owners."""
-        if self._spare is None:
-            try:
-                self._spare = self.pool.acquire(RECEIVE_BUFFER_BYTES)
-            except MemoryError:
-                return None
-        return self._receive_buffer
-
-    def replace_buffer(self) -> None:
-        """A conversation has kept the receive buffer."""
-        assert self._spare is not None
-        self._receive_buffer, self._spare = self._spare, None
+    def lend(self, size: int) -> PooledBuffer | None:
+        """The receive buffer, if it has this size, and if there is another one to receive into from
+        now on: a buffer must not have two owners."""
+        lent = self._receive_buffer
+        if size > lent.capacity:
+            return None
+        try:
+            self._receive_buffer = self.pool.acquire(RECEIVE_BUFFER_BYTES)
+        except MemoryError:
+            return None
         self.scratch = self._receive_buffer.view[:RECEIVE_BYTES]
+        return lent
 
     def _welcome(self, sock: socket.socket, peer: Peer) -> None:
         address = peer_text(peer)
@@ -496,6 +498,4 @@ class TcpListener:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.give_up("the server stops")
-        for buffer in (self._receive_buffer, self._spare):
-            if buffer is not None:
-                self.pool.release(buffer)
+        self.pool.release(self._receive_buffer)

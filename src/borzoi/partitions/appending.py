@@ -50,6 +50,9 @@ class Appender:
         A batch that `is_part` of a send is encrypted already.
         """
         log = self.log
+        if self.deduplicator is None and self.cipher is None:
+            timestamp = self._stamp(batch, now)
+            return log.append(batch, timestamp=timestamp, is_part=is_part)
         if self.deduplicator is None:
             stamped = self.stamp(batch, now, is_encrypted=is_part)
             return log.append(stamped.batch, timestamp=stamped.timestamp, is_part=is_part)
@@ -105,14 +108,19 @@ class Appender:
 
         The batch is changed in place. It must be appended next: the offsets follow the log's end.
         """
+        if self.cipher is not None and not is_encrypted:
+            self.log.ensure_writable()
+            batch = encrypted(batch, self.cipher)
+        return Stamped(batch, self._stamp(batch, now))
+
+    def _stamp(self, batch: Batch, now: int) -> int:
+        """Give the messages their place in the log; the timestamp they got."""
         log = self.log
         log.ensure_writable()
-        if self.cipher is not None and not is_encrypted:
-            batch = encrypted(batch, self.cipher)
         # A clock may be set back, but timestamps in a log must ascend for searches.
         timestamp = max(now, log.last_timestamp)
         stamp(batch, base_offset=log.next_offset, timestamp=timestamp, new_ids=self.new_ids)
-        return Stamped(batch, timestamp)
+        return timestamp
 
     def _withdraw_if_failed(self, stored: "Future[None]", ids: bytes) -> None:
         """Forget ids that were not stored: a retry is not a duplicate."""

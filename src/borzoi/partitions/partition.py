@@ -115,7 +115,7 @@ class Partition:
         ):
             return self._append_in_pieces(batch, now)
         waiter = self._appender.append(batch, now=now)
-        if self.arrivals:
+        if self.arrivals.waiting:
             self._announce(waiter)
         return waiter
 
@@ -125,7 +125,7 @@ class Partition:
         return self._long_appends.add(batch, now)
 
     def _appended(self, waiter: "asyncio.Future[None] | None") -> None:
-        if self.arrivals:
+        if self.arrivals.waiting:
             self._announce(waiter)
 
     def _pieces_ended(self) -> None:
@@ -137,7 +137,7 @@ class Partition:
             batch, now = stamped.batch, stamped.timestamp
             self._deduplicator.warm(batch.ids(), batch.timestamps(), now)
         waiter = self.log.append(stamped.batch, timestamp=stamped.timestamp)
-        if self.arrivals:
+        if self.arrivals.waiting:
             self._announce(waiter)
         return waiter
 

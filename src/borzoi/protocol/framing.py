@@ -27,6 +27,9 @@ PREFIX_BYTES: Final = 8
 #: The part of a request's length that is its code.
 CODE_BYTES: Final = 4
 
+#: The response without a payload: status 0, length 0.
+DONE: Final = RESPONSE_PREFIX.pack(0, 0)
+
 _unpack_prefix = RESPONSE_PREFIX.unpack_from
 
 

@@ -28,6 +28,10 @@ class Native(Protocol):
     def check(self, messages: memoryview, indexes: memoryview, count: int) -> Found | None:
         """The ends of a sound request; None for any other."""
 
+    def split(self, payload: memoryview) -> tuple[bytes, int, Found] | None:
+        """The constant bytes of a send, where its messages begin, and what `check` says of them;
+        None for a payload that is faulty or very long."""
+
     def walk(self, messages: memoryview) -> Found | None:
         """The same by what the headers say; None when they do not fit together."""
 

@@ -14,7 +14,7 @@ what it finds faulty is looked at again here, where faults have names. The heade
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -175,7 +175,7 @@ def receive(messages: memoryview, indexes: memoryview, count: int) -> Batch:
     if native is not None:
         found = native.check(messages, indexes, count)
         if found is not None:
-            return _found(messages, found)
+            return found_batch(messages, found)
     if count == 1 and is_one_plain(messages, indexes):
         return Batch(messages, [len(messages)])
     check_count(indexes, count)
@@ -187,8 +187,6 @@ def receive(messages: memoryview, indexes: memoryview, count: int) -> Batch:
 def receive_at(layouts: Layouts, place: Place, messages: memoryview, indexes: memoryview) -> Batch:
     """The same for at least SMALL messages in a buffer that comes back: faster when a batch of this
     shape lay there before."""
-    if native is not None:
-        return receive(messages, indexes, place[2])
     views = layouts.views_at(place)
     if views is not None and views.fits(indexes):
         layout = views.layout
@@ -218,7 +216,7 @@ def walk(messages: memoryview) -> Batch:
     if native is not None:
         found = native.walk(messages)
         if found is not None:
-            return _found(messages, found)
+            return found_batch(messages, found)
     length = len(messages)
     if length > U32_MAX:
         raise InvalidMessagesSize("positions in a batch are 32-bit numbers")
@@ -249,7 +247,7 @@ def walk_prefix(messages: memoryview) -> Batch:
     reserved ahead, the remains of a batch that was never acknowledged.
     """
     if native is not None:
-        whole = _found(messages, native.prefix(messages))
+        whole = found_batch(messages, native.prefix(messages))
         return Batch(messages[: int(whole._ends[-1]) if whole.count else 0], whole._ends)
     ends: list[int] = []
     length = min(len(messages), U32_MAX)
@@ -268,7 +266,7 @@ def walk_prefix(messages: memoryview) -> Batch:
     return _with_ends(messages[:start], ends)
 
 
-def _found(messages: memoryview, found: accelerator.Found) -> Batch:
+def found_batch(messages: memoryview, found: accelerator.Found) -> Batch:
     """The batch in which the accelerator found these ends."""
     if isinstance(found, list):
         return Batch(messages, found)
@@ -409,6 +407,21 @@ def index_entries(batch: Batch, *, relative_offset: int, position: int, timestam
     np.add(steps, position << 32 | relative_offset, out=words[:, 0])
     words[:, 1] = timestamp
     return words.tobytes()
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """The messages of all of them, one after another, in a buffer of their own."""
+    if len(batches) == 1:
+        return batches[0]
+    ends: list[int] = []
+    start = 0
+    for batch in batches:
+        if batch.count == 1:
+            ends.append(start + batch.size)
+        else:
+            ends += [start + int(end) for end in batch._ends]
+        start += batch.size
+    return _with_ends(memoryview(bytearray().join([each.messages for each in batches])), ends)
 
 
 def keep(batch: Batch, mask: NDArray[np.bool_]) -> Batch:

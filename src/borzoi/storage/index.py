@@ -109,8 +109,12 @@ class SegmentIndex:
 
     def end_position(self, number: int) -> int:
         """Return where message `number` ends in the log; 0 for -1, the start of the first."""
-        if number >= self._window_start:
-            return self._entry(number)[1]
+        at = number - self._window_start
+        if at >= 0:
+            if self._deferred:
+                self.gather()
+            end: int = _unpack_entry(self._window, at * INDEX_ENTRY_BYTES)[1]
+            return end
         if number < 0:
             return 0
         known, position = self._last_end

@@ -47,7 +47,8 @@ class IndexLag:
     def wrote(self, tail: Segment) -> None:
         """Note messages that were added to the open segment."""
         if not self._follows_syncs and (
-            tail.index.unsaved >= LAG_ENTRIES or tail.size - self._indexed_size >= LAG_BYTES
+            tail.index.count - tail.index.saved >= LAG_ENTRIES
+            or tail.size - self._indexed_size >= LAG_BYTES
         ):
             self._save(tail, tail.index.count)
 

@@ -47,12 +47,9 @@ SYNCED: Final = Acknowledge.SYNCED
 
 _first_offset: Final = Struct("<Q").unpack_from
 
-#: A batch of this size is written at once: sharing a system call would save nothing.
+#: The index entries of a batch of this size are made when the turn ends, after the answer: the
+#: sender prepares its next batch then.
 LARGE_BYTES: Final = 64 << 10
-#: Scheduling an end-of-turn callback costs about 10 % of a small send. After 17 sends that shared
-#: their turn with no other, check for company only on every 17th. A prime, so that producers that
-#: take turns regularly are not always checked at the same one.
-ALONE_MAX: Final = 17
 
 
 def open_log(
@@ -98,7 +95,6 @@ class SegmentedLog:
     """
 
     __slots__ = (
-        "_alone",
         "_files",
         "_fullness",
         "_journal",
@@ -125,8 +121,6 @@ class SegmentedLog:
         #: fail together.
         self._waiter: Waiter | None = None
         self._turn_is_open = False
-        #: Sends since one last shared a write with others in its turn.
-        self._alone = 0
         self._fullness = Fullness(files.segment_bytes, partition)
         #: Whether the open segment was full and no new one could be created.
         self._seal_is_due = False
@@ -198,11 +192,17 @@ class SegmentedLog:
         count = batch.count
         if not count:
             return self.barrier()
-        self.ensure_writable()
+        files = self._files
+        if files.fence is not None or files.damage is not None or files.cutting.due:
+            self.ensure_writable()
         # The offset in the bytes is stored for good, so it must be the one they get here.
         assert _first_offset(batch.messages, OFFSET_AT)[0] == self.next_offset, "a gap in the log"
         self._make_room(count, batch.size)
-        waiter = self._take(batch, timestamp)
+        waiter = None
+        if self._level is WRITTEN and timestamp is not None:
+            self._write(batch, timestamp)
+        else:
+            waiter = self._take(batch, timestamp)
         if not is_part:
             self.end_send()
         return waiter
@@ -226,41 +226,46 @@ class SegmentedLog:
                 self._seal_is_due = True
                 logger.warning("cannot create a new segment in %s: %s", self.directory, failure)
 
+    def _write(self, batch: Batch, timestamp: int) -> None:
+        """Level `written`: the messages are in the file when this returns. Small sends that share a
+        turn of the loop were joined before they came here (`listeners/gathering.py`)."""
+        is_large = batch.size >= LARGE_BYTES
+        tail = self._files.write_one(batch, timestamp, self.next_offset, index_later=is_large)
+        self.next_offset += batch.count
+        self.visible_offset = self.next_offset
+        if timestamp > self.last_timestamp:
+            self.last_timestamp = timestamp
+        if is_large and not self._turn_is_open:
+            loop = running_loop()
+            if loop is None:
+                self._files.lag.wrote(tail)
+            else:
+                self._open_turn(loop)
+
     def _take(self, batch: Batch, timestamp: int | None) -> Waiter | None:
         """Add messages after the last one, written or pending."""
-        count = batch.count
         level = self._level
-        is_large = batch.size >= LARGE_BYTES
-        if is_large and level is WRITTEN and timestamp is not None and not self._journal.count:
-            self._append_large(batch, timestamp)
-            return None
         pending = self._files.pending(batch, timestamp, self.next_offset, self._journal.size)
         if pending.last_timestamp > self.last_timestamp:
             self.last_timestamp = pending.last_timestamp
         if level is BUFFERED:
             self._append_to_journal(pending)
             return None
-        if level is WRITTEN and (not self._turn_is_open or is_large):
-            # The first of a turn is written at once, so a lone send is answered without a wait;
-            # the ones that follow it in the same turn share one call.
-            self._write_with_journal(pending)
-            self._alone += 1
-            if self._alone < ALONE_MAX or self._alone % ALONE_MAX == 0:
-                self._open_turn(running_loop())
+        loop = running_loop()
+        if level is WRITTEN or loop is None:
+            self._save_journal()
+            self.next_offset = self._files.write([pending]).next_offset
+            if level is WRITTEN:
+                self.visible_offset = self.next_offset
+            else:
+                self._files.sync()
             return None
-        waiter = self._waiter
-        if waiter is None:
-            loop = running_loop()
-            if loop is None:
-                self._write_with_journal(pending)
-                if level is SYNCED:
-                    self._files.sync()
-                return None
-            waiter = self._waiter = Waiter(loop=loop)
+        if self._waiter is None:
+            self._waiter = Waiter(loop=loop)
             self._open_turn(loop)
         self._journal.push(pending)
-        self.next_offset += count
-        return waiter
+        self.next_offset += batch.count
+        return self._waiter
 
     def barrier(self) -> Waiter | None:
         """Return None if everything appended so far is acknowledged, else a future."""
@@ -291,11 +296,13 @@ class SegmentedLog:
         `size_max` bounds the bytes; the first message is returned whatever its size.
         """
         files = self._files
-        files.ensure_readable()
-        offset = max(offset, files.segments.first_offset)
+        if files.damage is not None or files.cutting.due:
+            files.ensure_readable()
+        segments = files.segments
+        offset = max(offset, segments.first_offset)
         end = min(offset + count, self.visible_offset)
         reading = Reading(offset)
-        if offset < end and files.segments.read(reading, offset, end, size_max):
+        if offset < end and segments.read(reading, offset, end, size_max):
             offset += reading.count
             if offset < end:
                 self._journal.read(reading, offset, end, size_max)
@@ -404,20 +411,6 @@ class SegmentedLog:
     def _all_counts_as_saved(self) -> None:
         self._fullness.saved(self._files.segments.tail.size, self.next_offset)
 
-    def _append_large(self, batch: Batch, timestamp: int) -> None:
-        """Write a batch by itself. The rest is done when the turn ends, after the answer: the
-        sender prepares its next batch then."""
-        tail = self._files.write_large(batch, timestamp, self.next_offset)
-        self.next_offset += batch.count
-        self.visible_offset = self.next_offset
-        if timestamp > self.last_timestamp:
-            self.last_timestamp = timestamp
-        loop = running_loop()
-        if loop is None:
-            self._files.lag.wrote(tail)
-        else:
-            self._open_turn(loop)
-
     def _append_to_journal(self, pending: Pending) -> None:
         batch = pending.batch
         if self._journal.must_be_saved_with(batch, self._settings):
@@ -430,15 +423,14 @@ class SegmentedLog:
         self.next_offset += len(batch)
         self.visible_offset = self.next_offset
 
-    def _open_turn(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        if not self._turn_is_open and loop is not None:
+    def _open_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._turn_is_open:
             self._turn_is_open = True
             loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self._turn_is_open = False
         if self._journal.count and self._level is not BUFFERED:
-            self._alone = 0
             try:
                 self._save_journal()
             except StorageFailure:
@@ -448,17 +440,6 @@ class SegmentedLog:
         tail.index.gather()
         if files.fence is None and not files.cutting.due:
             files.lag.wrote(tail)
-
-    def _write_with_journal(self, pending: Pending) -> None:
-        """Write the pending batches and this one in one call."""
-        if not self._journal.count:
-            self.next_offset = self._files.write([pending]).next_offset
-            if self._level is WRITTEN:
-                self.visible_offset = self.next_offset
-            return
-        self._journal.push(pending)
-        self._save_journal()
-        self.next_offset = self._files.segments.tail.next_offset
 
     def _save_journal(self) -> None:
         """Write the journal; when that fails, `buffered` keeps it and the others lose it."""
@@ -480,10 +461,6 @@ class SegmentedLog:
             if waiter is not None:
                 files.commits.wait(tail.next_offset, waiter)
             files.commits.request()
-            return
-        if self._level is WRITTEN:
-            self.visible_offset = tail.next_offset
-        self._answer_journal(None)
 
     def _answer_journal(self, failure: StorageFailure | None) -> None:
         """Resolve the future of the batches that were in the journal."""

@@ -279,9 +279,6 @@ class LogFiles:
             timestamps = batch.timestamps()
             first, last = int(timestamps[0]), int(timestamps[-1])
             entries = entries_of(batch, relative_offset=relative_offset, position=position)
-        elif batch.count == 1:
-            first = last = timestamp
-            entries = pack_entry(relative_offset, position + batch.size, timestamp)
         else:
             first = last = timestamp
             entries = index_entries(
@@ -299,17 +296,29 @@ class LogFiles:
         self._note_write()
         return tail
 
-    def write_large(self, batch: Batch, timestamp: int, offset: int) -> Segment:
-        """The same for one batch, whose index entries are made later."""
+    def write_one(self, batch: Batch, timestamp: int, offset: int, *, index_later: bool) -> Segment:
+        """The same for one batch of one timestamp, whose index entries may be made later."""
         tail = self._put([batch.messages], batch.size)
-        entries = partial(
-            index_entries,
-            batch,
-            relative_offset=offset - tail.start_offset,
-            position=tail.size,
-            timestamp=timestamp,
-        )
-        tail.extend_later(batch.count, entries, batch.size, timestamp)
+        first, position = offset - tail.start_offset, tail.size
+        if index_later:
+            entries = partial(
+                index_entries,
+                batch,
+                relative_offset=first,
+                position=position,
+                timestamp=timestamp,
+            )
+            tail.extend_later(batch.count, entries, batch.size, timestamp)
+        else:
+            made = (
+                pack_entry(first, position + batch.size, timestamp)
+                if batch.count == 1
+                else index_entries(
+                    batch, relative_offset=first, position=position, timestamp=timestamp
+                )
+            )
+            tail.extend(made, batch.size, timestamp, timestamp)
+            self.lag.wrote(tail)
         self._note_write()
         return tail
 
@@ -343,7 +352,8 @@ class LogFiles:
         if ahead is not None and len(buffers) == 1 and buffers[0] is ahead:
             return tail
         try:
-            write_all(file, buffers, tail.size)
+            if len(buffers) > 1 or file.write(buffers, tail.size) != size:
+                write_all(file, buffers, tail.size)
         except StorageFailure:
             self._undo_write(file, tail.size)
             raise

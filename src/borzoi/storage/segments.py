@@ -242,23 +242,22 @@ def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: i
     for. The first one of a reading is given whatever its size."""
     index = segment.index
     start, end = index.end_position(first - 1), index.end_position(first + count - 1)
-    if size_max is not None and end - start > size_max - reading.size:
+    if size_max is not None and end - start > size_max - (reading.size if reading.count else 0):
         end_max = start + size_max - reading.size
         last = index.last_ending_by(end_max, first=first, last=first + count - 1)
         count = last - first + 1 or (0 if reading.count else 1)
         if not count:
             return 0
         end = index.end_position(first + count - 1)
-    _add_part(reading, segment.part(start, end - start))
+    part = segment.part(start, end - start)
+    if isinstance(part, FileRange) and not reading.tail:
+        reading.ranges.append(part)
+    else:
+        _add_behind(reading, part)
     reading.count += count
     return count
 
 
-def _add_part(reading: Reading, part: FileRange | memoryview | Produced) -> None:
+def _add_behind(reading: Reading, part: FileRange | memoryview | Produced) -> None:
     """Keep the order ranges, then tail: behind bytes that are made, a range is read like them."""
-    if not isinstance(part, FileRange):
-        reading.tail.append(part)
-    elif reading.tail:
-        reading.tail.append(FileSlices(part))
-    else:
-        reading.ranges.append(part)
+    reading.tail.append(FileSlices(part) if isinstance(part, FileRange) else part)

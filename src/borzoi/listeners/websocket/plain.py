@@ -6,6 +6,7 @@ messages leave by `sendfile` here as well.
 
 import socket
 from collections.abc import Callable, Iterable
+from time import monotonic
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK
@@ -54,8 +55,8 @@ class WebSocketConnection(TcpConnection):
             self._fail()
             return
         if count:
-            self._listener.busy_poll.touch()
-            self.progressed_at = self._listener.loop.time()
+            self.progressed_at = now = monotonic()
+            self._listener.busy_poll.touch(now)
             if self._is_held_back(conversation) and self._sock.fileno() >= 0:
                 acknowledge(self._sock)
         elif conversation.input_ended():

@@ -1,0 +1,141 @@
+"""Small sends of one turn of the event loop, stored together.
+
+When many connections send small batches, several are ready in the same turn. Each would be
+stamped, written and indexed by itself, and the system call and the steps around it cost more than
+the bytes. So the batches for one partition are joined when the turn ends and stored as one; each
+client gets an answer of its own.
+
+A client that is alone does not wait for the end of the turn: its send is stored at once. Only after
+a turn with company do all sends of the next one gather. A client has at most one send here, because
+its next request begins after the answer, so the order of its messages is kept.
+"""
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from borzoi.handlers.answers import Answer
+from borzoi.handlers.sessions import Session
+from borzoi.model.namespace import Namespace
+from borzoi.protocol.framing import DONE
+from borzoi.records.batch import Batch, joined
+
+#: A larger batch gains nothing: writing its bytes is most of its cost.
+GATHERED_BYTES_MAX: Final = 16 * 1024
+#: Bytes that gather in one turn; further sends are stored at once.
+TURN_BYTES_MAX: Final = 512 * 1024
+#: Scheduling the end of a turn costs about a tenth of a small send. A client that was alone for
+#: this many sends looks for company only on every 17th. A prime, so that clients that take turns
+#: regularly are not always checked at the same one.
+ALONE_MAX: Final = 17
+
+#: Called with the response frame of a send; None when there is none, and the client has to go.
+Conclude: TypeAlias = Callable[[bytes | None], None]
+
+
+class _Sends(msgspec.Struct):
+    """What gathered for one partition."""
+
+    #: Of the first one; it stands for all in the log.
+    session: Session
+    batches: list[Batch] = []
+    conclusions: list[Conclude] = []
+
+
+class Gathering:
+    """The sends of all connections of one shard that wait for the end of the turn.
+
+    `store` appends a batch: None when it is acknowledged, else what to wait for. `refused` gives
+    the response for what it raises.
+    """
+
+    __slots__ = (
+        "_alone",
+        "_bytes",
+        "_has_company",
+        "_is_open",
+        "_loop",
+        "_refused",
+        "_sends",
+        "_store",
+        "running",
+    )
+
+    def __init__(
+        self,
+        store: "Callable[[Session, Namespace, Batch], Answer | Future[Answer]]",
+        refused: Callable[[Session, Exception], bytes],
+    ) -> None:
+        self._store = store
+        self._refused = refused
+        self._loop = asyncio.get_running_loop()
+        self._sends: dict[Namespace, _Sends] = {}
+        self._bytes = 0
+        self._is_open = False
+        self._has_company = False
+        #: Sends since one last had company.
+        self._alone = 0
+        #: Stands for the answer of every send that waits here. It is never resolved.
+        self.running: Future[Answer] = self._loop.create_future()
+
+    def takes(self, size: int) -> bool:
+        """Whether a batch of this size is to be added, and not to be stored at once."""
+        if size > GATHERED_BYTES_MAX or self._bytes > TURN_BYTES_MAX:
+            return False
+        if self._is_open:
+            return True
+        self._alone += 1
+        if self._alone < ALONE_MAX or self._alone % ALONE_MAX == 0:
+            self._is_open = True
+            self._loop.call_soon(self._end_turn)
+            return self._has_company
+        return False
+
+    def add(self, session: Session, namespace: Namespace, batch: Batch, conclude: Conclude) -> None:
+        """Store the batch when the turn ends, and then call `conclude`."""
+        sends = self._sends.get(namespace)
+        if sends is None:
+            sends = self._sends[namespace] = _Sends(session)
+        sends.batches.append(batch)
+        sends.conclusions.append(conclude)
+        self._bytes += batch.size
+
+    def flush(self, namespace: Namespace) -> None:
+        """Store now what gathered for the partition: something is about to be stored behind it."""
+        sends = self._sends.pop(namespace, None)
+        if sends is not None:
+            self._finish(namespace, sends)
+
+    def _end_turn(self) -> None:
+        self._is_open = False
+        gathered, self._sends, self._bytes = self._sends, {}, 0
+        self._has_company = any(len(sends.batches) > 1 for sends in gathered.values())
+        if gathered:
+            self._alone = 0
+        for namespace, sends in gathered.items():
+            self._finish(namespace, sends)
+
+    def _finish(self, namespace: Namespace, sends: _Sends) -> None:
+        reply: bytes | None = DONE
+        try:
+            stored = self._store(sends.session, namespace, joined(sends.batches))
+        except Exception as fault:
+            reply = self._refused(sends.session, fault)
+        else:
+            if isinstance(stored, Future):
+                stored.add_done_callback(lambda done: self._settle(sends, done))
+                return
+        for conclude in sends.conclusions:
+            conclude(reply)
+
+    def _settle(self, sends: _Sends, done: "Future[Answer]") -> None:
+        reply: bytes | None = DONE
+        if done.cancelled():
+            reply = None
+        elif isinstance(fault := done.exception(), Exception):
+            reply = self._refused(sends.session, fault)
+        for conclude in sends.conclusions:
+            conclude(reply)

@@ -1,0 +1,304 @@
+"""Small sends of one turn are stored together, and nobody can tell but by the number of appends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.conversations import Sink, answered
+from tests.support.embedded import EmbeddedServer, embedded_server
+from tests.support.listening import turns
+
+from borzoi.handlers.sessions import Session
+from borzoi.listeners.connection import Conversation
+from borzoi.listeners.gathering import ALONE_MAX, GATHERED_BYTES_MAX, TURN_BYTES_MAX
+from borzoi.memory.pool import MemoryPool
+from borzoi.model.errors import PartitionNotFound, StorageFailure
+from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.namespace import Namespace
+from borzoi.model.partitioning import Partitioning
+from borzoi.model.system import TransportKind
+from borzoi.partitions.operations import Append
+from borzoi.protocol.commands.messages import SendMessages
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.errors import code_of
+from borzoi.protocol.framing import encode_request
+from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.storage.reading import Reading
+
+PLACE = Namespace(0, 0, 0)
+
+
+def send(*payloads: bytes, partitioning: Partitioning | None = None) -> bytes:
+    indexes, messages = encode_messages([Message(payload) for payload in payloads])
+    where = Partitioning.partition(0) if partitioning is None else partitioning
+    return encode_request(
+        SendMessages(0, 0, where, len(payloads), memoryview(indexes), memoryview(messages))
+    )
+
+
+class Clients:
+    """Connections of one server, and how many appends their sends became."""
+
+    def __init__(self, server: EmbeddedServer, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server = server
+        self.pool = MemoryPool(64 << 20)
+        self.sinks = [Sink() for _ in range(count)]
+        self.talks = []
+        for number, sink in enumerate(self.sinks, 2):
+            session = Session(
+                number,
+                f"127.0.0.1:{number}",
+                TransportKind.TCP,
+                lambda: None,
+                0.0,
+                user_id=ROOT_USER_ID,
+            )
+            server.services.sessions.add(session)
+            self.talks.append(Conversation(session, server.binary, sink, self.pool))
+        self.appends = 0
+        perform = Append.perform
+
+        def counted(operation: Append, partition: Any, now: int) -> Any:
+            self.appends += 1
+            return perform(operation, partition, now)
+
+        monkeypatch.setattr(Append, "perform", counted)
+
+    @property
+    def answers(self) -> list[int]:
+        """How many each client has."""
+        return [len(sink.sent) for sink in self.sinks]
+
+    async def get_company(self) -> None:
+        """Send together, so that the next turn gathers from its first send on."""
+        for talk in self.talks:
+            talk.feed(memoryview(send(b"before")))
+        await turns(3)
+        assert set(self.answers) == {1}
+        self.appends = 0
+        for sink in self.sinks:
+            sink.sent.clear()
+
+    def stored(self) -> list[bytes]:
+        reading = self.server.services.partitions._table.find(PLACE).log.read(0, 10_000)
+        assert isinstance(reading, Reading)
+        found = reading.materialise()
+        return [bytes(message.payload) for message in decode_messages(memoryview(found))]
+
+
+@pytest.fixture
+async def running(server: EmbeddedServer) -> EmbeddedServer:
+    root = server.root()
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic(0, "t", 3))
+    return server
+
+
+@pytest.fixture
+def clients(running: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> Clients:
+    return Clients(running, 6, monkeypatch)
+
+
+async def test_the_first_of_a_turn_is_answered_at_once_and_the_others_together(
+    clients: Clients,
+) -> None:
+    await clients.server.root().call(SendMessages(0, 0, Partitioning.partition(0), *one_message()))
+    for number, talk in enumerate(clients.talks):
+        talk.feed(memoryview(send(b"%d" % number)))
+        talk.feed(memoryview(send(b"%d again" % number)))
+    # Nobody has sent like this before, so the first sends are prepared one by one.
+    await turns(5)
+    assert clients.answers == [2] * 6
+    clients.appends = 0
+    for number, talk in enumerate(clients.talks):
+        talk.feed(memoryview(send(b"%d, %d" % (number, 1), b"%d, %d" % (number, 2))))
+    assert set(clients.answers) == {2}
+    await turns(2)
+    assert clients.answers == [3] * 6
+    assert clients.appends == 1
+    assert clients.stored()[-12:] == [
+        b"%d, %d" % (number, each) for number in range(6) for each in (1, 2)
+    ]
+    assert all(set(sink.statuses) == {0} for sink in clients.sinks)
+
+
+def one_message() -> tuple[int, memoryview, memoryview]:
+    indexes, messages = encode_messages([Message(b"first")])
+    return 1, memoryview(indexes), memoryview(messages)
+
+
+async def test_who_is_alone_does_not_wait(clients: Clients) -> None:
+    for number in range(3 * ALONE_MAX):
+        clients.talks[0].feed(memoryview(send(b"alone")))
+        assert clients.answers[0] == number + 1
+        await turns(1)
+    assert clients.appends == 3 * ALONE_MAX
+    # Company is found again, if not at once.
+    for _ in range(2 * ALONE_MAX):
+        for talk in clients.talks:
+            talk.feed(memoryview(send(b"together")))
+        await turns(2)
+    assert clients.appends < 3 * ALONE_MAX + 2 * ALONE_MAX * 6
+
+
+async def test_what_one_client_sends_ahead_keeps_its_order(clients: Clients) -> None:
+    await clients.get_company()
+    for talk in clients.talks:
+        talk.feed(memoryview(b"".join(send(b"%d" % number) for number in range(20))))
+    for sink in clients.sinks:
+        await answered(sink, 20)
+    stored = clients.stored()[-120:]
+    assert sorted(stored) == sorted(b"%d" % number for number in range(20) for _ in range(6))
+    assert [stored.index(b"%d" % number) for number in range(20)] == sorted(
+        stored.index(b"%d" % number) for number in range(20)
+    )
+
+
+async def test_a_faulty_batch_is_refused_alone(clients: Clients) -> None:
+    await clients.get_company()
+    damaged = bytearray(send(b"good"))
+    damaged[-9] = 1  # the reserved field
+    for number, talk in enumerate(clients.talks):
+        talk.feed(memoryview(damaged if number == 2 else send(b"good")))
+    assert clients.answers == [0, 0, 1, 0, 0, 0]
+    await turns(2)
+    assert [sink.statuses[0] != 0 for sink in clients.sinks].index(True) == 2
+    assert clients.stored()[-5:] == [b"good"] * 5
+    assert clients.appends == 1
+
+
+async def test_each_partition_gets_its_own(clients: Clients) -> None:
+    await clients.get_company()
+    for _ in range(2):
+        for talk in clients.talks:
+            talk.feed(memoryview(send(b"balanced", partitioning=Partitioning.balanced())))
+        await turns(2)
+    clients.appends = 0
+    for talk in clients.talks:
+        talk.feed(memoryview(send(b"balanced", partitioning=Partitioning.balanced())))
+    await turns(2)
+    assert clients.appends == 3
+
+
+@pytest.mark.parametrize("fault", [StorageFailure("the disk is gone"), RuntimeError("a mistake")])
+async def test_an_append_that_fails_has_failed_for_all(
+    clients: Clients, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await clients.get_company()
+
+    def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(Append, "perform", fail)
+    for talk in clients.talks:
+        talk.feed(memoryview(send(b"lost")))
+    await turns(2)
+    statuses = [sink.statuses for sink in clients.sinks]
+    assert all(one == statuses[0] != [0] for one in statuses)
+
+
+async def test_a_partition_that_went_away_meanwhile_refuses(clients: Clients) -> None:
+    await clients.get_company()
+    for talk in clients.talks:
+        talk.feed(memoryview(send(b"lost")))
+    clients.server.services.partitions._table.discard(PLACE)
+    await turns(2)
+    expected = code_of(PartitionNotFound("gone"))
+    assert [sink.statuses for sink in clients.sinks] == [[expected]] * 6
+
+
+async def test_who_goes_away_leaves_its_messages_and_no_memory(clients: Clients) -> None:
+    await clients.get_company()
+    frame = memoryview(send(b"x" * 2000))
+    for talk in clients.talks:
+        talk.feed(frame[:500])
+        talk.feed(frame[500:])
+    assert clients.pool.counters().in_use_bytes
+    clients.talks[0].lost()
+    clients.talks[1].hang_up()
+    await turns(2)
+    assert clients.answers == [0, 1, 1, 1, 1, 1]
+    assert clients.stored()[-6:] == [b"x" * 2000] * 6
+    assert clients.sinks[1].finished
+    assert clients.pool.counters().in_use_bytes == 0
+
+
+async def test_who_closes_its_side_is_answered_first(clients: Clients) -> None:
+    await clients.get_company()
+    clients.talks[0].feed(memoryview(send(b"last") + send(b"very last")))
+    assert clients.talks[0].input_ended()
+    await answered(clients.sinks[0], 2)
+    await turns(2)
+    assert clients.sinks[0].finished
+
+
+async def test_large_batches_and_full_turns_do_not_gather(clients: Clients) -> None:
+    await clients.get_company()
+    clients.talks[1].feed(memoryview(send(b"small")))
+    clients.talks[0].feed(memoryview(send(bytes(GATHERED_BYTES_MAX))))
+    assert clients.answers[:2] == [1, 1]
+    assert [len(payload) for payload in clients.stored()[-2:]] == [5, GATHERED_BYTES_MAX]
+    gathering = clients.server.binary.gathering
+    assert gathering.takes(100)
+    gathering._bytes = TURN_BYTES_MAX + 1
+    clients.talks[2].feed(memoryview(send(b"at once")))
+    assert clients.answers[2] == 1
+    await turns(2)
+
+
+@pytest.fixture
+async def synced(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": "synced"}
+    async with embedded_server(tmp_path / "synced", settings) as server:
+        root = server.root()
+        await root.call(CreateStream("s"))
+        await root.call(CreateTopic(0, "t", 1))
+        yield server
+
+
+async def test_under_synced_all_wait_for_one_sync(
+    synced: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = Clients(synced, 6, monkeypatch)
+    for _ in range(3):
+        for sink, talk in zip(clients.sinks, clients.talks, strict=True):
+            sink.sent.clear()
+            talk.feed(memoryview(send(b"synced")))
+        assert clients.answers == [0] * 6
+        for sink in clients.sinks:
+            await answered(sink, 1)
+    assert clients.stored() == [b"synced"] * 18
+    assert clients.appends < 18
+    monkeypatch.setattr(Append, "perform", lambda *_: failed_later())
+    for talk in clients.talks:
+        talk.feed(memoryview(send(b"lost")))
+    for sink in clients.sinks:
+        await answered(sink, 2)
+    assert all(sink.statuses[1] for sink in clients.sinks)
+
+
+def failed_later() -> "asyncio.Future[None]":
+    failed = asyncio.get_running_loop().create_future()
+    failed.set_exception(StorageFailure("the disk is gone"))
+    return failed
+
+
+async def test_without_an_answer_the_connection_ends(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await clients.get_company()
+
+    def cancelled(*_: object) -> "asyncio.Future[None]":
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        return future
+
+    monkeypatch.setattr(Append, "perform", cancelled)
+    for talk in clients.talks:
+        talk.feed(memoryview(send(b"lost")))
+    await turns(4)
+    assert clients.answers == [0] * 6
+    assert all(sink.finished for sink in clients.sinks)
