@@ -23,7 +23,7 @@ import uvloop
 from tests.support.embedded import embedded_server
 from tests.support.listening import tcp_listener
 
-from bench.load import connected, send_frame, send_over_and_over
+from bench.load import connected, mixed_send_frame, send_frame, send_over_and_over
 from borzoi.listeners import binary
 from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.connection import Conversation
@@ -34,10 +34,19 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import encode_request
 from borzoi.records import batch
+from borzoi.records.accelerator import native
 from borzoi.storage import log, log_files
+from borzoi.storage.local import LocalFile
 
-#: Messages, bytes of each, requests.
-WORKLOADS = ((1000, 1000, 400), (1000, 100, 1500), (1, 1000, 8000))
+#: What is sent, and how often.
+WORKLOADS = {
+    "1 × 1000 B": (send_frame(1, 1000), 6000),
+    "10 × 1000 B": (send_frame(10, 1000), 4000),
+    "100 × 1000 B": (send_frame(100, 1000), 1500),
+    "1000 × 1000 B": (send_frame(1000, 1000), 400),
+    "1000 × 200-2000 B": (mixed_send_frame(1000, 2000), 400),
+    "1000 × 100 B": (send_frame(1000, 100), 1500),
+}
 
 #: Stage, and the stages inside it that are shown on their own.
 INSIDE = {
@@ -52,9 +61,9 @@ ROWS = (
     ("receive: system calls and the loop's callback", "readable"),
     ("frames: prefix, buffer, first bytes", "frames"),
     ("dispatch: prepared request, session, planes", "dispatch", "append"),
-    ("checks", "check"),
-    ("ids, offsets, timestamps", "stamp"),
-    ("checksums", "checksums"),
+    ("checks; with the accelerator the parts of the request as well", "check"),
+    ("ids, offsets, timestamps; with the accelerator checksums as well", "stamp"),
+    ("checksums, without the accelerator", "checksums"),
     ("write to the log", "write"),
     ("the rest of the log", "log append"),
     ("answer", "answer"),
@@ -112,23 +121,25 @@ class Stopwatches:
         return found
 
 
-def load(address: tuple[str, int], messages: int, payload: int, requests: int) -> None:
+def load(address: tuple[str, int], frame: bytes, requests: int) -> None:
     sock = connected(address)
     sock.sendall(encode_request(LoginUser("iggy", "iggy")))
     sock.recv(1024)
-    send_over_and_over(sock, send_frame(messages, payload), requests)
+    send_over_and_over(sock, frame, requests)
 
 
-async def measured(messages: int, payload: int, requests: int) -> dict[str, float]:
+async def measured(frame: bytes, requests: int) -> dict[str, float]:
     stopwatches = Stopwatches()
     with tempfile.TemporaryDirectory() as directory:
         async with embedded_server(Path(directory)) as server, tcp_listener(server) as listener:
             root = server.root()
             await root.call(CreateStream("bench"))
             await root.call(CreateTopic(0, "topic", 1))
+            accelerated = () if native is None else ((native, "split", "check"),)
             take_off = [
                 stopwatches.around(*stage)
                 for stage in (
+                    *accelerated,
                     (TcpConnection, "_on_readable", "readable"),
                     (TcpConnection, "send", "answer"),
                     (Conversation, "received", "frames"),
@@ -142,11 +153,11 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
                     (batch, "checksum", "checksums"),
                     (log.SegmentedLog, "append", "log append"),
                     (log_files, "index_entries", "index entries"),
-                    (log_files, "write_all", "write"),
+                    (LocalFile, "write", "write"),
                 )
             ]
             client = multiprocessing.get_context("spawn").Process(
-                target=load, args=(listener.address, messages, payload, requests)
+                target=load, args=(listener.address, frame, requests)
             )
             client.start()
             while client.is_alive():
@@ -159,10 +170,9 @@ async def measured(messages: int, payload: int, requests: int) -> dict[str, floa
 
 
 def main() -> int:
-    found = [uvloop.run(measured(*workload)) for workload in WORKLOADS]
-    heads = [f"{messages} × {payload} B" for messages, payload, _ in WORKLOADS]
-    print(f"| stage, µs | {' | '.join(heads)} |")
-    print("|---" * (len(heads) + 1) + "|")
+    found = [uvloop.run(measured(*workload)) for workload in WORKLOADS.values()]
+    print(f"| stage, µs | {' | '.join(WORKLOADS)} |")
+    print("|---" * (len(WORKLOADS) + 1) + "|")
     for row in found[0]:
         name = {"server": "**the server**", "period": "**one request**"}.get(row, row)
         print(f"| {name} | {' | '.join(f'{one[row]:.1f}' for one in found)} |")

@@ -20,12 +20,21 @@ from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.table import Row
 from borzoi.listeners import binary
-from borzoi.listeners.binary import DONE, BinaryProtocol, RangesReply, encoded, failed, ok
+from borzoi.listeners.binary import (
+    DONE,
+    READ_BYTES_MAX,
+    BinaryProtocol,
+    RangesReply,
+    encoded,
+    failed,
+    ok,
+)
 from borzoi.memory.pool import MemoryPool, Payload
 from borzoi.metadata import queries
 from borzoi.metadata.permissions import Rule
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import PartitionNotFound
+from borzoi.model.limits import HEADER_BYTES
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.protocol.codes import Code
@@ -38,7 +47,7 @@ from borzoi.protocol.commands.tokens import TokenInfo
 from borzoi.protocol.commands.users import CreateUser, UpdatePermissions
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
-from borzoi.records.message import Message, encode_messages
+from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.storage.reading import Reading
 
 
@@ -56,17 +65,24 @@ def test_a_delivery_without_files_is_one_piece() -> None:
     assert encoded(delivery) == ok(prefix + b"abc")
 
 
-async def test_stored_messages_stay_in_their_file(server: EmbeddedServer) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+async def test_stored_messages_stay_in_their_file_unless_they_are_few(
+    server: EmbeddedServer, count: int
+) -> None:
     await with_topic(server)
-    await sent(server, 3)
+    size = READ_BYTES_MAX - HEADER_BYTES
+    await sent(server, 2, size=size)
     poll = PollMessages(
-        Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 10
+        Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), count
     )
     payload = Payload(memoryview(encode_payload(poll)))
     reply = server.binary.respond(server.root().session, Code.POLL_MESSAGES, payload)
-    assert isinstance(reply, RangesReply)
-    stored = sum(part.length for part in reply.ranges)
-    assert int.from_bytes(reply.head[4:8], "little") == 16 + stored
+    assert not isinstance(reply, Future)
+    assert isinstance(reply, RangesReply) == (count == 2)
+    content = whole(reply)
+    assert int.from_bytes(content[4:8], "little") == len(content) - 8
+    messages = decode_messages(content[24:])
+    assert [bytes(message.payload) for message in messages] == [b"x" * size] * count
 
 
 async def test_an_unknown_code_is_an_invalid_command(server: EmbeddedServer) -> None:

@@ -115,7 +115,7 @@ class TcpConnection:
                     conversation.received(listener.scratch[:count], listener)
                     rest = conversation.wanted
                     if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
-                        self._receive_rest(conversation, rest)
+                        self._receive_rest(conversation, rest, is_there=count == RECEIVE_BYTES)
             else:
                 count = self._sock.recv_into(rest)
                 if count < len(rest):
@@ -152,9 +152,13 @@ class TcpConnection:
         if conversation.inside_frame and may_be_held_back(rest) and self._sock.fileno() >= 0:
             acknowledge(self._sock)
 
-    def _receive_rest(self, conversation: Conversation, rest: memoryview) -> None:
-        """A frame that is not large began. Its rest has usually arrived by the time its first bytes
-        were looked at, and need not wait for another turn of the loop."""
+    def _receive_rest(
+        self, conversation: Conversation, rest: memoryview, *, is_there: bool
+    ) -> None:
+        """A frame that is not large began. Its rest need not wait for another turn of the loop: it
+        is there already, or is sent by a client near by while we acknowledge the first bytes."""
+        if not is_there and may_be_held_back(rest):
+            acknowledge(self._sock)
         try:
             count = self._sock.recv_into(rest)
         except WOULD_BLOCK:
