@@ -7,7 +7,8 @@ client gets an answer of its own.
 
 A client that is alone does not wait for the end of the turn: its send is stored at once. Only after
 a turn with company do all sends of the next one gather. A client has at most one send here, because
-its next request begins after the answer, so the order of its messages is kept.
+its next request begins after the answer, so the order of its messages is kept. What is joined is
+one append for the log, so a segment may end a few sends of other clients later.
 """
 
 import asyncio
