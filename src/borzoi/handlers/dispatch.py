@@ -136,12 +136,17 @@ class Dispatcher:
         """Raise what a send there would raise before its messages are validated."""
         self._permitted_topic(SEND, session, stream_id, topic_id)
 
-    def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
-        namespace = prepared.namespace or prepared.chosen(self.services.partitions)
+    def send(
+        self, session: Session, prepared: PreparedSend, namespace: Namespace, batch: Batch
+    ) -> Performed:
+        """Store the batch of a prepared send in the partition that was chosen for it."""
         return self.append(session, namespace, batch)
 
+    def is_local(self, namespace: Namespace) -> bool:
+        """Whether a send to the partition may be stored by `append`, together with others."""
+        return True
+
     def append(self, session: Session, namespace: Namespace, batch: Batch) -> Performed:
-        """Store the batch of a prepared send whose partition was chosen."""
         services = self.services
         waiter = services.partitions.run(namespace, Append(batch), now=services.clock())
         return None if waiter is None else self._promised(SEND, session, waiter)

@@ -35,14 +35,19 @@ class RoutedDispatcher(Dispatcher):
         self._plane = plane
         self._misplaced = misplaced
 
-    def send(self, session: Session, prepared: PreparedSend, batch: Batch) -> Performed:
-        plane, now = self._plane, self.services.clock()
-        namespace = prepared.namespace or prepared.chosen(plane)
+    def is_local(self, namespace: Namespace) -> bool:
+        ownership = self._plane.ownership
+        return ownership.owner_of(namespace) == ownership.shard
+
+    def send(
+        self, session: Session, prepared: PreparedSend, namespace: Namespace, batch: Batch
+    ) -> Performed:
+        plane = self._plane
         owner = plane.ownership.owner_of(namespace)
         if owner == plane.ownership.shard:
-            waiter = plane.run(namespace, Append(batch), now=now)
-            return None if waiter is None else self._promised(SEND, session, waiter)
-        answer = self._counted(SEND, plane.forward(owner, namespace, Append(batch), now))
+            return self.append(session, namespace, batch)
+        forwarded = plane.forward(owner, namespace, Append(batch), self.services.clock())
+        answer = self._counted(SEND, forwarded)
         misplaced = self._misplaced
         if misplaced is not None and prepared.namespace is not None and not session.migrated:
             # In the turn after the answer was sent, so that nothing is pending.

@@ -211,19 +211,20 @@ class BinaryProtocol:
         prepared = dispatcher.prepare_send(session, send)
         if parts is not None and send.is_tight:
             self._sends.keep(session.user_id, parts[0], prepared)
-        return dispatcher.send(session, prepared, batch)
+        return self._store(session, prepared, batch, None)
 
     def _store(
         self, session: Session, prepared: PreparedSend, batch: Batch, conclude: Conclude | None
     ) -> Performed:
+        dispatcher, gathering = self.dispatcher, self.gathering
         namespace = prepared.namespace
         if namespace is None:
-            namespace = prepared.chosen(self.dispatcher.services.partitions)
-        if conclude is not None and self.gathering.takes(batch.size):
-            self.gathering.add(session, namespace, batch, conclude)
-            return self.gathering.running
-        self.gathering.flush(namespace)
-        return self.dispatcher.append(session, namespace, batch)
+            namespace = prepared.chosen(dispatcher.services.partitions)
+        if conclude is not None and gathering.takes(batch.size) and dispatcher.is_local(namespace):
+            gathering.add(session, namespace, batch, conclude)
+            return gathering.running
+        gathering.flush(namespace)
+        return dispatcher.send(session, prepared, namespace, batch)
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:
         """A send with too many messages to check on the event loop."""
@@ -239,7 +240,7 @@ class BinaryProtocol:
         # One at a time: several threads would slow the loop down more than one.
         async with self._checking:
             batch = await asyncio.to_thread(receive, messages, indexes, send.messages_count)
-        answer = self.dispatcher.send(session, self.dispatcher.prepare_send(session, send), batch)
+        answer = self._store(session, self.dispatcher.prepare_send(session, send), batch, None)
         if isinstance(answer, Future):
             await answer
 
