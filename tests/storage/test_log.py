@@ -233,7 +233,7 @@ async def test_a_buffer_belongs_to_the_log_until_written_even_if_the_caller_is_c
     syncer.run_all()
     with pytest.raises(asyncio.CancelledError):
         await sender
-    assert payloads(log) == [b"mine"]
+    assert stored_payloads(log) == [b"mine"]
 
 
 async def test_under_synced_the_index_follows_the_commits(
