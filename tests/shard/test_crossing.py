@@ -1,5 +1,6 @@
 """Operations and polled messages as they cross."""
 
+import base64
 import os
 from pathlib import Path
 
@@ -11,22 +12,42 @@ from borzoi.memory.pool import MIB, MemoryPool
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.namespace import Namespace
+from borzoi.model.topics import Compression
+from borzoi.partitions.decrypting import ClearSlices
+from borzoi.partitions.encrypting import encrypted
 from borzoi.partitions.operations import Append, Flush, Poll
 from borzoi.partitions.polling import Polled
-from borzoi.records.batch import walk
+from borzoi.records.compression import compress_frames
+from borzoi.security.encryption import Cipher
 from borzoi.shard.crossing import (
-    APPEND,
     LENT_BATCH,
     POLL,
+    Further,
     decode_polled,
     decode_request,
+    encode_append,
     encode_polled,
     encode_request,
 )
-from borzoi.storage.reading import FileRange, Reading
+from borzoi.shard.crossing_files import Announcement, ReceivedFiles
+from borzoi.storage.compressed import CompressedBody, FrameCache, opened_twin
+from borzoi.storage.local import LocalMedium
+from borzoi.storage.media import ReadOnlyFile
+from borzoi.storage.reading import FileRange, FileSlices, Reading
+from borzoi.storage.segment import PartSlices
 
 PLACE = Namespace(4095, 17, 999_999)
 NOW = 1_700_000_000_000_000
+
+
+class Files(dict[int, ReadOnlyFile]):
+    """Files by their numbers, none of them compressed."""
+
+    def get(self, number: int) -> ReadOnlyFile:  # type: ignore[override]
+        return self[number]
+
+    def twin(self, number: int) -> CompressedBody:
+        raise AssertionError(f"file {number} is not compressed")
 
 
 def nothing_lent(position: int, length: int) -> memoryview:
@@ -37,24 +58,24 @@ def nothing_lent(position: int, length: int) -> memoryview:
     "operation", [Flush(sync=True), Poll(PollingStrategy.offset(5), 3, ConsumerKind.GROUP, 9)]
 )
 def test_an_operation_crosses_with_its_partition_and_its_time(operation):
-    code, body = encode_request(PLACE, operation, NOW, None)
+    code, body = encode_request(PLACE, operation, NOW)
     found = decode_request(body, nothing_lent)
     assert (found.namespace, found.now, found.code) == (PLACE, NOW, code)
     assert found.operation == operation
 
 
 def test_a_poll_is_known_by_its_code():
-    code, _ = encode_request(
-        PLACE, Poll(PollingStrategy.offset(0), 1, ConsumerKind.CONSUMER, 1), NOW, None
+    code, body = encode_request(
+        PLACE, Poll(PollingStrategy.offset(0), 1, ConsumerKind.CONSUMER, 1), NOW, further=5
     )
     assert code == POLL
+    assert decode_request(body, nothing_lent).further == 5
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_a_batch_outside_the_arena_crosses_as_its_bytes(count):
     batch = batch_of([b"payload-%d" % number for number in range(count)])
-    code, body = encode_request(PLACE, Append(batch), NOW, None)
-    assert code == APPEND
+    body = encode_append(PLACE, batch.messages, NOW, None)
     found = decode_request(body, nothing_lent).operation
     assert isinstance(found, Append)
     assert found.batch.count == count
@@ -70,8 +91,7 @@ def test_a_batch_in_the_arena_crosses_as_its_place(sizes):
     buffer = pool.acquire(plain.size + 64)
     messages = buffer.view[64 : 64 + plain.size]
     messages[:] = plain.messages
-    code, body = encode_request(PLACE, Append(walk(messages)), NOW, pool.arena)
-    assert code == APPEND
+    body = encode_append(PLACE, messages, NOW, pool.arena)
     assert len(body) == LENT_BATCH.size, "no byte of a message crosses"
     asked: list[tuple[int, int]] = []
 
@@ -97,7 +117,8 @@ def test_polled_messages_cross_as_ranges_and_a_tail(tmp_path: Path):
     )
     body = encode_polled(Polled(reading, 99), lambda one: 5 if one is file else 0)
     other = LenientMedium().open(path, writable=False)
-    found = decode_polled(body, lambda number: {5: other}[number])
+    found, further = decode_polled(body, Files({5: other}), None)
+    assert further == []
     assert found.current_offset == 99
     assert (found.reading.first_offset, found.reading.count, found.reading.left_out) == (40, 3, 1)
     assert found.reading.size == reading.size
@@ -107,11 +128,83 @@ def test_polled_messages_cross_as_ranges_and_a_tail(tmp_path: Path):
     other.close()
 
 
+def test_what_lies_behind_a_poll_crosses_as_places(tmp_path: Path):
+    file = LenientMedium().open(tmp_path / "0.log", create=True)
+    behind = [Reading(3, 2, [FileRange(file, 300, 200)]), Reading(5, 1, [FileRange(file, 500, 9)])]
+    polled = Polled(Reading(0, 3, [FileRange(file, 0, 300)]), 99)
+    body = encode_polled(polled, lambda _: 5, behind)
+    found, further = decode_polled(body, Files({5: file}), None)
+    assert found.reading.ranges == [FileRange(file, 0, 300)]
+    assert further == [Further(2, [(5, 300, 200)]), Further(1, [(5, 500, 9)])]
+    assert len(body) < 100
+    file.close()
+
+
+def twin_of(path: Path, messages: bytes) -> CompressedBody:
+    path.write_bytes(b"".join(compress_frames(Compression.ZSTD, [messages])))
+    file = LocalMedium().open(path, writable=False)
+    return opened_twin(file, FrameCache())
+
+
+def test_compressed_messages_cross_as_their_place(tmp_path: Path):
+    """The shard that sends them inflates them, a slice at a time."""
+    stored = batch_of([bytes([number]) * 1000 for number in range(100)])
+    twin = twin_of(tmp_path / "0.log.zst", bytes(stored.messages))
+    plain = tmp_path / "1.log"
+    plain.write_bytes(bytes(batch_of([b"plain"]).messages))
+    file = LocalMedium().open(plain, writable=False)
+    tail = [
+        PartSlices(twin, 0, stored.size),
+        FileSlices(FileRange(file, 0, plain.stat().st_size)),
+        batch_of([b"unsaved"]).messages,
+    ]
+    reading = Reading(7, 102, [], tail)
+    numbers = {twin.path: 1, plain: 2}
+    body = encode_polled(Polled(reading, 108), lambda one: numbers[one.path])
+    assert len(body) < 300, "no byte of them crosses but those in no file"
+    received = ReceivedFiles(FrameCache())
+    for path, number in numbers.items():
+        received.add(Announcement(number, str(path)), os.open(path, os.O_RDONLY))
+    found, _ = decode_polled(body, received, None)
+    assert found.reading.must_be_checked
+    assert found.reading.size == reading.size
+    assert found.reading.materialise() == reading.materialise()
+    assert received.twin(1) is received.twin(1), "it is opened once"
+    received.drop([1])
+    with pytest.raises(InvalidFormat):
+        received.twin(1)
+    received.clear()
+    file.close()
+    twin.close()
+
+
+def test_encrypted_messages_cross_as_they_are_stored(tmp_path: Path):
+    """Every shard has the key, so the one that sends them decrypts them."""
+    cipher = Cipher(base64.b64encode(b"k" * 32).decode())
+    stored = encrypted(batch_of([b"secret-%d" % number for number in range(50)]), cipher)
+    path = tmp_path / "0.log"
+    path.write_bytes(bytes(stored.messages))
+    file = LocalMedium().open(path, writable=False)
+    inner = Reading(5, 50, [FileRange(file, 0, stored.size)])
+    clear = b"".join(ClearSlices(inner, cipher, 0).slices())
+    reading = Reading(5, 50, tail=[ClearSlices(inner, cipher, len(clear))])
+    body = encode_polled(Polled(reading, 54), lambda _: 3)
+    assert len(body) < 100
+    found, _ = decode_polled(body, Files({3: file}), cipher)
+    assert (found.reading.first_offset, found.reading.count) == (5, 50)
+    assert found.reading.size == len(clear)
+    assert payloads_in(found.reading.materialise()) == [b"secret-%d" % n for n in range(50)]
+    with pytest.raises(InvalidFormat, match="key"):
+        decode_polled(body, Files({3: file}), None)
+    file.close()
+
+
 def test_an_empty_poll_crosses():
-    found = decode_polled(encode_polled(Polled(Reading(), 3), os.fspath), lambda _: None)  # type: ignore[arg-type,return-value]
-    assert (found.reading.count, found.current_offset) == (0, 3)
+    body = encode_polled(Polled(Reading(), 3), lambda _: 0)
+    found, further = decode_polled(body, Files({}), None)
+    assert (found.reading.count, found.current_offset, further) == (0, 3, [])
 
 
 def test_an_answer_that_cannot_be_read_is_refused():
     with pytest.raises(InvalidFormat, match="poll"):
-        decode_polled(b"\x01\x00\x00\x00\xc1", lambda _: None)  # type: ignore[arg-type,return-value]
+        decode_polled(b"\x01\x00\x00\x00\xc1", Files({}), None)

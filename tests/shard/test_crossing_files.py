@@ -8,6 +8,7 @@ from tests.support.lenient import LenientMedium
 
 from borzoi.model.errors import InvalidFormat, StorageFailure
 from borzoi.shard.crossing_files import Announcement, ReceivedFiles, SentFiles
+from borzoi.storage.compressed import FrameCache
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_a_file_that_is_closed_cannot_cross(medium, tmp_path: Path):
 def test_a_received_file_stays_open_while_it_is_sent_from(medium, tmp_path: Path):
     path = tmp_path / "0.log"
     path.write_bytes(b"stored")
-    received = ReceivedFiles()
+    received = ReceivedFiles(FrameCache())
     descriptor = os.open(path, os.O_RDONLY)
     received.add(Announcement(7, str(path)), descriptor)
     file = received.get(7)
@@ -87,7 +88,7 @@ def test_a_received_file_stays_open_while_it_is_sent_from(medium, tmp_path: Path
 
 
 def test_a_number_that_was_not_announced_is_refused(tmp_path: Path):
-    received = ReceivedFiles()
+    received = ReceivedFiles(FrameCache())
     with pytest.raises(InvalidFormat, match="not announced"):
         received.get(1)
     (tmp_path / "x").touch()

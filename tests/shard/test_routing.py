@@ -232,14 +232,14 @@ async def test_what_a_peer_lent_and_opened_is_released_when_it_dies(shards):
     await first.plane.run(place, Append(walk(buffer.view[: plain.size])), now=1)
     await first.plane.run(place, poll(), now=1)
     assert second.plane._arenas._arenas
-    assert second.plane._sent
+    assert second.plane._polls._sent
     second.bus.links.on_peer_lost(0)
     assert not second.plane._arenas._arenas
-    assert not second.plane._sent
+    assert not second.plane._polls._sent
     await until(lambda: not first.bus.is_there(1))
     assert first.plane.files_held == 0
     with pytest.raises(ShardUnavailable):
-        first.plane._polled(_polled_answer())
+        first.plane._polls.arrived(_polled_answer(), place, poll(), 0)
 
 
 def _polled_answer():

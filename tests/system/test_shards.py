@@ -5,8 +5,10 @@ where it is not.
 """
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.shards import Shards, clients_of, running_shards
@@ -24,6 +26,7 @@ from borzoi.model.errors import (
     TopicNotFound,
     Unauthenticated,
 )
+from borzoi.model.topics import Compression
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
 from borzoi.protocol.commands.messages import PolledMessages, PollMessages
 from borzoi.shard.bus import Arrived
@@ -165,6 +168,86 @@ async def test_a_flush_reaches_the_owner(tmp_path: Path) -> None:
             await wrong.flush_unsaved_buffer("s/t", partition, fsync=True)
             assert sum(one.stat().st_size for one in folder.glob("*.log")) > 0
             assert await payloads(wrong, partition) == [b"unsaved"]
+
+
+async def test_a_reader_gets_every_message_from_the_wrong_shard(stage: Stage) -> None:
+    """From offset to offset: the owner says ahead what comes next."""
+    for partition in range(PARTITIONS):
+        wrong = stage.wrong(partition)
+        sent = [f"{partition}-{number}".encode() for number in range(120)]
+        await wrong.send_messages("s/t", sent, partition=partition)
+        found: list[bytes] = []
+        while len(found) < len(sent):
+            polled = await wrong.poll_messages(
+                "s/t", partition=partition, start=len(found), count=7
+            )
+            assert polled.current_offset == 119
+            assert polled.messages
+            found += [bytes(one.payload) for one in polled.messages]
+        assert found == sent
+        # What comes later is seen at once, and what is purged is gone at once.
+        await wrong.send_messages("s/t", ["more"], partition=partition)
+        assert await payloads(wrong, partition, count=200) == [*sent, b"more"]
+        await stage.clients[0].purge_topic("s/t")
+        assert await payloads(wrong, partition, count=200) == []
+
+
+async def test_the_limit_of_a_poll_holds_on_the_wrong_shard(tmp_path: Path) -> None:
+    settings = {"TCP_SOCKET_MIGRATION": "false", "SYSTEM_PARTITION_MAX_POLL_SIZE": "10 KB"}
+    async with (
+        running_shards(tmp_path / "data", **settings) as shards,
+        clients_of(shards) as clients,
+    ):
+        await clients[0].create_stream("s")
+        await clients[0].create_topic("s/t", partitions=PARTITIONS)
+        for partition in range(PARTITIONS):
+            await clients[0].send_messages("s/t", [bytes(1000)] * 100, partition=partition)
+            lengths = {len(await payloads(client, partition, count=100)) for client in clients}
+            assert lengths == {9}, "the same on every shard"
+
+
+@pytest.mark.parametrize("how", ["compressed", "encrypted"])
+async def test_messages_that_have_to_be_made_are_made_where_they_are_sent(
+    tmp_path: Path, how: str
+) -> None:
+    """What is inflated or decrypted crosses as its place, so it takes a slice of memory at a time
+    also on the way to another shard."""
+    settings = {"TCP_SOCKET_MIGRATION": "false", "SYSTEM_SEGMENT_SIZE": "1 MiB"}
+    settings["SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE"] = "1"
+    if how == "encrypted":
+        settings["SYSTEM_ENCRYPTION_ENABLED"] = "true"
+        settings["SYSTEM_ENCRYPTION_KEY"] = base64.b64encode(b"k" * 32).decode()
+    async with (
+        running_shards(tmp_path / "data", **settings) as shards,
+        clients_of(shards) as clients,
+    ):
+        await clients[0].create_stream("s")
+        compression = Compression.GZIP if how == "compressed" else Compression.NONE
+        await clients[0].create_topic("s/t", partitions=PARTITIONS, compression=compression)
+        sent = [b"%05d" % number * 200 for number in range(6000)]
+        for partition in range(PARTITIONS):
+            for first in range(0, len(sent), 1000):
+                batch = sent[first : first + 1000]
+                await clients[0].send_messages("s/t", batch, partition=partition)
+        for server in shards.servers.values():
+            upkeep = server._services.partitions.upkeep
+            state = server._services.metadata.state
+            await upkeep.compress(state, lambda topic: topic.compression)
+        crossed: list[int] = []
+        for server in shards.servers.values():
+            answer = server._partitions._polls.answer
+
+            def noting(*asked: Any, answer: Callable[..., bytes] = answer) -> bytes:
+                body = answer(*asked)
+                crossed.append(len(body))
+                return body
+
+            server._partitions._polls.answer = noting  # type: ignore[method-assign]
+        for partition in range(PARTITIONS):
+            for client in clients:
+                assert await payloads(client, partition, count=6000) == sent
+        assert len(crossed) == 2 * PARTITIONS
+        assert max(crossed) < 1 << 20, "of 6 MB, only what is in no file crosses as bytes"
 
 
 async def test_deleted_segments_are_closed_on_every_shard(tmp_path: Path) -> None:

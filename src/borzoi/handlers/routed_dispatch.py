@@ -46,8 +46,7 @@ class RoutedDispatcher(Dispatcher):
         owner = plane.ownership.owner_of(namespace)
         if owner == plane.ownership.shard:
             return self.append(session, namespace, batch)
-        forwarded = plane.forward(owner, namespace, Append(batch), self.services.clock())
-        answer = self._counted(SEND, forwarded)
+        answer = self._counted(SEND, plane.append(owner, namespace, batch, self.services.clock()))
         misplaced = self._misplaced
         if misplaced is not None and prepared.namespace is not None and not session.migrated:
             # In the turn after the answer was sent, so that nothing is pending.
@@ -73,15 +72,16 @@ class RoutedDispatcher(Dispatcher):
         if auto_commit:
             quota = services.consumer_quota
             quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
-        operation = Poll(strategy, count, ConsumerKind.CONSUMER, consumer_id, auto_commit)
-        answer = self._plane.forward(
+        kind, size_max = ConsumerKind.CONSUMER, services.polled_bytes_max
+        operation = Poll(strategy, count, kind, consumer_id, auto_commit, size_max)
+        answer = self._plane.poll(
             owner,
             namespace,
             operation,
             services.clock(),
             lambda polled: delivered(namespace, polled),
         )
-        return self._counted(POLL, answer)
+        return self._counted(POLL, answer) if isinstance(answer, Future) else answer
 
     def _counted(self, row: Row, answer: "Future[Answer]") -> "Future[Answer]":
         self._pending[answer] = row

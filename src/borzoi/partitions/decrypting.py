@@ -99,25 +99,25 @@ def _clear_reading(reading: Reading, count: int, clear: list[memoryview | Produc
 class ClearSlices(Produced):
     """Stored messages that are decrypted while they are sent."""
 
-    __slots__ = ("_cipher", "_stored", "_unreadable")
+    __slots__ = ("_cipher", "stored", "unreadable")
 
     def __init__(
         self, stored: Reading, cipher: Cipher, length: int, unreadable: frozenset[int]
     ) -> None:
         super().__init__(length)
-        self._stored = stored
+        self.stored = stored
         self._cipher = cipher
-        self._unreadable = unreadable
+        self.unreadable = unreadable
 
     def slices(self) -> Iterator[memoryview]:
         number = 0
-        for run in _runs_of(self._stored):
+        for run in _runs_of(self.stored):
             if isinstance(run, memoryview):
                 found = decrypted(run, self._cipher)
                 number += found.count + found.unreadable
                 yield found.messages
                 continue
-            if number not in self._unreadable:
+            if number not in self.unreadable:
                 yield from self._opened(run)
             for _ in run.rest():
                 pass

@@ -196,7 +196,13 @@ class ShardServer(RunningServer):
             count=bus.count,
         )
         partitions = RoutedPartitionPlane(
-            table, upkeep, store, bus=bus, ownership=self._ownership, arena=opened.pool.arena
+            table,
+            upkeep,
+            store,
+            bus=bus,
+            ownership=self._ownership,
+            arena=opened.pool.arena,
+            cipher=opened.cipher,
         )
         if isinstance(opened, Opened):
             partitions.finish_deletions(opened.effects, opened.state)

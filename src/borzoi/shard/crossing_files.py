@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 
 from borzoi.model.errors import InvalidFormat, StorageFailure
+from borzoi.storage.compressed import CompressedBody, FrameCache, opened_twin
+from borzoi.storage.descriptors import OnDemandFile
 from borzoi.storage.local import LocalFile
 from borzoi.storage.media import ReadOnlyFile
 
@@ -81,8 +83,11 @@ class SentFiles:
 class ReceivedFiles:
     """The files that this shard has received from one peer."""
 
-    def __init__(self) -> None:
+    def __init__(self, frames: FrameCache) -> None:
         self._files: dict[int, LocalFile] = {}
+        #: Those of them that are compressed and were read here.
+        self._twins: dict[int, CompressedBody] = {}
+        self._frames = frames
 
     def __len__(self) -> int:
         return len(self._files)
@@ -99,21 +104,31 @@ class ReceivedFiles:
             raise InvalidFormat(f"file {number} was not announced")
         return file
 
+    def twin(self, number: int) -> CompressedBody:
+        """The messages in a compressed file."""
+        twin = self._twins.get(number)
+        if twin is None:
+            twin = self._twins[number] = opened_twin(self.get(number), self._frames)
+        return twin
+
     def drop(self, numbers: Sequence[int]) -> None:
         """Forget files. A file in use closes when the last poll is done with it."""
         for number in numbers:
             self._files.pop(number, None)
+            self._twins.pop(number, None)
 
     def clear(self) -> None:
         self._files.clear()
+        self._twins.clear()
 
     def __iter__(self) -> Iterator[LocalFile]:
         return iter(self._files.values())
 
 
 def _identity_of(file: ReadOnlyFile) -> Identity:
-    if isinstance(file, LocalFile):
-        return file.identity  # known since it was opened
+    held = file.held() if isinstance(file, OnDemandFile) else file
+    if isinstance(held, LocalFile):
+        return held.identity  # known since it was opened
     found = os.fstat(file.fileno())
     return found.st_dev, found.st_ino
 

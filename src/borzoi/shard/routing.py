@@ -26,30 +26,24 @@ from borzoi.metadata.effects import (
 )
 from borzoi.metadata.groups import VolatileCommand
 from borzoi.metadata.state import Metadata
-from borzoi.model.errors import ShardUnavailable
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.futures import arrived, following
 from borzoi.partitions.operation_codec import decode_answer, encode_answer, is_repeatable
-from borzoi.partitions.operations import Answer, AwaitMessages, PartitionOperation
+from borzoi.partitions.operations import Answer, Append, AwaitMessages, PartitionOperation, Poll
 from borzoi.partitions.polling import Polled
 from borzoi.partitions.statistics import EMPTY, PartitionStatistics
+from borzoi.records.batch import Batch
+from borzoi.security.encryption import Cipher
+from borzoi.shard.bus import EMPTY as NOTHING
 from borzoi.shard.bus import Arrived, Bus, Letter
-from borzoi.shard.crossing import (
-    APPEND,
-    POLL,
-    decode_polled,
-    decode_request,
-    encode_polled,
-    encode_request,
-)
-from borzoi.shard.crossing_files import Announcement, ReceivedFiles, SentFiles
+from borzoi.shard.crossed_polls import CrossedPolls
+from borzoi.shard.crossing import decode_request, encode_append, encode_request
 from borzoi.shard.envelopes import Subject
 from borzoi.shard.ownership import Ownership
 from borzoi.shard.partition_plane import DESCRIBE, PartitionPlane
 from borzoi.shard.partition_store import PartitionStore, Place
 from borzoi.shard.partition_table import PartitionTable, Totals
 from borzoi.shard.upkeep import Upkeep, topics_of
-from borzoi.storage.media import File, ReadOnlyFile
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +54,10 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _NAMESPACES: Final = msgspec.msgpack.Decoder(list[Namespace])
 _STATISTICS: Final = msgspec.msgpack.Decoder(list[PartitionStatistics])
 _TOTALS: Final = msgspec.msgpack.Decoder(Totals)
-_ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(Announcement)
-_NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
+
+
+def _itself(polled: Polled) -> Polled:
+    return polled
 
 
 class RoutedPartitionPlane(PartitionPlane):
@@ -76,6 +72,7 @@ class RoutedPartitionPlane(PartitionPlane):
         bus: Bus,
         ownership: Ownership,
         arena: Arena | None,
+        cipher: Cipher | None = None,
     ) -> None:
         super().__init__(table, upkeep, store)
         self.ownership = ownership
@@ -83,12 +80,9 @@ class RoutedPartitionPlane(PartitionPlane):
         #: The arena of this shard, which the others see.
         self._arena = arena
         self._arenas = Arenas()
-        self._sent: dict[int, SentFiles] = {}
-        self._received: dict[int, ReceivedFiles] = {}
+        self._polls = CrossedPolls(bus, cipher)
         upkeep.topic_size = self._topic_size
         bus.when_lost.append(self._forget_peer)
-        bus.answer(Subject.FILE, self._file_announced)
-        bus.answer(Subject.FILES_GONE, self._files_gone)
 
     def begin(self) -> None:
         """Answer the operations of other shards: the partitions of this one are open."""
@@ -106,44 +100,61 @@ class RoutedPartitionPlane(PartitionPlane):
         if partition is None:
             owner = self.ownership.owner_of(namespace)
             if owner != self.ownership.shard:
-                return self.forward(owner, namespace, operation, now)
+                return self._forward(owner, namespace, operation, now)
             partition = self._table.find(namespace)
         return operation.perform(partition, now)
 
-    def forward(
+    def _forward(
+        self, owner: int, namespace: Namespace, operation: PartitionOperation[Answer], now: int
+    ) -> "Answer | Future[Answer]":
+        """Run an operation on another shard."""
+        if isinstance(operation, Poll):
+            polled: Answer | Future[Answer] = self.poll(owner, namespace, operation, now)
+            return polled
+        if isinstance(operation, Append):
+            return self.append(owner, namespace, operation.batch, now)
+        code, body = encode_request(namespace, operation, now)
+        patient = isinstance(operation, AwaitMessages)
+        asked: Future[Any] = self._bus.request(
+            owner,
+            Subject.OPERATION,
+            Letter(body),
+            repeatable=is_repeatable(operation),
+            cancellable=patient,
+            make=lambda found: decode_answer(code, found.body),
+        )
+        if patient:
+            # When its shard is gone nothing arrives; the poll that follows says so.
+            asked = _resolved_when_gone(asked)
+        return asked
+
+    def append(self, owner: int, namespace: Namespace, batch: Batch, now: int) -> "Future[Any]":
+        """Append a batch on another shard."""
+        body = encode_append(namespace, batch.messages, now, self._arena)
+        return self._bus.request(owner, Subject.OPERATION, Letter(body), make=_nothing)
+
+    def poll(
         self,
         owner: int,
         namespace: Namespace,
-        operation: PartitionOperation[Any],
+        poll: Poll,
         now: int,
-        make: Callable[[Any], Any] | None = None,
-    ) -> "Future[Any]":
-        """Run an operation on another shard; return a future of its answer, decoded by `make` if
-        given."""
-        code, body = encode_request(namespace, operation, now, self._arena)
-        message = Letter(body)
-        if code == APPEND:
-            return self._bus.request(owner, Subject.OPERATION, message, make=_nothing)
-
-        def decoded(found: Arrived) -> Any:
-            answer = self._polled(found) if code == POLL else decode_answer(code, found.body)
-            return answer if make is None else make(answer)
-
-        patient = isinstance(operation, AwaitMessages)
-        asked = self._bus.request(
+        make: Callable[[Polled], Any] = _itself,
+    ) -> Any:
+        """Poll on another shard: what `make` makes of the answer, or a future of it."""
+        polls = self._polls
+        known = polls.known(owner, namespace, poll)
+        if known is not None:
+            return make(known)
+        further, generation = polls.welcome(owner, namespace, poll)
+        _, body = encode_request(namespace, poll, now, further)
+        return self._bus.request(
             owner,
             Subject.OPERATION,
-            message,
-            repeatable=is_repeatable(operation),
-            cancellable=patient,
-            make=decoded,
+            Letter(body),
+            repeatable=is_repeatable(poll),
+            make=lambda found: make(polls.arrived(found, namespace, poll, generation)),
         )
-        # If the shard has died nothing arrives; the poll that follows reports it.
-        return _resolved_when_gone(asked) if patient else asked
-
-    def _polled(self, found: Arrived) -> Any:
-        files = self._received.get(found.shard)
-        return decode_polled(found.body, _no_files if files is None else files.get)
 
     # Operations of other shards.
 
@@ -159,63 +170,36 @@ class RoutedPartitionPlane(PartitionPlane):
         if partition is None:
             partition = self._table.find(request.namespace)
         answer = operation.perform(partition, request.now)
+        if answer is None:
+            return NOTHING
+
+        def answered(found: Any) -> Letter:
+            if isinstance(operation, Poll):
+                return Letter(
+                    self._polls.answer(peer, partition, operation, found, request.further)
+                )
+            return Letter(encode_answer(found))
+
         if not isinstance(answer, Future):
-            return self._answer(peer, answer)
-        # Stop waiting for messages when the requesting shard has died.
+            return answered(answer)
+        # Nobody waits for messages any more when the shard that asked does not.
         patient = isinstance(operation, AwaitMessages)
-        return following(answer, lambda found: self._answer(peer, found), withdraw=patient)
-
-    def _answer(self, peer: int, answer: Any) -> Letter:
-        if isinstance(answer, Polled):
-            return Letter(encode_polled(answer, lambda file: self._number_of(peer, file)))
-        return Letter(encode_answer(answer))
-
-    def _number_of(self, peer: int, file: ReadOnlyFile) -> int:
-        """Return the peer's number of a file; announces the file first if necessary."""
-        sent = self._sent.get(peer)
-        if sent is None:
-            sent = self._sent[peer] = SentFiles()
-        number, announced = sent.number_of(file)
-        if announced is not None:
-            announcement, descriptor = announced
-            body = _ENCODER.encode(announcement)
-            self._bus.tell(peer, Subject.FILE, Letter(body, [descriptor]))
-            self._tell_gone(peer, sent.surplus())
-        return number
+        return following(answer, answered, withdraw=patient)
 
     # Files passed between shards.
 
-    def _file_announced(self, told: Arrived) -> Letter:
-        files = self._received.get(told.shard)
-        if files is None:
-            files = self._received[told.shard] = ReceivedFiles()
-        files.add(_ANNOUNCEMENT.decode(told.body), told.descriptors[0])
-        return Letter()
-
-    def _files_gone(self, told: Arrived) -> Letter:
-        files = self._received.get(told.shard)
-        if files is not None:
-            files.drop(_NUMBERS.decode(told.body))
-        return Letter()
-
     def release_deleted(self) -> None:
-        """Make the other shards close files that were deleted or replaced here."""
-        for peer, sent in self._sent.items():
-            self._tell_gone(peer, sent.gone())
-
-    def _tell_gone(self, peer: int, numbers: Sequence[int]) -> None:
-        if numbers:
-            self._bus.tell(peer, Subject.FILES_GONE, Letter(_ENCODER.encode(numbers)))
+        """Let the other shards close files that were deleted or replaced here."""
+        self._polls.release_deleted()
 
     def _forget_peer(self, shard: int) -> None:
         self._arenas.forget(shard)
-        self._sent.pop(shard, None)
-        self._received.pop(shard, None)
+        self._polls.forget_peer(shard)
 
     @property
     def files_held(self) -> int:
         """Files of other shards that are open here."""
-        return sum(len(files) for files in self._received.values())
+        return self._polls.files_held
 
     # Over all shards.
 
@@ -292,7 +276,8 @@ class RoutedPartitionPlane(PartitionPlane):
     # Effects of metadata changes.
 
     async def carry_out(self, effect: Effect) -> Sequence[VolatileCommand]:
-        """Carry out the part that concerns the partitions of this shard."""
+        """Only what concerns the partitions of this shard."""
+        self._polls.forget_ahead()
         narrowed = narrow(effect, self.ownership)
         if narrowed is None:
             return ()
@@ -309,7 +294,8 @@ class RoutedPartitionPlane(PartitionPlane):
             self._table.discard(namespace)
 
     async def follow(self, before: Metadata, after: Metadata) -> None:
-        """Open and drop partitions to match the metadata after missed entries."""
+        """Hold what the metadata has now, where entries in between were missed."""
+        self._polls.forget_ahead()
         births = {(stream.id, topic.id): topic.birth for stream, topic in topics_of(before)}
         topics = {(stream.id, topic.id): topic for stream, topic in topics_of(after)}
         for namespace in self.opened():
@@ -326,8 +312,7 @@ class RoutedPartitionPlane(PartitionPlane):
     async def close(self) -> None:
         await super().close()
         self._arenas.close()
-        for files in self._received.values():
-            files.clear()
+        self._polls.close()
 
 
 def narrow(effect: Effect, ownership: Ownership) -> Effect | None:
@@ -377,7 +362,3 @@ def _resolved_when_gone(source: "Future[None]") -> "Future[None]":
 
 def _nothing(_: Any) -> None:
     return None
-
-
-def _no_files(number: int) -> File:
-    raise ShardUnavailable(f"file {number} belongs to a shard that has died")

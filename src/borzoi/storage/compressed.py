@@ -80,11 +80,11 @@ class FrameCache:
 class CompressedBody:
     """The messages of a sealed segment, inflated on demand."""
 
-    __slots__ = ("_cache", "_file", "_frames", "path")
+    __slots__ = ("_cache", "_frames", "file", "path")
 
     def __init__(self, file: File, frames: Frames, cache: FrameCache) -> None:
         self.path = file.path
-        self._file = file
+        self.file = file
         self._frames = frames
         self._cache = cache
 
@@ -110,7 +110,7 @@ class CompressedBody:
                 self._stored(number, self._frames.check)
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
 
     def salvage(self, length: int, position: int) -> bytes:
         """As `part`, with zeros where a frame is damaged; for repairs."""
@@ -136,7 +136,7 @@ class CompressedBody:
         """Inflate a stored frame; a fault names the place."""
         position, length = self._frames.span(number)
         try:
-            return use(number, read_exactly(self._file, length, position))
+            return use(number, read_exactly(self.file, length, position))
         except StorageFailure as failure:
             raise type(failure)(f"{self.path}, byte {position}: {failure}") from failure
 
@@ -156,13 +156,17 @@ class TwinOpener:
 
     def __call__(self, medium: Medium, path: Path) -> CompressedBody:
         """What `open_log(open_twin=…)` wants."""
-        # An earlier file of this name may have been replaced since its frames were cached.
-        self._cache.forget(path)
         descriptors = self._descriptors
         if descriptors is None:
             descriptors = Descriptors(medium, 1)
-        file = descriptors.file(path.parent, path.name)
-        return CompressedBody(file, _frames_of(file), self._cache)
+        return opened_twin(descriptors.file(path.parent, path.name), self._cache)
+
+
+def opened_twin(file: File, cache: FrameCache) -> CompressedBody:
+    """The messages of an open twin."""
+    # An earlier file of this name may have been replaced since its frames were cached.
+    cache.forget(file.path)
+    return CompressedBody(file, _frames_of(file), cache)
 
 
 def open_twin(medium: Medium, path: Path) -> CompressedBody:

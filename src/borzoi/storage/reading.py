@@ -55,14 +55,14 @@ class Produced(ABC):
 class FileSlices(Produced):
     """A file range after produced bytes."""
 
-    __slots__ = ("_range",)
+    __slots__ = ("range",)
 
     def __init__(self, part: FileRange) -> None:
         super().__init__(part.length)
-        self._range = part
+        self.range = part
 
     def slices(self) -> Iterator[bytes]:
-        return self._range.slices()
+        return self.range.slices()
 
 
 class Reading(msgspec.Struct):

@@ -61,27 +61,27 @@ class PlainBody:
 class PartSlices(Produced):
     """A long part of a body, produced a slice at a time."""
 
-    __slots__ = ("_body", "_position")
+    __slots__ = ("body", "position")
 
     def __init__(self, body: Body, position: int, length: int) -> None:
         super().__init__(length)
-        self._body = body
-        self._position = position
+        self.body = body
+        self.position = position
 
     def slices(self) -> Iterator[memoryview]:
         for position, length in self._pieces(SLICE_BYTES):
-            part = self._body.part(position, length)
+            part = self.body.part(position, length)
             assert isinstance(part, memoryview), "a plain body is sent from its file"
             yield part
 
     def checks(self) -> Iterator[None]:
         for position, length in self._pieces(CHECKED_BYTES):
-            self._body.check(position, length)
+            self.body.check(position, length)
             yield
 
     def _pieces(self, size: int) -> Iterator[tuple[int, int]]:
         """Cut at frame boundaries, so that no frame is inflated twice."""
-        position, end = self._position, self._position + self.length
+        position, end = self.position, self.position + self.length
         while position < end:
             stop = min(position - position % size + size, end)
             yield position, stop - position

@@ -1,0 +1,150 @@
+"""Polls that cross between shards: the files they name, and what is said ahead.
+
+The owner of a partition answers with places in files (`shard/crossing.py`). A file crosses once
+(`shard/crossing_files.py`). Announcements, answers, and the word that a file is gone keep their
+order on the way.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from borzoi.model.errors import ShardUnavailable
+from borzoi.model.namespace import Namespace
+from borzoi.partitions.operations import Poll
+from borzoi.partitions.partition import Partition
+from borzoi.partitions.polling import Polled
+from borzoi.security.encryption import Cipher
+from borzoi.shard.bus import Arrived, Bus, Letter
+from borzoi.shard.crossing import decode_polled, encode_polled
+from borzoi.shard.crossing_files import Announcement, ReceivedFiles, SentFiles
+from borzoi.shard.envelopes import Bytes, Subject
+from borzoi.shard.reading_ahead import ReadingAhead, readings_behind
+from borzoi.storage.compressed import FrameCache
+from borzoi.storage.local import LocalFile
+from borzoi.storage.media import ReadOnlyFile
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(Announcement)
+_NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
+
+
+class CrossedPolls:
+    """The polls between this shard and its peers, in both directions."""
+
+    def __init__(self, bus: Bus, cipher: Cipher | None) -> None:
+        self._bus = bus
+        self._cipher = cipher
+        self._frames = FrameCache()
+        self._sent: dict[int, SentFiles] = {}
+        self._received: dict[int, ReceivedFiles] = {}
+        self._ahead: dict[int, ReadingAhead] = {}
+        bus.answer(Subject.FILE, self._file_announced)
+        bus.answer(Subject.FILES_GONE, self._files_gone)
+
+    # Polls of this shard's clients.
+
+    def known(self, owner: int, namespace: Namespace, poll: Poll) -> Polled | None:
+        """The answer, when the owner has said it ahead."""
+        files = self._received.get(owner)
+        return None if files is None else self._ahead_of(owner).found(namespace, poll, files)
+
+    def welcome(self, owner: int, namespace: Namespace, poll: Poll) -> tuple[int, int]:
+        """How many readings the owner may say ahead, and what `arrived` has to be told."""
+        ahead = self._ahead_of(owner)
+        return ahead.welcome(namespace, poll), ahead.generation
+
+    def arrived(self, found: Arrived, namespace: Namespace, poll: Poll, generation: int) -> Polled:
+        """The owner's answer."""
+        files = self._received.get(found.shard)
+        if files is None:
+            files = NO_FILES
+        polled, further = decode_polled(found.body, files, self._cipher)
+        ahead = self._ahead_of(found.shard)
+        if ahead.generation == generation:
+            ahead.keep(namespace, poll, polled, further)
+        return polled
+
+    def _ahead_of(self, owner: int) -> ReadingAhead:
+        ahead = self._ahead.get(owner)
+        if ahead is None:
+            ahead = self._ahead[owner] = ReadingAhead()
+        return ahead
+
+    def forget_ahead(self) -> None:
+        """Partitions have changed."""
+        for ahead in self._ahead.values():
+            ahead.forget()
+
+    # Polls of other shards.
+
+    def answer(
+        self, peer: int, partition: Partition, poll: Poll, polled: Polled, further: int
+    ) -> Bytes:
+        """What crosses to a peer; the files it does not have are announced first."""
+        behind = readings_behind(partition, poll, polled, further) if further else ()
+        return encode_polled(polled, lambda file: self._number_of(peer, file), behind)
+
+    def _number_of(self, peer: int, file: ReadOnlyFile) -> int:
+        """The number by which a peer knows a file. It is announced first if it does not."""
+        sent = self._sent.get(peer)
+        if sent is None:
+            sent = self._sent[peer] = SentFiles()
+        number, announced = sent.number_of(file)
+        if announced is not None:
+            announcement, descriptor = announced
+            body = _ENCODER.encode(announcement)
+            self._bus.tell(peer, Subject.FILE, Letter(body, [descriptor]))
+            self._tell_gone(peer, sent.surplus())
+        return number
+
+    # Files that cross.
+
+    def _file_announced(self, told: Arrived) -> Letter:
+        files = self._received.get(told.shard)
+        if files is None:
+            files = self._received[told.shard] = ReceivedFiles(self._frames)
+        files.add(_ANNOUNCEMENT.decode(told.body), told.descriptors[0])
+        return Letter()
+
+    def _files_gone(self, told: Arrived) -> Letter:
+        files = self._received.get(told.shard)
+        if files is not None:
+            files.drop(_NUMBERS.decode(told.body))
+        return Letter()
+
+    def release_deleted(self) -> None:
+        """Let the other shards close files that were deleted or replaced here."""
+        for peer, sent in self._sent.items():
+            self._tell_gone(peer, sent.gone())
+
+    def _tell_gone(self, peer: int, numbers: Sequence[int]) -> None:
+        if numbers:
+            self._bus.tell(peer, Subject.FILES_GONE, Letter(_ENCODER.encode(numbers)))
+
+    def forget_peer(self, shard: int) -> None:
+        """The process is gone, and what it was told and has said."""
+        self._sent.pop(shard, None)
+        self._received.pop(shard, None)
+        if shard in self._ahead:
+            self._ahead[shard].forget()
+
+    @property
+    def files_held(self) -> int:
+        """Files of other shards that are open here."""
+        return sum(len(files) for files in self._received.values())
+
+    def close(self) -> None:
+        for files in self._received.values():
+            files.clear()
+
+
+class _NoFiles(ReceivedFiles):
+    """Of a peer that has announced none, or is gone."""
+
+    def get(self, number: int) -> LocalFile:
+        raise ShardUnavailable(f"file {number} belongs to a shard that is gone")
+
+
+NO_FILES: Final = _NoFiles(FrameCache(0))
