@@ -91,3 +91,15 @@ async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
     clock.now += busy_poll.AWAY_SECONDS
     made.touch(clock.now)
     assert await callbacks_in(5, made, monkeypatch) == 5
+
+
+async def test_it_rests_while_the_answer_is_made_elsewhere(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = BusyPoll(asyncio.get_running_loop())
+    made.touch(clock.now)
+    assert await callbacks_in(3, made, monkeypatch) == 3
+    made.rest()
+    assert await callbacks_in(10, made, monkeypatch) == 0
+    made.touch(clock.now)
+    assert await callbacks_in(3, made, monkeypatch) == 3

@@ -42,6 +42,11 @@ class BusyPoll:
             self.awake = True
             self._loop.call_soon(self._stay)
 
+    def rest(self) -> None:
+        """Block as usual: the answer comes from the disk or from a process that may need this
+        processor."""
+        self.until = 0.0
+
     def _stay(self) -> None:
         now = monotonic()
         if now >= self.until:

@@ -152,6 +152,7 @@ class Conversation:
         "_wanted_room",
         "blocked",
         "ended",
+        "is_waiting",
         "session",
         "wanted",
     )
@@ -174,6 +175,8 @@ class Conversation:
         self._discard = 0
         self._discard_answer: Reply = b""
         self._running: Future[Answer] | None = None
+        #: Whether its answer comes from the disk or another process, not from this turn.
+        self.is_waiting = False
         self._unread: bytearray | None = None
         #: Waits for its turn, or for room for a large frame.
         self._held = False
@@ -417,6 +420,7 @@ class Conversation:
         if answer is self._binary.gathering.running:
             self._frame_buffer = buffer
             return
+        self.is_waiting = True
         if buffer is not None and code != SEND_MESSAGES:
             self._pool.release(buffer)
             buffer = None
@@ -426,6 +430,7 @@ class Conversation:
     def answered(self, done: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
         """The running request is done."""
         self._running = None
+        self.is_waiting = False
         if buffer is not None:
             self._pool.release(buffer)
         if self._reserved:

@@ -138,7 +138,9 @@ class TcpConnection:
             return
         self.progressed_at = now = monotonic()
         busy_poll = listener.busy_poll
-        if busy_poll.awake:
+        if conversation.is_waiting:
+            busy_poll.rest()
+        elif busy_poll.awake:
             busy_poll.until = now + AWAKE_SECONDS
         elif not self._low_water:  # the rest of a large frame comes by itself
             busy_poll.touch(now)
@@ -183,6 +185,7 @@ class TcpConnection:
     def resume_reading(self) -> None:
         # What was sent ahead may end in half a frame; its rest was not read before.
         self.progressed_at = self._listener.loop.time()
+        self._listener.busy_poll.touch()
         if not self._reading and self._sock.fileno() >= 0:
             self._reading = True
             self._listener.loop.add_reader(self._sock.fileno(), self._on_readable)
