@@ -719,3 +719,10 @@ async def test_the_metrics_count_clients_and_messages_of_all_shards(stage: Stage
     lines = text.splitlines()
     assert "clients 3.0" in lines or "clients 3" in lines, text
     assert f"messages {PARTITIONS}.0" in lines or f"messages {PARTITIONS}" in lines, text
+    # What each process knows of itself is added up, or has the number of its shard.
+    assert 'borzoi_connections{transport="tcp"} 3' in lines, text
+    assert 'borzoi_request_seconds_count{command="login_user",transport="tcp"} 3' in lines, text
+    for shard in range(3):
+        assert f'borzoi_loop_lag_seconds_count{{shard="{shard}"}}' in text
+    limit = sum(one._opened.pool.limit_bytes for one in stage.shards.servers.values())
+    assert f"borzoi_pool_limit_bytes {limit}" in lines

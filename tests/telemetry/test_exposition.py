@@ -1,5 +1,7 @@
 """The text is read back with the parser of the people who scrape it."""
 
+import msgspec
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from borzoi.telemetry.durations import Durations
@@ -10,6 +12,7 @@ from borzoi.telemetry.exposition import (
     gauge,
     gauges,
     histogram,
+    merged,
     openmetrics,
 )
 
@@ -45,3 +48,35 @@ def test_a_histogram_is_whole() -> None:
     buckets = [one for one in samples if one.name == "took_seconds_bucket"]
     assert (buckets[0].value, buckets[-2].value, buckets[-1].value) == (1, 2, 3)
     assert buckets[-1].labels == {"command": "ping", "le": "+Inf"}
+
+
+def test_numbers_of_several_processes_are_added_up() -> None:
+    fast, slow = Durations(), Durations()
+    fast.observe(10_000)
+    slow.observe(10_000_000)
+
+    def process(shard: int, durations: Durations, when: int) -> list[Family]:
+        return [
+            counters("calls", "calls", [([("op", "get")], shard + 1), ([("op", str(shard))], 5)]),
+            histogram("seconds", "durations", [((), durations)]),
+            gauges("lag", "of each", [((("shard", str(shard)),), shard)]),
+            gauge("done", "when all was done", when, is_least=True),
+        ]
+
+    # As they come from another process: lists in the place of tuples.
+    sent = msgspec.msgpack.encode(process(1, slow, 70))
+    other = msgspec.msgpack.decode(sent, type=list[Family])
+    both = merged([process(0, fast, 90), other])
+    found = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(openmetrics(both).decode())
+        for sample in family.samples
+    }
+    assert found["calls_total", (("op", "get"),)] == 3
+    assert found["calls_total", (("op", "0"),)] == found["calls_total", (("op", "1"),)] == 5
+    assert found["seconds_count", ()] == 2
+    assert found["seconds_sum", ()] == pytest.approx(0.01001)
+    assert found["lag", (("shard", "0"),)] == 0
+    assert found["lag", (("shard", "1"),)] == 1
+    assert found["done", ()] == 70
+    assert openmetrics(merged([process(0, fast, 90)])) == openmetrics(process(0, fast, 90))

@@ -1,5 +1,6 @@
 """Queries the other shards over the bus; not loaded by a server with one process."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -10,9 +11,11 @@ from borzoi.handlers.sessions import SessionRecord, Sessions
 from borzoi.model.errors import ShardUnavailable
 from borzoi.shard.bus import Arrived, Bus, Letter
 from borzoi.shard.envelopes import Subject
+from borzoi.telemetry.exposition import Family
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _SESSIONS: Final = msgspec.msgpack.Decoder(list[SessionRecord])
+_FAMILIES: Final = msgspec.msgpack.Decoder(list[Family])
 _USAGE: Final = msgspec.msgpack.Decoder(ShardUsage)
 
 
@@ -38,6 +41,14 @@ class ShardNeighbours:
             *await self._ask_all(Subject.USAGE, _USAGE),
         ]
         return sorted(found, key=lambda one: one.shard)
+
+    def publish(self, families: Callable[[], list[Family]]) -> None:
+        """Tell the others the metrics of this process when they ask."""
+        self._bus.answer(Subject.METRICS, lambda _: Letter(_ENCODER.encode(families())))
+
+    async def metrics(self) -> list[list[Family]]:
+        """What each of the other processes publishes of itself."""
+        return await self._ask_all(Subject.METRICS, _FAMILIES)
 
     def own_usage(self) -> ShardUsage:
         host = self._host

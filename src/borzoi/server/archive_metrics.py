@@ -32,6 +32,7 @@ def archive_families(archived: Counters, meters: Meters) -> Iterator[Family]:
         "borzoi_archive_last_success_timestamp",
         "when everything sealed was last archived, in seconds since 1970; 0 before that",
         archived.last_success / 1e6,
+        is_least=True,
     )
     yield counter(
         "borzoi_archive_turns_failed",

@@ -2,7 +2,8 @@
 
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
@@ -13,6 +14,7 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.interface import Listener
 from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
+from borzoi.listeners.process_metrics import ProcessSources, process_families
 from borzoi.listeners.sockets import BACKLOG, SocketOptions, bound_socket
 from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
@@ -77,8 +79,13 @@ class ListeningContext(msgspec.Struct, frozen=True):
     loop_lag: Durations
     #: Metrics of the parts below the listeners.
     more_metrics: Callable[[], Iterable[Family]] = tuple
-    #: How many processes share the limit on connections.
+    #: How many processes share the limit on connections, and which of them this one is.
     shards: int = 1
+    shard: int = 0
+    #: The metrics of the other processes.
+    other_metrics: Callable[[], Awaitable[Sequence[Sequence[Family]]]] | None = None
+    #: Told where the metrics of this process are read.
+    publish: Callable[[Callable[[], list[Family]]], None] | None = None
 
     def byte_streams(self, admission: Admission) -> ByteStreamArguments:
         return ByteStreamArguments(
@@ -128,6 +135,17 @@ async def listen(
     chosen = tcp.max_connections_per_address
     admission = Admission(room, chosen or max(room // 2, 1), spares_this_machine=not chosen)
     endpoints: list[Endpoint] = []
+    sources = ProcessSources(
+        pool=around.pool,
+        admission=admission,
+        syncs=around.binary.dispatcher.services.syncs,
+        loop_lag=around.loop_lag,
+        connections=lambda: {one.section: len(one.listener.connections) for one in endpoints},
+        more=around.more_metrics,
+        shard=around.shard,
+    )
+    if around.publish is not None:
+        around.publish(partial(process_families, around.binary.dispatcher, sources))
     try:
         for section, sock in sockets.items():
             _begin_listening(section, sock)
@@ -135,7 +153,7 @@ async def listen(
             endpoints.append(await _tcp(sockets["tcp"], tcp, around, admission))
         if "http" in sockets:
             http = settings.http
-            endpoints.append(_http(sockets["http"], http, around, admission, endpoints))
+            endpoints.append(_http(sockets["http"], http, around, sources))
         if "websocket" in sockets:
             websocket = settings.websocket
             endpoints.append(await _websocket(sockets["websocket"], websocket, around, admission))
@@ -167,8 +185,7 @@ def _http(
     sock: socket.socket,
     http: HttpSection,
     around: ListeningContext,
-    admission: Admission,
-    endpoints: Sequence[Endpoint],
+    process: ProcessSources,
 ) -> Endpoint:
     # Imported here: a server without HTTP starts sooner.
     from borzoi.listeners.http.listener import HttpListener
@@ -177,20 +194,18 @@ def _http(
 
     dispatcher = around.binary.dispatcher
     sources = Sources(
-        pool=around.pool,
-        admission=admission,
-        syncs=dispatcher.services.syncs,
-        loop_lag=around.loop_lag,
-        connections=lambda: {one.section: len(one.listener.connections) for one in endpoints},
-        more=around.more_metrics,
+        **msgspec.structs.asdict(process),
         partitions_max=http.metrics.max_partitions,
         lags_max=http.metrics.max_group_lags,
     )
+    if around.other_metrics is not None:
+        sources.others = around.other_metrics
     metrics = Metrics(dispatcher, sources)
     unfinished = around.binary.unfinished
     app = http_app(http, dispatcher, around.revoked_tokens, metrics=metrics, unfinished=unfinished)
     context = tls_context(http.tls, "http.tls") if http.tls.enabled else None
     probe_silent_peers(sock)
+    admission = process.admission
     listener = HttpListener(sock, app, admission=admission, context=context, stopping=app.stopping)
     return Endpoint("http" if context is None else "http (TLS)", "http", listener)
 

@@ -192,11 +192,6 @@ class RunningServer:
         self._stop.set()
 
     @property
-    def _shards(self) -> int:
-        """How many processes the server has."""
-        return 1
-
-    @property
     def addresses(self) -> dict[str, tuple[str, int]]:
         """Return where each listener accepts, by the section of its settings."""
         return {one.section: one.listener.address[:2] for one in self._endpoints}
@@ -207,26 +202,25 @@ class RunningServer:
         await self._listen(self._settings)
 
     async def _listen(self, settings: Settings) -> None:
-        self._endpoints = await listen(
-            settings,
-            ListeningContext(
-                binary=BinaryProtocol(
-                    self._dispatcher,
-                    unfinished_bytes_max=self._settings.tcp.max_unfinished_size,
-                ),
-                pool=self._opened.pool,
-                revoked_tokens=self._opened.revoked_tokens,
-                on_connect=self._services.sessions.add,
-                on_disconnect=self._disconnected,
-                loop_lag=self._loop_lag,
-                shards=self._shards,
-                more_metrics=self._archive_metrics,
-            ),
-            self._sockets or bind(settings),
-        )
+        around = self._listening_context()
+        self._endpoints = await listen(settings, around, self._sockets or bind(settings))
         self._listeners = [endpoint.listener for endpoint in self._endpoints]
         self._services.cluster.bound(
             {one.section: one.listener.address[1] for one in self._endpoints}
+        )
+
+    def _listening_context(self) -> ListeningContext:
+        return ListeningContext(
+            binary=BinaryProtocol(
+                self._dispatcher,
+                unfinished_bytes_max=self._settings.tcp.max_unfinished_size,
+            ),
+            pool=self._opened.pool,
+            revoked_tokens=self._opened.revoked_tokens,
+            on_connect=self._services.sessions.add,
+            on_disconnect=self._disconnected,
+            loop_lag=self._loop_lag,
+            more_metrics=self._archive_metrics,
         )
 
     def _disconnected(self, session: Session) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from borzoi.diagnostics.host import Host
 from borzoi.handlers.call import Services
 from borzoi.handlers.consumer_quota import ConsumerQuota
@@ -47,6 +49,7 @@ from borzoi.server.assembly import (
 )
 from borzoi.server.housekeeping import Chore
 from borzoi.server.launching import Start
+from borzoi.server.listening import ListeningContext
 from borzoi.server.migration import Migration
 from borzoi.server.opening import folders_of
 from borzoi.server.process import RunningServer
@@ -209,6 +212,7 @@ class ShardServer(RunningServer):
         table.open_all(opened.state, self._ownership.is_own)
         self._partitions = partitions
         sessions, quota, host = Sessions(), ConsumerQuota(), Host(self._directory)
+        self._neighbours = ShardNeighbours(bus, sessions, host)
         carry_out = effects_on(partitions, sessions, quota)
         metadata: MetadataPlane | MetadataCopy
         if isinstance(opened, Opened):
@@ -230,7 +234,7 @@ class ShardServer(RunningServer):
             clock=clock,
             polled_bytes_max=settings.system.partition.max_poll_size,
             syncs=syncs,
-            neighbours=ShardNeighbours(bus, sessions, host),
+            neighbours=self._neighbours,
         )
         partitions.begin()
         if isinstance(metadata, MetadataPlane):
@@ -265,9 +269,15 @@ class ShardServer(RunningServer):
         self._migration.begin()
         control.ready(self.addresses)
 
-    @property
-    def _shards(self) -> int:
-        return self._bus.count
+    def _listening_context(self) -> ListeningContext:
+        """The metrics are those of all processes, whichever is asked."""
+        return msgspec.structs.replace(
+            super()._listening_context(),
+            shards=self._bus.count,
+            shard=self._bus.shard,
+            other_metrics=self._neighbours.metrics,
+            publish=self._neighbours.publish,
+        )
 
     # Chores.
 

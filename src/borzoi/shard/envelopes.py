@@ -73,6 +73,7 @@ class Subject(IntEnum):
     USAGE = 21
     READY = 22
     DRAINED = 23
+    METRICS = 24
     MIGRATION = 30
 
 

@@ -37,10 +37,12 @@ class Family(msgspec.Struct, frozen=True):
     kind: str
     meaning: str
     samples: Sequence[MetricSample]
+    #: Of several processes the least counts, not the sum.
+    is_least: bool = False
 
 
-def gauge(name: str, meaning: str, value: Number) -> Family:
-    return Family(name, "gauge", meaning, (MetricSample(value),))
+def gauge(name: str, meaning: str, value: Number, *, is_least: bool = False) -> Family:
+    return Family(name, "gauge", meaning, (MetricSample(value),), is_least)
 
 
 def gauges(name: str, meaning: str, values: Iterable[tuple[Labels, Number]]) -> Family:
@@ -67,6 +69,39 @@ def histogram(name: str, meaning: str, values: Iterable[tuple[Labels, Durations]
         samples.append(MetricSample(durations.total_ns / 1e9, labels, "_sum"))
         samples.append(MetricSample(count, labels, "_count"))
     return Family(name, "histogram", meaning, samples)
+
+
+def merged(processes: Iterable[Iterable[Family]]) -> list[Family]:
+    """The families of several processes as those of one: numbers with the same name and the same
+    labels become one number."""
+    families: dict[str, Family] = {}
+    values: dict[str, dict[tuple[str, Labels], Number]] = {}
+    for process in processes:
+        for family in process:
+            families.setdefault(family.name, family)
+            found = values.setdefault(family.name, {})
+            for sample in family.samples:
+                # What comes from another process has lists for tuples.
+                key = (sample.suffix, tuple((label, text) for label, text in sample.labels))
+                known = found.get(key)
+                if known is None:
+                    found[key] = sample.value
+                else:
+                    both = (known, sample.value)
+                    found[key] = min(both) if family.is_least else sum(both)
+    return [
+        Family(
+            family.name,
+            family.kind,
+            family.meaning,
+            [
+                MetricSample(value, labels, suffix)
+                for (suffix, labels), value in values[family.name].items()
+            ],
+            family.is_least,
+        )
+        for family in families.values()
+    ]
 
 
 def openmetrics(families: Iterable[Family]) -> bytes:

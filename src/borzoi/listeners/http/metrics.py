@@ -5,14 +5,13 @@ start. Series of partitions are bounded: a server may have a million
 partitions, and Prometheus should not.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
 from borzoi.handlers.dispatch import Dispatcher
-from borzoi.listeners.admission import Admission
-from borzoi.memory.pool import MemoryPool
+from borzoi.listeners.process_metrics import ProcessSources, process_families
 from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError
@@ -20,7 +19,6 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.futures import arrived
 from borzoi.partitions.operations import LoadOffset
 from borzoi.partitions.statistics import PartitionStatistics
-from borzoi.telemetry.durations import Durations, Ongoing
 from borzoi.telemetry.exposition import (
     Family,
     Labels,
@@ -28,31 +26,26 @@ from borzoi.telemetry.exposition import (
     counter,
     gauge,
     gauges,
-    histogram,
+    merged,
     openmetrics,
 )
 
 PARTITIONS_MAX = 1000
 LAGS_MAX = 10_000
-#: One process, one shard.
-SHARD: Labels = (("shard", "0"),)
 
 
-class Sources(msgspec.Struct):
-    """The sources of the numbers besides the planes."""
+async def _alone() -> list[list[Family]]:
+    return []
 
-    pool: MemoryPool
-    admission: Admission
-    #: How long syncs took, and how late the event loop was.
-    syncs: Ongoing
-    loop_lag: Durations
-    #: Open connections by transport.
-    connections: Callable[[], Mapping[str, int]] = dict
+
+class Sources(ProcessSources):
+    """What the numbers of a server are read from, beside its planes."""
+
+    #: The numbers of its other processes.
+    others: Callable[[], Awaitable[Sequence[Sequence[Family]]]] = _alone
     #: Calls over HTTP since the start.
     calls: Callable[[], int] = int
-    #: What else the server publishes.
-    more: Callable[[], Iterable[Family]] = tuple
-    #: The limit of partitions with their own series.
+    #: More partitions than this have no series of their own.
     partitions_max: int = PARTITIONS_MAX
     #: The limit of (group, partition) pairs with a lag.
     lags_max: int = LAGS_MAX
@@ -98,17 +91,14 @@ class Metrics:
                 left_out,
             ),
             *await self._lags(shown),
-            *self._requests(),
-            *self._pool(),
-            histogram("borzoi_sync_seconds", "time of a sync", [(SHARD, self.sources.syncs)]),
-            histogram(
-                "borzoi_loop_lag_seconds",
-                "how late the event loop was",
-                [(SHARD, self.sources.loop_lag)],
-            ),
-            *self.sources.more(),
+            *await self._processes(),
         ]
         return openmetrics(families)
+
+    async def _processes(self) -> list[Family]:
+        """What the processes of the server do, added up."""
+        own = process_families(self._dispatcher, self.sources)
+        return merged([own, *await self.sources.others()])
 
     async def _upstream(self) -> list[Family]:
         """The metrics that dashboards for the published servers use."""
@@ -166,41 +156,6 @@ class Metrics:
                 max(0, lags - len(values)),
             ),
         ]
-
-    def _requests(self) -> Iterator[Family]:
-        yield histogram(
-            "borzoi_request_seconds",
-            "time from a request to its answer",
-            [
-                ((("command", command), ("transport", transport)), durations)
-                for command, transport, durations in self._dispatcher.times
-            ],
-        )
-        pending = self._dispatcher.pending()
-        depths = {**pending._asdict(), "syncs": self.sources.syncs.pending}
-        yield gauges(
-            "borzoi_queue_depth",
-            "pending requests, by what they wait for, and syncs in flight",
-            [((("queue", queue),), depth) for queue, depth in depths.items()],
-        )
-        connections = self.sources.connections().items()
-        yield gauges(
-            "borzoi_connections",
-            "open connections",
-            [((("transport", transport),), count) for transport, count in connections],
-        )
-        refused = self.sources.admission.refused
-        yield counter("borzoi_connections_refused", "connections over the limit", refused)
-
-    def _pool(self) -> Iterator[Family]:
-        counters = self.sources.pool.counters()
-        yield gauge("borzoi_pool_limit_bytes", "bytes the pool may lend", counters.limit_bytes)
-        yield gauge("borzoi_pool_in_use_bytes", "bytes the pool has lent", counters.in_use_bytes)
-        yield gauge("borzoi_pool_retained_bytes", "what it keeps", counters.retained_bytes)
-        yield counter("borzoi_pool_allocations", "buffers made", counters.allocations)
-        yield counter("borzoi_pool_reuses", "buffers lent again", counters.reuses)
-        external = counters.external_allocations
-        yield counter("borzoi_pool_external_allocations", "buffers outside the pool", external)
 
 
 def lag_of(statistics: PartitionStatistics, stored: int | None) -> int:
