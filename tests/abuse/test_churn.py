@@ -1,8 +1,9 @@
 """Descriptors, memory and disk space come back after everything that takes them was done at random:
-create, fill, compress, poll, purge, delete, and hang up in the middle.
+connect, create, fill, compress, poll, purge, delete, and hang up in the middle.
 
-A small share runs with the other tests. The deep tier does as much as an hour at ten steps a
-second (BORZOI_CHURN_STEPS of them), as fast as the server answers.
+With one process, and with three shards, where most of it crosses from one process to another. A
+small share runs with the other tests. The deep tier does as much as an hour at ten steps a second
+(BORZOI_CHURN_STEPS of them), as fast as the server answers.
 """
 
 import os
@@ -12,6 +13,7 @@ from random import Random
 
 import pytest
 from tests.support.server import RunningServer, running_server
+from tests.support.shard_processes import shard_processes
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
@@ -35,10 +37,12 @@ SETTINGS = {
 }
 TOPICS = 6
 PARTITIONS = 4
-#: What the server may keep of memory that it had: caches, pools and arenas that are full now.
+#: What a process may keep of memory that it had: caches, pools and arenas that are full now.
 MEMORY_KIB_MAX = 48 * 1024
 #: Offsets, the metadata log and its snapshot: not the messages.
 DISK_BYTES_MAX = 4 << 20
+#: The file of the metadata that is being written, connections that are about to end.
+DESCRIPTORS_MAX = 8
 PATIENCE_SECONDS = 120.0
 #: A long run says what is held each time it has done so many.
 PROGRESS_STEPS = 1000
@@ -49,10 +53,11 @@ class Counts:
     """What the server holds."""
 
     def __init__(self, server: RunningServer) -> None:
-        process = Path(f"/proc/{server.process.pid}")
-        self.descriptors = len(os.listdir(process / "fd"))
-        lines = (process / "status").read_text().splitlines()
-        self.memory_kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+        pids = [server.process.pid, *shard_processes(server).values()]
+        processes = [Path(f"/proc/{pid}") for pid in pids]
+        self.descriptors = sum(len(os.listdir(process / "fd")) for process in processes)
+        lines = [line for one in processes for line in (one / "status").read_text().splitlines()]
+        self.memory_kib = sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
         self.disk_bytes = 0
         for folder, _, names in os.walk(server.directory):
             for name in names:
@@ -61,7 +66,7 @@ class Counts:
                 except FileNotFoundError:
                     continue
         deleted = 0
-        for descriptor in (process / "fd").iterdir():
+        for descriptor in (fd for process in processes for fd in (process / "fd").iterdir()):
             try:
                 target = os.readlink(descriptor)
             except FileNotFoundError:
@@ -148,7 +153,7 @@ def settled(server: RunningServer, before: Counts) -> Counts:
     while True:
         now = Counts(server)
         calm = (
-            now.descriptors <= before.descriptors + 8
+            now.descriptors <= before.descriptors + DESCRIPTORS_MAX
             and not now.deleted_but_open
             and now.disk_bytes <= before.disk_bytes + DISK_BYTES_MAX
         )
@@ -166,8 +171,13 @@ def settled(server: RunningServer, before: Counts) -> Counts:
         ),
     ],
 )
-def test_descriptors_memory_and_disk_space_return_to_where_they_began(steps: int) -> None:
-    with running_server(SETTINGS) as server:
+@pytest.mark.parametrize("shards", [1, 3])
+def test_descriptors_memory_and_disk_space_return_to_where_they_began(
+    steps: int, shards: int
+) -> None:
+    settings = {**SETTINGS, "SYSTEM_SHARDING_CPU_ALLOCATION": str(shards)}
+    processes = shards if shards == 1 else shards + 1
+    with running_server(settings) as server:
         churn = Churn(server, Random(steps))
         # The first round fills caches and pools, which stay.
         for count in (max(steps // 10, 30), steps):
@@ -187,9 +197,9 @@ def test_descriptors_memory_and_disk_space_return_to_where_they_began(steps: int
             before = settled(server, Counts(server))
         after = settled(server, before)
         print(f"\n{steps} steps: {churn.done}\nbefore: {before}\nafter:  {after}")
-        assert after.descriptors <= before.descriptors + 8
+        assert after.descriptors <= before.descriptors + DESCRIPTORS_MAX * processes
         assert after.deleted_but_open == 0
-        assert after.memory_kib <= before.memory_kib + MEMORY_KIB_MAX
+        assert after.memory_kib <= before.memory_kib + MEMORY_KIB_MAX * processes
         assert after.disk_bytes <= before.disk_bytes + DISK_BYTES_MAX
         assert "Traceback" not in server.output
         churn.client.close()

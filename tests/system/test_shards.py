@@ -48,6 +48,10 @@ class Stage:
     def owner(self, partition: int) -> int:
         return self.shards.owner(0, 0, partition)
 
+    def everywhere(self) -> list[tuple[AsyncClient, int]]:
+        """Every client with every partition."""
+        return [(client, number) for client in self.clients for number in range(PARTITIONS)]
+
     def wrong(self, partition: int) -> AsyncClient:
         """A client whose shard does not own the partition."""
         return self.clients[self.shards.others(self.owner(partition))[0]]
@@ -317,7 +321,7 @@ async def test_a_waiting_poll_that_ends_leaves_nothing_behind(stage: Stage) -> N
     arrivals = owner._partitions._opened[(0, 0, partition)].arrivals  # type: ignore[index]
     client = AsyncClient(stage.shards.url(shard))
     await client.connect()
-    waiting = asyncio.create_task(wait_for_messages(client, partition, 60_000))
+    waiting = asyncio.create_task(wait_for_messages(client, partition, 200))
     await until(lambda: bool(arrivals))
     await client.close()
     await until(lambda: not arrivals)
@@ -567,6 +571,53 @@ async def test_statistics_are_of_all_shards(stage: Stage) -> None:
         assert topic is not None
         assert topic.messages_count == PARTITIONS
         assert [one.messages_count for one in topic.partitions] == [1] * PARTITIONS
+
+
+# ---- what is left -------------------------------------------------------------------------------
+
+
+async def test_queues_windows_pools_and_waits_are_empty_when_nothing_runs(stage: Stage) -> None:
+    """After much at once, of all kinds, some of it given up."""
+    large = [bytes(1000)] * 500
+    waiting = [
+        asyncio.create_task(wait_for_messages(client, partition, 200))
+        for partition, client in enumerate(stage.clients)
+    ]
+    for _ in range(3):
+        await asyncio.gather(
+            *(
+                client.send_messages("s/t", large, partition=number)
+                for client, number in stage.everywhere()
+            )
+        )
+        await asyncio.gather(
+            *(
+                client.poll_messages("s/t", partition=number, start="first")
+                for client, number in stage.everywhere()
+            )
+        )
+        await asyncio.gather(
+            *(
+                client.store_consumer_offset("s/t", 1, partition=number, consumer="c")
+                for client, number in stage.everywhere()
+            ),
+        )
+    await asyncio.gather(*waiting)
+    await stage.clients[0].delete_topic("s/t")
+    for server in stage.shards.servers.values():
+        for exchange in server._bus._exchanges.values():
+            assert not exchange._pending
+            assert not exchange._parked
+            assert not exchange._running
+            assert not exchange._deferred
+            assert (exchange._window_requests, exchange._window_bytes) == (0, 0)
+            assert exchange.line.untaken_bytes == 0
+        assert not server._bus._absent
+        assert server._dispatcher.waiting == 0
+        assert server._opened.pool.counters().in_use_bytes <= 2 * 256 * 1024, "its listener's own"
+    await until(
+        lambda: not any(one._partitions.files_held for one in stage.shards.servers.values())
+    )
 
 
 # ---- shards that die ----------------------------------------------------------------------------
