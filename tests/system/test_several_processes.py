@@ -191,6 +191,33 @@ def test_a_supervisor_loads_only_what_it_needs() -> None:
         assert not [name for name in ("httptools", "qh3", "starlette") if f"/{name}/" in mapped]
 
 
+#: What only a server of several processes has.
+SEVERAL = {
+    *(f"borzoi.handlers.{name}" for name in ("routed_dispatch", "shard_neighbours")),
+    "borzoi.memory.arenas",
+    *(f"borzoi.server.{name}" for name in ("control", "control_messages", "migration")),
+    *(f"borzoi.server.{name}" for name in ("shard_serving", "supervision", "supervisor")),
+    *(f"borzoi.shard.{name}" for name in ("bus", "line", "links", "envelopes", "ownership")),
+    *(f"borzoi.shard.{name}" for name in ("metadata_copies", "metadata_copy", "created")),
+    *(f"borzoi.shard.{name}" for name in ("crossed_polls", "crossing", "crossing_files")),
+    *(f"borzoi.shard.{name}" for name in ("reading_ahead", "routing")),
+}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_process_loads_nothing_of_several(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So sharding costs it nothing: it has another dispatcher and another plane."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with running_server(shards(count)) as server:
+        with logged_in(server) as client:
+            fill(client)
+            assert is_filled(client)
+        assert server.stop() == exit_statuses.OK
+        loaded = {line.rpartition("|")[2].strip() for line in server.output.splitlines()}
+        assert "borzoi.server.process" in loaded
+        assert loaded & SEVERAL == (set() if count == 1 else SEVERAL)
+
+
 def test_each_process_writes_its_own_log(tmp_path: Path) -> None:
     with running_server(shards(2), directory=tmp_path / "data") as server:
         os.kill(shard_processes(server)[1], signal.SIGUSR1)

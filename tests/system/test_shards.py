@@ -28,7 +28,10 @@ from borzoi.model.errors import (
 )
 from borzoi.model.topics import Compression
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PolledMessages, PollMessages
+from borzoi.protocol.errors import INVALID_COMMAND
+from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX
 from borzoi.shard.bus import Arrived
 from borzoi.shard.envelopes import Subject
 
@@ -280,6 +283,52 @@ async def test_deleted_segments_are_closed_on_every_shard(tmp_path: Path) -> Non
         )
         await clients[0].delete_stream("s")
         await until(lambda: not any(one._partitions.files_held for one in shards.servers.values()))
+
+
+async def test_every_owner_removes_what_has_expired(tmp_path: Path) -> None:
+    settings = {
+        "TCP_SOCKET_MIGRATION": "false",
+        "SYSTEM_SEGMENT_SIZE": "1 MiB",
+        "SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE": "1",
+        "DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED": "true",
+        "DATA_MAINTENANCE_MESSAGES_INTERVAL": "100 ms",
+    }
+    async with (
+        running_shards(tmp_path / "data", **settings) as shards,
+        clients_of(shards) as clients,
+    ):
+        stage = Stage(shards, clients)
+        await clients[1].create_stream("s")
+        await clients[2].create_topic("s/t", partitions=PARTITIONS, message_expiry="1 ms")
+        for partition in range(PARTITIONS):
+            for _ in range(3):
+                batch = [bytes(1000)] * 600
+                await stage.wrong(partition).send_messages("s/t", batch, partition=partition)
+        async with asyncio.timeout(30):
+            for client in clients:
+                while (topic := await client.get_topic("s/t")) is None or (
+                    topic.messages_count > PARTITIONS * 600
+                ):
+                    await asyncio.sleep(0.05)
+        for partition in range(PARTITIONS):
+            polled = await stage.wrong(partition).poll_messages(
+                "s/t", partition=partition, start="first"
+            )
+            assert polled.current_offset == 1799
+            assert all(one.offset >= 1200 for one in polled.messages), "the open segment is left"
+
+
+async def test_a_frame_that_is_too_large_is_refused_by_every_shard(stage: Stage) -> None:
+    for shard in range(3):
+        host, port = stage.shards.controls[shard].addresses["tcp"]
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(REQUEST_PREFIX.pack((10 << 20) + 5, int(Code.CREATE_STREAM)))
+        status, _ = RESPONSE_PREFIX.unpack(await reader.readexactly(RESPONSE_PREFIX.size))
+        assert status == INVALID_COMMAND
+        assert await reader.read() == b"", "and the connection ends"
+        writer.close()
+    for client in stage.clients:
+        await client.ping()
 
 
 async def test_a_waiting_poll_is_woken_by_a_send_on_another_shard(stage: Stage) -> None:
@@ -538,6 +587,33 @@ async def test_a_member_leaves_with_its_connection_on_any_shard(stage: Stage) ->
             return
         await asyncio.sleep(0.01)
     pytest.fail("members are left")
+
+
+async def test_groups_are_left_and_deleted_from_every_shard(stage: Stage) -> None:
+    for number, client in enumerate(stage.clients):
+        name = f"g{number}"
+        await client.create_consumer_group("s/t", name)
+        for other in stage.clients:
+            await other.join_consumer_group("s/t", name)
+        leaves = stage.clients[(number + 1) % 3]
+        await leaves.leave_consumer_group("s/t", name)
+        for other in stage.clients:
+            group = await other.get_consumer_group("s/t", name)
+            assert group is not None
+            assert sorted(len(member.partitions) for member in group.members) == [3, 3]
+        for partition in range(PARTITIONS):
+            await client.send_messages("s/t", ["x"], partition=partition)
+        for member in (one for one in stage.clients if one is not leaves):
+            while (polled := await member.poll_messages("s/t", group=name, commit=True)).messages:
+                assert polled.messages[0].offset == 0
+        await stage.clients[(number + 2) % 3].delete_consumer_group("s/t", name)
+        for other in stage.clients:
+            assert await other.get_consumer_group("s/t", name) is None
+        # Its offsets are gone with it, on the owners of all partitions: the next one gets none.
+        await client.create_consumer_group("s/t", name)
+        for partition in range(PARTITIONS):
+            stored = await client.get_consumer_offset("s/t", partition=partition, group=name)
+            assert stored is None
 
 
 # ---- over all shards ----------------------------------------------------------------------------
