@@ -1,5 +1,7 @@
 """Polls that cross, between two shards on one loop."""
 
+import asyncio
+
 import pytest
 from tests.shard.test_routing import Shard, owned_by, shards  # noqa: F401
 from tests.support.logs import batch_of, payloads_in
@@ -47,8 +49,9 @@ async def test_a_client_that_goes_on_gets_every_message_and_seldom_asks(shards, 
         polled = await arrived(asker.plane.run(owned_by(owner), poll(start), now=1))
         assert polled.current_offset == MESSAGES - 1
         found += payloads_in(polled.reading.materialise())
+        await asyncio.sleep(0.01)  # the client reads it, and the owner is asked for more
     assert found == [b"%d" % number for number in range(MESSAGES)]
-    assert asked == [0, 10, 40, 130, 190], "the last ones are asked for as they are"
+    assert asked == [0, 10, 40, 120, 190], "the end is not said ahead"
 
 
 async def test_nothing_is_known_ahead_after_a_purge(shards, monkeypatch):  # noqa: F811

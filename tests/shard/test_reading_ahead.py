@@ -69,8 +69,10 @@ def test_a_poll_that_goes_on_is_answered_by_what_was_said(files):
     assert ahead.found(PLACE, poll(0), files) is None
     ahead.keep(PLACE, poll(0), answer(0), [said(10), said(20)])
     for start in (10, 20):
-        found = ahead.found(PLACE, poll(start), files)
-        assert found is not None
+        known = ahead.found(PLACE, poll(start), files)
+        assert known is not None
+        assert known.more is None
+        found = known.polled
         assert (found.reading.first_offset, found.reading.count) == (start, 10)
         assert found.reading.ranges == [(files.file, start * 100, 1000)]
         assert found.current_offset == 1000
@@ -127,6 +129,25 @@ def test_the_longer_a_client_goes_on_the_more_is_welcome(files):
     # Nothing was there, so nobody goes on.
     ahead.keep(PLACE, poll(900), answer(900, 0), [])
     assert ahead.welcome(PLACE, poll(900)) == 0
+
+
+def test_more_is_asked_for_when_half_of_it_is_read(files):
+    ahead = ReadingAhead(Clock())
+    ahead.keep(PLACE, poll(0), answer(0), [said(start) for start in range(10, 90, 10)])
+    asked = {}
+    for start in range(10, 90, 10):
+        known = ahead.found(PLACE, poll(start), files)
+        assert known is not None
+        if known.more is not None:
+            asked[start] = known.more
+    assert asked == {50: poll(80)}
+    again = ahead.found(PLACE, poll(50), files)
+    assert again is not None
+    assert again.more is None, "once"
+    # As many as after any other poll of the client.
+    assert ahead.welcome(PLACE, asked[50]) == 8
+    ahead.keep(PLACE, asked[50], answer(80), [said(90)])
+    assert ahead.found(PLACE, poll(90), files) is not None
 
 
 def test_everything_is_forgotten_when_partitions_change(files):

@@ -75,11 +75,7 @@ class RoutedDispatcher(Dispatcher):
         kind, size_max = ConsumerKind.CONSUMER, services.polled_bytes_max
         operation = Poll(strategy, count, kind, consumer_id, auto_commit, size_max)
         answer = self._plane.poll(
-            owner,
-            namespace,
-            operation,
-            services.clock(),
-            lambda polled: delivered(namespace, polled),
+            owner, namespace, operation, lambda polled: delivered(namespace, polled)
         )
         return self._counted(POLL, answer) if isinstance(answer, Future) else answer
 

@@ -5,19 +5,21 @@ The owner of a partition answers with places in files (`shard/crossing.py`). A f
 order on the way.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from borzoi.model.errors import ShardUnavailable
 from borzoi.model.namespace import Namespace
+from borzoi.partitions.operation_codec import is_repeatable
 from borzoi.partitions.operations import Poll
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.security.encryption import Cipher
 from borzoi.shard.bus import Arrived, Bus, Letter
-from borzoi.shard.crossing import decode_polled, encode_polled
+from borzoi.shard.crossing import decode_polled, encode_polled, encode_request
 from borzoi.shard.crossing_files import Announcement, ReceivedFiles, SentFiles
 from borzoi.shard.envelopes import Bytes, Subject
 from borzoi.shard.reading_ahead import ReadingAhead, readings_behind
@@ -48,12 +50,27 @@ class CrossedPolls:
     def known(self, owner: int, namespace: Namespace, poll: Poll) -> Polled | None:
         """The answer, when the owner has said it ahead."""
         files = self._received.get(owner)
-        return None if files is None else self._ahead_of(owner).found(namespace, poll, files)
+        found = None if files is None else self._ahead_of(owner).found(namespace, poll, files)
+        if found is None:
+            return None
+        if found.more is not None:
+            self.ask(owner, namespace, found.more, _nothing)
+        return found.polled
 
-    def welcome(self, owner: int, namespace: Namespace, poll: Poll) -> tuple[int, int]:
-        """How many readings the owner may say ahead, and what `arrived` has to be told."""
+    def ask(
+        self, owner: int, namespace: Namespace, poll: Poll, make: Callable[[Polled], Any]
+    ) -> "Future[Any]":
+        """Ask the owner; a future of what `make` makes of its answer."""
         ahead = self._ahead_of(owner)
-        return ahead.welcome(namespace, poll), ahead.generation
+        generation = ahead.generation
+        _, body = encode_request(namespace, poll, 0, ahead.welcome(namespace, poll))
+        return self._bus.request(
+            owner,
+            Subject.OPERATION,
+            Letter(body),
+            repeatable=is_repeatable(poll),
+            make=lambda found: make(self.arrived(found, namespace, poll, generation)),
+        )
 
     def arrived(self, found: Arrived, namespace: Namespace, poll: Poll, generation: int) -> Polled:
         """The owner's answer."""
@@ -148,3 +165,7 @@ class _NoFiles(ReceivedFiles):
 
 
 NO_FILES: Final = _NoFiles(FrameCache(0))
+
+
+def _nothing(_: Polled) -> None:
+    """What was asked for ahead is kept, and nobody waits for it."""

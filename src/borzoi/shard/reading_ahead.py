@@ -2,7 +2,8 @@
 
 Asking the owner costs two wake-ups, which take longer than finding the messages. A client that
 reads a partition from one offset to the next will ask for what lies behind, so its owner adds the
-places of the next few readings to an answer, and the polls that fit are answered without it.
+places of the next few readings to an answer, and the polls that fit are answered without it. When
+half of them are read, the owner is asked for more, while the client is busy with what it has.
 
 Only polls by offset that commit nothing are: all others depend on what the owner knows. What was
 said ahead holds for a moment (`FRESH_SECONDS`), ends before the last message that was known, so no
@@ -16,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from borzoi.model.consuming import ConsumerKind, PollingKind
+from borzoi.model.consuming import ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.operations import Poll
@@ -31,6 +32,7 @@ FRESH_SECONDS: Final = 0.02
 FURTHER_MAX: Final = 8
 #: Places in partitions where polls may go on; the oldest are forgotten.
 PLACES_MAX: Final = 1024
+NOWHERE: Final = -1
 
 
 class _Next(msgspec.Struct):
@@ -44,6 +46,16 @@ class _Next(msgspec.Struct):
     size_max: int = 0
     current_offset: int = 0
     until: float = 0.0
+    #: Where to ask for more when this is read: the last place of which something is known.
+    ask_at: int = NOWHERE
+
+
+class Known(msgspec.Struct, frozen=True):
+    """An answer that was said ahead."""
+
+    polled: Polled
+    #: The poll to ask the owner meanwhile, so that the client will not have to wait for it.
+    more: Poll | None
 
 
 class ReadingAhead:
@@ -58,7 +70,7 @@ class ReadingAhead:
     def __len__(self) -> int:
         return len(self._places)
 
-    def found(self, namespace: Namespace, poll: Poll, files: CrossedFiles) -> Polled | None:
+    def found(self, namespace: Namespace, poll: Poll, files: CrossedFiles) -> Known | None:
         """The answer to a poll, where it is known."""
         if not _goes_on(poll):
             return None
@@ -77,7 +89,11 @@ class ReadingAhead:
         except InvalidFormat:
             return None  # a file is gone
         self._reached(namespace, offset, offset + said.count)
-        return Polled(Reading(offset, said.count, ranges), place.current_offset)
+        more = None
+        if place.ask_at != NOWHERE:
+            more = msgspec.structs.replace(poll, strategy=PollingStrategy.offset(place.ask_at))
+            place.ask_at = NOWHERE
+        return Known(Polled(Reading(offset, said.count, ranges), place.current_offset), more)
 
     def welcome(self, namespace: Namespace, poll: Poll) -> int:
         """How many readings the owner may say ahead: the more, the longer a client goes on."""
@@ -95,20 +111,27 @@ class ReadingAhead:
             return
         start = reading.first_offset
         end = start + reading.count + reading.left_out
-        self._reached(namespace, start, end)
+        run = self._reached(namespace, start, end)
         until = self._clock() + FRESH_SECONDS
+        known: list[_Next] = []
         for said in further:
-            place = self._place(namespace, end)
-            place.said, place.until = said, until
+            start = end
+            place = self._place(namespace, start)
+            place.run, place.said, place.until = run, said, until
             place.count, place.size_max = poll.count, poll.size_max
-            place.current_offset = polled.current_offset
+            place.current_offset, place.ask_at = polled.current_offset, NOWHERE
+            known.append(place)
             end += said.count
+        if len(known) == FURTHER_MAX:
+            known[FURTHER_MAX // 2].ask_at = start
 
-    def _reached(self, namespace: Namespace, start: int, end: int) -> None:
-        """A poll has read from start to end, and its client will go on from there."""
+    def _reached(self, namespace: Namespace, start: int, end: int) -> int:
+        """A poll has read from start to end, and its client will go on from there; how many have
+        come there one after another."""
         before = self._places.get((namespace, start))
         place = self._place(namespace, end)
         place.run = 1 if before is None else min(before.run + 1, FURTHER_MAX)
+        return place.run
 
     def _place(self, namespace: Namespace, offset: int) -> _Next:
         place = self._places.get((namespace, offset))

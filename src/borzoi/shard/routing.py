@@ -109,7 +109,7 @@ class RoutedPartitionPlane(PartitionPlane):
     ) -> "Answer | Future[Answer]":
         """Run an operation on another shard."""
         if isinstance(operation, Poll):
-            polled: Answer | Future[Answer] = self.poll(owner, namespace, operation, now)
+            polled: Answer | Future[Answer] = self.poll(owner, namespace, operation)
             return polled
         if isinstance(operation, Append):
             return self.append(owner, namespace, operation.batch, now)
@@ -138,23 +138,13 @@ class RoutedPartitionPlane(PartitionPlane):
         owner: int,
         namespace: Namespace,
         poll: Poll,
-        now: int,
         make: Callable[[Polled], Any] = _itself,
     ) -> Any:
         """Poll on another shard: what `make` makes of the answer, or a future of it."""
-        polls = self._polls
-        known = polls.known(owner, namespace, poll)
+        known = self._polls.known(owner, namespace, poll)
         if known is not None:
             return make(known)
-        further, generation = polls.welcome(owner, namespace, poll)
-        _, body = encode_request(namespace, poll, now, further)
-        return self._bus.request(
-            owner,
-            Subject.OPERATION,
-            Letter(body),
-            repeatable=is_repeatable(poll),
-            make=lambda found: make(polls.arrived(found, namespace, poll, generation)),
-        )
+        return self._polls.ask(owner, namespace, poll, make)
 
     # Operations of other shards.
 
