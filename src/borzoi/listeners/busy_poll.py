@@ -43,8 +43,8 @@ class BusyPoll:
             self._loop.call_soon(self._stay)
 
     def rest(self) -> None:
-        """Block as usual: the answer comes from the disk or from a process that may need this
-        processor."""
+        """Stop polling: the next event comes from the disk or from another process, which takes
+        longer and may need this processor."""
         self.until = 0.0
 
     def _stay(self) -> None:

@@ -1,4 +1,4 @@
-"""What one process of a server publishes of itself; `/metrics` adds up those of all."""
+"""The metrics of one process of a server; `/metrics` sums those of all processes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -12,7 +12,7 @@ from borzoi.telemetry.exposition import Family, Labels, counter, gauge, gauges, 
 
 
 class ProcessSources(msgspec.Struct, kw_only=True):
-    """What the numbers of a process are read from, beside its planes."""
+    """Where the metrics of a process come from, besides its planes."""
 
     pool: MemoryPool
     admission: Admission
@@ -21,14 +21,14 @@ class ProcessSources(msgspec.Struct, kw_only=True):
     loop_lag: Durations
     #: Open connections by transport.
     connections: Callable[[], Mapping[str, int]] = dict
-    #: What else the process publishes.
+    #: Further metrics of the process.
     more: Callable[[], Iterable[Family]] = tuple
-    #: Which process of the server it is.
+    #: The number of the process in the server.
     shard: int = 0
 
 
 def process_families(dispatcher: Dispatcher, sources: ProcessSources) -> list[Family]:
-    """The numbers of this process."""
+    """Return the metrics of this process."""
     shard: Labels = (("shard", str(sources.shard)),)
     return [
         *_requests(dispatcher, sources),
@@ -53,7 +53,7 @@ def _requests(dispatcher: Dispatcher, sources: ProcessSources) -> Iterator[Famil
     depths = {**dispatcher.pending()._asdict(), "syncs": sources.syncs.pending}
     yield gauges(
         "borzoi_queue_depth",
-        "requests without an answer, by what they wait for, and syncs under way",
+        "pending requests, by what they wait for, and syncs in flight",
         [((("queue", queue),), depth) for queue, depth in depths.items()],
     )
     yield gauges(
@@ -67,10 +67,10 @@ def _requests(dispatcher: Dispatcher, sources: ProcessSources) -> Iterator[Famil
 
 def _pool(pool: MemoryPool) -> Iterator[Family]:
     counters = pool.counters()
-    yield gauge("borzoi_pool_limit_bytes", "what the pool may lend", counters.limit_bytes)
-    yield gauge("borzoi_pool_in_use_bytes", "what the pool has lent", counters.in_use_bytes)
+    yield gauge("borzoi_pool_limit_bytes", "bytes the pool may lend", counters.limit_bytes)
+    yield gauge("borzoi_pool_in_use_bytes", "bytes the pool has lent", counters.in_use_bytes)
     yield gauge("borzoi_pool_retained_bytes", "what it keeps", counters.retained_bytes)
     yield counter("borzoi_pool_allocations", "buffers made", counters.allocations)
     yield counter("borzoi_pool_reuses", "buffers lent again", counters.reuses)
     external = counters.external_allocations
-    yield counter("borzoi_pool_external_allocations", "buffers beside the pool", external)
+    yield counter("borzoi_pool_external_allocations", "buffers outside the pool", external)

@@ -1,8 +1,8 @@
-"""Polls that cross between shards: the files they name, and what is said ahead.
+"""Polls between shards: the files their answers refer to, and read-ahead.
 
-The owner of a partition answers with places in files (`shard/crossing.py`). A file crosses once
-(`shard/crossing_files.py`). Announcements, answers, and the word that a file is gone keep their
-order on the way.
+The owner of a partition answers with ranges of files (`shard/crossing.py`). The descriptor of each
+file is sent once (`shard/crossing_files.py`). Announcements of files, answers, and notices that a
+file was deleted are delivered in order.
 """
 
 from asyncio import Future
@@ -48,7 +48,7 @@ class CrossedPolls:
     # Polls of this shard's clients.
 
     def known(self, owner: int, namespace: Namespace, poll: Poll) -> Polled | None:
-        """The answer, when the owner has said it ahead."""
+        """Return the answer if the owner has sent it ahead."""
         files = self._received.get(owner)
         found = None if files is None else self._ahead_of(owner).found(namespace, poll, files)
         if found is None:
@@ -60,7 +60,7 @@ class CrossedPolls:
     def ask(
         self, owner: int, namespace: Namespace, poll: Poll, make: Callable[[Polled], Any]
     ) -> "Future[Any]":
-        """Ask the owner; a future of what `make` makes of its answer."""
+        """Send the poll to the owner; return a future of the answer, passed through `make`."""
         ahead = self._ahead_of(owner)
         generation = ahead.generation
         _, body = encode_request(namespace, poll, 0, ahead.welcome(namespace, poll))
@@ -73,7 +73,7 @@ class CrossedPolls:
         )
 
     def arrived(self, found: Arrived, namespace: Namespace, poll: Poll, generation: int) -> Polled:
-        """The owner's answer."""
+        """Decode the answer of the owner, and keep what it sent ahead."""
         files = self._received.get(found.shard)
         if files is None:
             files = NO_FILES
@@ -90,7 +90,7 @@ class CrossedPolls:
         return ahead
 
     def forget_ahead(self) -> None:
-        """Partitions have changed."""
+        """Drop all read-ahead: partitions have changed."""
         for ahead in self._ahead.values():
             ahead.forget()
 
@@ -99,12 +99,12 @@ class CrossedPolls:
     def answer(
         self, peer: int, partition: Partition, poll: Poll, polled: Polled, further: int
     ) -> Bytes:
-        """What crosses to a peer; the files it does not have are announced first."""
+        """Encode the answer for a peer; files that it does not have are announced first."""
         behind = readings_behind(partition, poll, polled, further) if further else ()
         return encode_polled(polled, lambda file: self._number_of(peer, file), behind)
 
     def _number_of(self, peer: int, file: ReadOnlyFile) -> int:
-        """The number by which a peer knows a file. It is announced first if it does not."""
+        """Return the number of a file at a peer; announce the file if it is new there."""
         sent = self._sent.get(peer)
         if sent is None:
             sent = self._sent[peer] = SentFiles()
@@ -132,7 +132,7 @@ class CrossedPolls:
         return Letter()
 
     def release_deleted(self) -> None:
-        """Let the other shards close files that were deleted or replaced here."""
+        """Tell the other shards to close files that were deleted or replaced here."""
         for peer, sent in self._sent.items():
             self._tell_gone(peer, sent.gone())
 
@@ -141,7 +141,7 @@ class CrossedPolls:
             self._bus.tell(peer, Subject.FILES_GONE, Letter(_ENCODER.encode(numbers)))
 
     def forget_peer(self, shard: int) -> None:
-        """The process is gone, and what it was told and has said."""
+        """Drop all state of a peer that has died."""
         self._sent.pop(shard, None)
         self._received.pop(shard, None)
         if shard in self._ahead:
@@ -149,7 +149,7 @@ class CrossedPolls:
 
     @property
     def files_held(self) -> int:
-        """Files of other shards that are open here."""
+        """How many files of other shards are open here."""
         return sum(len(files) for files in self._received.values())
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class CrossedPolls:
 
 
 class _NoFiles(ReceivedFiles):
-    """Of a peer that has announced none, or is gone."""
+    """The files of a peer that has announced none, or has died."""
 
     def get(self, number: int) -> LocalFile:
         raise ShardUnavailable(f"file {number} belongs to a shard that is gone")
@@ -168,4 +168,4 @@ NO_FILES: Final = _NoFiles(FrameCache(0))
 
 
 def _nothing(_: Polled) -> None:
-    """What was asked for ahead is kept, and nobody waits for it."""
+    """Nobody waits for the answer: `arrived` has kept what it sent ahead."""

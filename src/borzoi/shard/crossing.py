@@ -11,11 +11,11 @@
     code 2      a poll: how many further readings are welcome u8, then MessagePack
     polled      length u32 of the MessagePack, MessagePack of `_Polled`, bytes of the tail
 
-A batch that lies in an arena is lent: its shard keeps the buffer until the answer is there, and the
-owner of the partition stamps and writes it where it lies.
+A batch in an arena is lent: its shard keeps the buffer until the answer arrives, and the owner of
+the partition stamps it in place and writes it from there.
 
-Polled messages cross as places in files, also those that are compressed or encrypted: the shard
-that sends them makes the bytes, a slice at a time, as it does for partitions of its own.
+Polled messages are sent as ranges of files, also if they are compressed or encrypted: the shard
+that has the connection inflates and decrypts them, a slice at a time, as for its own partitions.
 """
 
 import struct
@@ -61,14 +61,14 @@ class CrossedOperation(msgspec.Struct, frozen=True):
     now: int
     code: int
     operation: PartitionOperation[Any]
-    #: How many readings behind that of a poll are welcome.
+    #: How many further polls the answer to a poll may include.
     further: int = 0
 
 
 def encode_request(
     namespace: Namespace, operation: PartitionOperation[Any], now: int, further: int = 0
 ) -> tuple[int, bytes]:
-    """The code of an operation that is no append, and the bytes that cross."""
+    """Encode an operation other than an append; return its code and bytes."""
     code, fields = encode_operation(operation)
     if code == POLL:
         return code, POLL_HEAD.pack(pack(namespace), now, code, further) + fields
@@ -78,7 +78,7 @@ def encode_request(
 def encode_append(
     namespace: Namespace, messages: memoryview, now: int, arena: Arena | None
 ) -> bytes:
-    """A batch to append, as its place in the arena where it has one."""
+    """Encode a batch to append, as its place in the arena if it has one."""
     position = NOWHERE if arena is None else arena.position_of(messages)
     if position == NOWHERE:
         return INLINE_BATCH.pack(pack(namespace), now, APPEND, INLINE) + messages
@@ -105,15 +105,15 @@ def decode_request(body: Bytes, lent: Lent) -> CrossedOperation:
     return CrossedOperation(namespace, now, code, Append(walk(messages)))
 
 
-#: A file by its number, a position and a length; what lies there is sent as it is.
+#: The number of a file, a position and a length; these bytes are sent as they are.
 _Range: TypeAlias = tuple[int, int, int]
 
 
 class _Tail(msgspec.Struct, frozen=True, array_like=True):
-    """One piece behind the ranges: bytes that follow, or what the receiver makes of a file."""
+    """One piece after the ranges: bytes that follow, or a part of a file to be decoded."""
 
     length: int
-    #: Of a file that holds it compressed, or as it is; 0 when its bytes follow.
+    #: The file that has it, compressed or plain; 0 if its bytes follow.
     number: int = 0
     position: int = 0
     is_compressed: bool = False
@@ -126,14 +126,14 @@ class _Polled(msgspec.Struct, frozen=True, array_like=True):
     left_out: int
     ranges: list[_Range]
     tail: list[_Tail]
-    #: Bytes of the messages once they are decrypted, when those of the pieces are encrypted.
+    #: The size of the messages after decryption; 0 if they are not encrypted.
     clear_bytes: int = 0
-    #: What lies behind, for polls that go on from there: counts, and ranges of one piece each.
+    #: The next polls: how many messages, and where they are.
     further: list[tuple[int, list[_Range]]] = []
 
 
 class Further(msgspec.Struct, frozen=True):
-    """What a poll that goes on from another one would find."""
+    """What the next poll would find."""
 
     count: int
     ranges: list[_Range]
@@ -146,11 +146,11 @@ NumberOf: TypeAlias = Callable[[ReadOnlyFile], int]
 
 
 def encode_polled(polled: Polled, number_of: NumberOf, further: Sequence[Reading] = ()) -> bytes:
-    """`number_of` announces a file to the peer if it does not have it."""
+    """Encode the answer to a poll; `number_of` announces a file to the peer if necessary."""
     reading, clear_bytes = polled.reading, 0
     left_out, count = reading.left_out, reading.count
     if len(reading.tail) == 1 and isinstance(clear := reading.tail[0], ClearSlices):
-        # Every shard has the key, so what is stored crosses, and is decrypted while it is sent.
+        # Every shard has the key, so the receiver decrypts the stored bytes as it sends them.
         reading, clear_bytes = clear.stored, clear.length
     tail, bodies = _encode_tail(reading.tail, number_of)
     head = _ENCODER.encode(
@@ -175,7 +175,7 @@ def _encode_ranges(reading: Reading, number_of: NumberOf) -> list[_Range]:
 def _encode_tail(
     pieces: Sequence[memoryview | Produced], number_of: NumberOf
 ) -> tuple[list[_Tail], list[Bytes]]:
-    """The pieces behind the ranges, and the bytes that go along."""
+    """Encode the pieces after the ranges; return them and the bytes that follow."""
     tail: list[_Tail] = []
     bodies: list[Bytes] = []
     for piece in pieces:
@@ -205,7 +205,7 @@ class CrossedFiles(Protocol):
 def decode_polled(
     body: Bytes, files: CrossedFiles, cipher: Cipher | None
 ) -> tuple[Polled, list[Further]]:
-    """The answer, and what the owner says of the messages behind it."""
+    """Decode the answer to a poll, and what the owner sent ahead."""
     view = memoryview(body)
     (length,) = _LENGTH.unpack_from(view)
     start = _LENGTH.size + length

@@ -1,13 +1,13 @@
-"""Polls that go on where another one ended: answered by what its owner said ahead.
+"""Read-ahead for sequential polls of a partition that another shard owns.
 
-Asking the owner costs two wake-ups, which take longer than finding the messages. A client that
-reads a partition from one offset to the next will ask for what lies behind, so its owner adds the
-places of the next few readings to an answer, and the polls that fit are answered without it. When
-half of them are read, the owner is asked for more, while the client is busy with what it has.
+A request to the owner takes two wake-ups, which cost more than finding the messages. A client that
+polls from offset to offset will ask for the next messages too. So the owner adds the file ranges of
+the next few polls to its answer, and polls that match are answered without it. When half of the
+ranges are used, this shard requests more while the client is busy with what it has.
 
-Only polls by offset that commit nothing are: all others depend on what the owner knows. What was
-said ahead holds for a moment (`FRESH_SECONDS`), ends before the last message that was known, so no
-client takes it for the end of the partition, and is forgotten when partitions change.
+Only polls by offset that commit nothing are answered this way; all others depend on state of the
+owner. The ranges are valid for `FRESH_SECONDS`. They end before the last message the owner had, so
+no client takes them for the end of the partition. All are dropped when partitions change.
 """
 
 from collections import OrderedDict
@@ -26,52 +26,52 @@ from borzoi.partitions.polling import Polled
 from borzoi.shard.crossing import CrossedFiles, Further, file_ranges
 from borzoi.storage.reading import Reading
 
-#: How long it holds what an owner said: a few polls of a client that does nothing else.
+#: How long ranges may be used: time for a few polls of a client that does nothing else.
 FRESH_SECONDS: Final = 0.02
-#: Readings that an owner says ahead at most.
+#: The most polls an owner adds to one answer.
 FURTHER_MAX: Final = 8
-#: Places in partitions where polls may go on; the oldest are forgotten.
+#: Offsets at which polls may continue; the oldest are dropped.
 PLACES_MAX: Final = 1024
 NOWHERE: Final = -1
 
 
 class _Next(msgspec.Struct):
-    """A place where a poll ended."""
+    """An offset where a poll ended."""
 
-    #: How many polls have come here one after another.
+    #: How many consecutive polls led here.
     run: int
-    #: What the owner said of the messages here, for polls of this count and size.
+    #: The messages here, for polls of this count and size.
     said: Further | None = None
     count: int = 0
     size_max: int = 0
     current_offset: int = 0
     until: float = 0.0
-    #: Where to ask for more when this is read: the last place of which something is known.
+    #: The offset from which to request more when this is read.
     ask_at: int = NOWHERE
 
 
 class Known(msgspec.Struct, frozen=True):
-    """An answer that was said ahead."""
+    """An answer from read-ahead."""
 
     polled: Polled
-    #: The poll to ask the owner meanwhile, so that the client will not have to wait for it.
+    #: A poll to send to the owner now, so that the client does not wait for it later.
     more: Poll | None
 
 
 class ReadingAhead:
-    """What the owner of each partition said ahead. One for each peer."""
+    """The ranges that one peer sent ahead."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._places: OrderedDict[tuple[Namespace, int], _Next] = OrderedDict()
-        #: Grows when everything is forgotten: an answer to an earlier question is too old to keep.
+        #: Grows when all ranges are dropped: an answer to an earlier request must not be kept.
         self.generation = 0
 
     def __len__(self) -> int:
         return len(self._places)
 
     def found(self, namespace: Namespace, poll: Poll, files: CrossedFiles) -> Known | None:
-        """The answer to a poll, where it is known."""
+        """Return the answer to a poll, or None if it is not known."""
         if not _goes_on(poll):
             return None
         offset = poll.strategy.value
@@ -87,7 +87,7 @@ class ReadingAhead:
         try:
             ranges = file_ranges(said.ranges, files)
         except InvalidFormat:
-            return None  # a file is gone
+            return None  # a file was deleted
         self._reached(namespace, offset, offset + said.count)
         more = None
         if place.ask_at != NOWHERE:
@@ -96,7 +96,7 @@ class ReadingAhead:
         return Known(Polled(Reading(offset, said.count, ranges), place.current_offset), more)
 
     def welcome(self, namespace: Namespace, poll: Poll) -> int:
-        """How many readings the owner may say ahead: the more, the longer a client goes on."""
+        """Return how many polls the owner may add: more for a longer run of polls."""
         if not _goes_on(poll):
             return 0
         place = self._places.get((namespace, poll.strategy.value))
@@ -105,7 +105,7 @@ class ReadingAhead:
     def keep(
         self, namespace: Namespace, poll: Poll, polled: Polled, further: Sequence[Further]
     ) -> None:
-        """The owner has answered."""
+        """Keep what the owner sent ahead with its answer."""
         reading = polled.reading
         if not reading.count or not _goes_on(poll):
             return
@@ -126,8 +126,7 @@ class ReadingAhead:
             known[FURTHER_MAX // 2].ask_at = start
 
     def _reached(self, namespace: Namespace, start: int, end: int) -> int:
-        """A poll has read from start to end, and its client will go on from there; how many have
-        come there one after another."""
+        """Note that a poll has read from start to end; return the length of the run of polls."""
         before = self._places.get((namespace, start))
         place = self._place(namespace, end)
         place.run = 1 if before is None else min(before.run + 1, FURTHER_MAX)
@@ -142,13 +141,13 @@ class ReadingAhead:
         return place
 
     def forget(self) -> None:
-        """Partitions have changed, or a peer is gone."""
+        """Drop everything: partitions have changed, or the peer has died."""
         self._places.clear()
         self.generation += 1
 
 
 def _goes_on(poll: Poll) -> bool:
-    """Whether the answer depends on nothing but the messages and the offset."""
+    """Return whether the answer depends on the messages and the offset only."""
     return (
         poll.strategy.kind is PollingKind.OFFSET
         and poll.kind is ConsumerKind.CONSUMER
@@ -157,9 +156,9 @@ def _goes_on(poll: Poll) -> bool:
 
 
 def readings_behind(partition: Partition, poll: Poll, polled: Polled, number: int) -> list[Reading]:
-    """What the next polls of a client that goes on would find, as far as it lies in plain files.
+    """Return what the next polls of the client would find, as long as it is in plain files.
 
-    It ends before the last message, so that a client at the end of what was said asks again.
+    The last message is never included, so that a client that reaches the end asks the owner.
     """
     reading, found = polled.reading, list[Reading]()
     while len(found) < number and reading.count and not reading.tail:

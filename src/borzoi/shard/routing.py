@@ -124,7 +124,7 @@ class RoutedPartitionPlane(PartitionPlane):
             make=lambda found: decode_answer(code, found.body),
         )
         if patient:
-            # When its shard is gone nothing arrives; the poll that follows says so.
+            # If the shard has died nothing arrives; the poll that follows reports it.
             asked = _resolved_when_gone(asked)
         return asked
 
@@ -140,7 +140,7 @@ class RoutedPartitionPlane(PartitionPlane):
         poll: Poll,
         make: Callable[[Polled], Any] = _itself,
     ) -> Any:
-        """Poll on another shard: what `make` makes of the answer, or a future of it."""
+        """Poll on another shard; return the answer passed through `make`, or a future of that."""
         known = self._polls.known(owner, namespace, poll)
         if known is not None:
             return make(known)

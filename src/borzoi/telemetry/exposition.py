@@ -37,7 +37,7 @@ class Family(msgspec.Struct, frozen=True):
     kind: str
     meaning: str
     samples: Sequence[MetricSample]
-    #: Of several processes the least counts, not the sum.
+    #: `merged` takes the minimum of several processes, not the sum.
     is_least: bool = False
 
 
@@ -72,8 +72,7 @@ def histogram(name: str, meaning: str, values: Iterable[tuple[Labels, Durations]
 
 
 def merged(processes: Iterable[Iterable[Family]]) -> list[Family]:
-    """The families of several processes as those of one: numbers with the same name and the same
-    labels become one number."""
+    """Merge the families of several processes: samples with the same name and labels are added."""
     families: dict[str, Family] = {}
     values: dict[str, dict[tuple[str, Labels], Number]] = {}
     for process in processes:
@@ -81,7 +80,7 @@ def merged(processes: Iterable[Iterable[Family]]) -> list[Family]:
             families.setdefault(family.name, family)
             found = values.setdefault(family.name, {})
             for sample in family.samples:
-                # What comes from another process has lists for tuples.
+                # Decoded from another process, labels are lists.
                 key = (sample.suffix, tuple((label, text) for label, text in sample.labels))
                 known = found.get(key)
                 if known is None:
