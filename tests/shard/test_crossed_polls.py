@@ -23,7 +23,7 @@ async def filled(pair: list[Shard]) -> tuple[Shard, Shard]:
     """The shard that asks, and the owner of a partition with messages."""
     asker, owner = pair
     batch = batch_of([b"%d" % number for number in range(MESSAGES)])
-    await asker.plane.run(owned_by(owner), Append(batch), now=1)
+    await arrived(asker.plane.run(owned_by(owner), Append(batch), now=1))
     return asker, owner
 
 
@@ -67,7 +67,7 @@ async def test_nothing_is_known_ahead_after_a_purge(shards, monkeypatch):  # noq
     for shard in (asker, owner):
         await shard.plane.carry_out(effect)
     assert asker.plane._polls.known(1, place, poll(20)) is None
-    await late
+    await arrived(late)
     assert (await arrived(asker.plane.run(place, poll(17), now=1))).reading.count == 0
 
 

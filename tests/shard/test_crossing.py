@@ -33,7 +33,7 @@ from borzoi.shard.crossing_files import Announcement, ReceivedFiles
 from borzoi.storage.compressed import CompressedBody, FrameCache, opened_twin
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.media import ReadOnlyFile
-from borzoi.storage.reading import FileRange, FileSlices, Reading
+from borzoi.storage.reading import FileRange, FileSlices, Produced, Reading
 from borzoi.storage.segment import PartSlices
 
 PLACE = Namespace(4095, 17, 999_999)
@@ -153,7 +153,7 @@ def test_compressed_messages_cross_as_their_place(tmp_path: Path):
     plain = tmp_path / "1.log"
     plain.write_bytes(bytes(batch_of([b"plain"]).messages))
     file = LocalMedium().open(plain, writable=False)
-    tail = [
+    tail: list[memoryview | Produced] = [
         PartSlices(twin, 0, stored.size),
         FileSlices(FileRange(file, 0, plain.stat().st_size)),
         batch_of([b"unsaved"]).messages,

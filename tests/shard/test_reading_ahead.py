@@ -27,7 +27,7 @@ class Files:
     """A peer that has announced file 1."""
 
     def __init__(self, path: Path) -> None:
-        self.file: ReadOnlyFile = LocalMedium().open(path, create=True)
+        self.file = LocalMedium().open(path, create=True)
 
     def get(self, number: int) -> ReadOnlyFile:
         if number != 1:
@@ -180,33 +180,39 @@ def partition(tmp_path: Path):
     made.close()
 
 
+def performed(partition: Partition, asked: Poll) -> Polled:
+    polled = asked.perform(partition, 0)
+    assert isinstance(polled, Polled)
+    return polled
+
+
 def test_an_owner_says_what_the_next_polls_would_find(partition):
     first = poll(0)
-    polled = first.perform(partition, 0)
+    polled = performed(partition, first)
     behind = readings_behind(partition, first, polled, 3)
     assert [(one.first_offset, one.count) for one in behind] == [(10, 10), (20, 10), (30, 10)]
     for reading in behind:
-        asked = poll(reading.first_offset).perform(partition, 0)
+        asked = performed(partition, poll(reading.first_offset))
         assert reading == asked.reading
 
 
 def test_what_an_owner_says_ends_before_the_last_message(partition):
     """A client that is told everything would take it for the end, when more has come."""
     first = poll(50)
-    polled = first.perform(partition, 0)
+    polled = performed(partition, first)
     assert polled.current_offset == 99
     behind = readings_behind(partition, first, polled, 8)
     assert [one.first_offset for one in behind] == [60, 70, 80]
     last = poll(90)
-    assert readings_behind(partition, last, last.perform(partition, 0), 8) == []
+    assert readings_behind(partition, last, performed(partition, last), 8) == []
     nothing = poll(100)
-    assert readings_behind(partition, nothing, nothing.perform(partition, 0), 8) == []
+    assert readings_behind(partition, nothing, performed(partition, nothing), 8) == []
     assert readings_behind(partition, first, polled, 0) == []
 
 
 def test_messages_that_are_in_no_file_are_not_said_ahead(partition):
     first = poll(0)
-    polled = first.perform(partition, 0)
+    polled = performed(partition, first)
     in_memory = Polled(Reading(0, 10, [], [memoryview(b"x")]), 99)
     assert readings_behind(partition, first, in_memory, 8) == []
     assert readings_behind(partition, first, polled, 8) != []
