@@ -186,13 +186,16 @@ def test_encrypted_messages_cross_as_they_are_stored(tmp_path: Path):
     path.write_bytes(bytes(stored.messages))
     file = LocalMedium().open(path, writable=False)
     inner = Reading(5, 50, [FileRange(file, 0, stored.size)])
-    clear = b"".join(ClearSlices(inner, cipher, 0).slices())
-    reading = Reading(5, 50, tail=[ClearSlices(inner, cipher, len(clear))])
+    clear = b"".join(ClearSlices(inner, cipher, 0, frozenset()).slices())
+    reading = Reading(5, 50, tail=[ClearSlices(inner, cipher, len(clear), frozenset({7}))])
     body = encode_polled(Polled(reading, 54), lambda _: 3)
     assert len(body) < 100
     found, _ = decode_polled(body, Files({3: file}), cipher)
     assert (found.reading.first_offset, found.reading.count) == (5, 50)
     assert found.reading.size == len(clear)
+    (slices,) = found.reading.tail
+    assert isinstance(slices, ClearSlices)
+    assert slices.unreadable == {7}
     assert payloads_in(found.reading.materialise()) == [b"secret-%d" % n for n in range(50)]
     with pytest.raises(InvalidFormat, match="key"):
         decode_polled(body, Files({3: file}), None)

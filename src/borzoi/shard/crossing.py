@@ -128,6 +128,8 @@ class _Polled(msgspec.Struct, frozen=True, array_like=True):
     tail: list[_Tail]
     #: The size of the messages after decryption; 0 if they are not encrypted.
     clear_bytes: int = 0
+    #: The numbers of large messages that no key opens, among those that are decrypted.
+    unreadable: list[int] = []
     #: The next polls: how many messages, and where they are.
     further: list[tuple[int, list[_Range]]] = []
 
@@ -147,11 +149,12 @@ NumberOf: TypeAlias = Callable[[ReadOnlyFile], int]
 
 def encode_polled(polled: Polled, number_of: NumberOf, further: Sequence[Reading] = ()) -> bytes:
     """Encode the answer to a poll; `number_of` announces a file to the peer if necessary."""
-    reading, clear_bytes = polled.reading, 0
+    reading, clear_bytes, unreadable = polled.reading, 0, list[int]()
     left_out, count = reading.left_out, reading.count
     if len(reading.tail) == 1 and isinstance(clear := reading.tail[0], ClearSlices):
         # Every shard has the key, so the receiver decrypts the stored bytes as it sends them.
         reading, clear_bytes = clear.stored, clear.length
+        unreadable = sorted(clear.unreadable)
     tail, bodies = _encode_tail(reading.tail, number_of)
     head = _ENCODER.encode(
         _Polled(
@@ -162,6 +165,7 @@ def encode_polled(polled: Polled, number_of: NumberOf, further: Sequence[Reading
             _encode_ranges(reading, number_of),
             tail,
             clear_bytes,
+            unreadable,
             [(one.count, _encode_ranges(one, number_of)) for one in further],
         )
     )
@@ -219,7 +223,8 @@ def decode_polled(
         if cipher is None:
             raise InvalidFormat("encrypted messages came to a shard that has no key")
         stored = Reading(head.first_offset, head.count + head.left_out, ranges, tail)
-        ranges, tail = [], [ClearSlices(stored, cipher, head.clear_bytes)]
+        clear = ClearSlices(stored, cipher, head.clear_bytes, frozenset(head.unreadable))
+        ranges, tail = [], [clear]
     reading = Reading(head.first_offset, head.count, ranges, tail, head.left_out)
     further = [Further(count, places) for count, places in head.further]
     return Polled(reading, head.current_offset), further
