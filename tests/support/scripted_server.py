@@ -47,6 +47,20 @@ def ok(asked: Asked) -> bytes:
     return encode_response(0)
 
 
+def echo(asked: Asked) -> bytes:
+    """Answers every request with its own payload."""
+    return encode_response(0, asked.payload)
+
+
+def in_three_parts(payload: bytes) -> list[bytes]:
+    """A ping with a payload, as the parts of a frame."""
+    return [
+        (4 + len(payload)).to_bytes(4, "little"),
+        int(Code.PING).to_bytes(4, "little"),
+        payload,
+    ]
+
+
 @dataclass(slots=True)
 class ScriptedServer:
     """Answers each request of each connection as the script says."""

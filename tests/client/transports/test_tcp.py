@@ -1,9 +1,8 @@
-"""Frames over TCP and TLS in both colours: order, overlap, and every way to end."""
+"""Frames over TCP on an event loop, and inside TLS in both colours: order, overlap, every end."""
 
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,30 +11,16 @@ from pathlib import Path
 import pytest
 import uvloop
 from tests.support.certificates import certified
-from tests.support.scripted_server import SILENCE, Asked, scripted
+from tests.support.scripted_server import SILENCE, Asked, echo, in_three_parts, scripted
 from tests.support.server import running_server
 
 from borzoi.client import AsyncClient, Client
 from borzoi.client.options import Address, Options, Tls
-from borzoi.client.transports.tcp import AsyncTcpTransport, TcpTransport, unsent
+from borzoi.client.transports.blocking_tcp import TcpTransport
+from borzoi.client.transports.tcp import AsyncTcpTransport, unsent
 from borzoi.model.errors import CannotConnect, ClientClosed, Disconnected, RequestTimeout
-from borzoi.protocol.framing import encode_response
 
-FRAME = (8).to_bytes(4, "little") + (1).to_bytes(4, "little")
 PATIENCE = 60.0
-
-
-def echo(asked: Asked) -> bytes:
-    return encode_response(0, asked.payload)
-
-
-def framed(payload: bytes) -> list[bytes]:
-    """A request in three parts."""
-    return [
-        (4 + len(payload)).to_bytes(4, "little"),
-        (101).to_bytes(4, "little"),
-        payload,
-    ]
 
 
 def address_of(server) -> Address:
@@ -58,7 +43,7 @@ def test_many_requests_share_a_connection_and_each_gets_its_own_answer(runner) -
         transport = await AsyncTcpTransport.connect(address_of(server), Options())
         try:
             answers = await asyncio.gather(
-                *(transport.exchange(framed(payload), PATIENCE) for payload in payloads)
+                *(transport.exchange(in_three_parts(payload), PATIENCE) for payload in payloads)
             )
             return [bytes(answer.payload) for answer in answers]
         finally:
@@ -66,26 +51,6 @@ def test_many_requests_share_a_connection_and_each_gets_its_own_answer(runner) -
 
     with scripted(echo) as server:
         assert runner(ask_all()) == payloads
-
-
-def test_threads_share_a_connection_and_each_gets_its_own_answer() -> None:
-    with scripted(echo) as server:
-        transport = TcpTransport.connect(address_of(server), Options())
-        wrong: list[int] = []
-
-        def ask(number: int) -> None:
-            for turn in range(30):
-                payload = bytes([number, turn]) * (1 + number * 5000)
-                if bytes(transport.exchange(framed(payload), PATIENCE).payload) != payload:
-                    wrong.append(number)
-
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        transport.close()
-        assert wrong == []
 
 
 async def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others() -> None:
@@ -98,8 +63,8 @@ async def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others() ->
 
     with scripted(slow) as server:
         transport = await AsyncTcpTransport.connect(address_of(server), Options())
-        waiting = asyncio.create_task(transport.exchange(framed(b"slow"), PATIENCE))
-        behind = asyncio.create_task(transport.exchange(framed(b"next"), PATIENCE))
+        waiting = asyncio.create_task(transport.exchange(in_three_parts(b"slow"), PATIENCE))
+        behind = asyncio.create_task(transport.exchange(in_three_parts(b"next"), PATIENCE))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
@@ -113,7 +78,7 @@ async def test_who_waits_when_it_is_closed_is_told() -> None:
     with scripted(lambda _: SILENCE) as server:
         transport = await AsyncTcpTransport.connect(address_of(server), Options())
         waiting = [
-            asyncio.create_task(transport.exchange(framed(b"x"), PATIENCE)) for _ in range(3)
+            asyncio.create_task(transport.exchange(in_three_parts(b"x"), PATIENCE)) for _ in range(3)
         ]
         await asyncio.sleep(0)
         await transport.close()
@@ -121,38 +86,15 @@ async def test_who_waits_when_it_is_closed_is_told() -> None:
             with pytest.raises(ClientClosed):
                 await task
         with pytest.raises(ClientClosed):
-            await transport.exchange(framed(b"x"), PATIENCE)
-
-
-def test_a_thread_that_waits_when_it_is_closed_is_told() -> None:
-    with scripted(lambda _: SILENCE) as server:
-        transport = TcpTransport.connect(address_of(server), Options())
-        told: list[BaseException] = []
-
-        def ask() -> None:
-            try:
-                transport.exchange(framed(b"x"), PATIENCE)
-            except ClientClosed as fault:
-                told.append(fault)
-
-        threads = [threading.Thread(target=ask) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        while len(server.asked) < 3:
-            time.sleep(0.001)
-        transport.close()
-        for thread in threads:
-            thread.join(PATIENCE)
-        assert len(told) == 3
-        assert not transport.is_open
+            await transport.exchange(in_three_parts(b"x"), PATIENCE)
 
 
 async def test_a_late_answer_ends_the_connection_for_everyone() -> None:
     with scripted(lambda _: SILENCE) as server:
         transport = await AsyncTcpTransport.connect(address_of(server), Options())
-        patient = asyncio.create_task(transport.exchange(framed(b"x"), PATIENCE))
+        patient = asyncio.create_task(transport.exchange(in_three_parts(b"x"), PATIENCE))
         with pytest.raises(RequestTimeout):
-            await transport.exchange(framed(b"y"), 0.01)
+            await transport.exchange(in_three_parts(b"y"), 0.01)
         with pytest.raises(Disconnected):
             await patient
         await transport.close()
@@ -162,34 +104,13 @@ async def test_a_server_that_does_not_read_holds_senders_up_but_not_for_ever() -
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = Address(*deaf.getsockname())
         transport = await AsyncTcpTransport.connect(address, Options())
-        first = asyncio.create_task(transport.exchange(framed(bytes(50_000_000)), 0.3))
+        first = asyncio.create_task(transport.exchange(in_three_parts(bytes(50_000_000)), 0.3))
         await asyncio.sleep(0)
         with pytest.raises(RequestTimeout):
-            await transport.exchange(framed(b"x"), 0.01)
+            await transport.exchange(in_three_parts(b"x"), 0.01)
         with pytest.raises(RequestTimeout):
             await first
         await transport.close()
-
-
-def test_a_server_that_does_not_read_holds_a_thread_up_but_not_for_ever() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        transport = TcpTransport.connect(Address(*deaf.getsockname()), Options())
-        with pytest.raises(RequestTimeout):
-            transport.exchange(framed(bytes(50_000_000)), 0.05)
-        assert not transport.is_open
-
-
-def test_an_interrupted_call_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted(echo) as server:
-        transport = TcpTransport.connect(address_of(server), Options())
-
-        def interrupt(until: float) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(transport, "_receive", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            transport.exchange(framed(b"xy"), PATIENCE)
-        assert not transport.is_open
 
 
 def test_an_address_that_answers_nobody_is_given_up_in_time() -> None:

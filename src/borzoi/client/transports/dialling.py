@@ -1,13 +1,16 @@
-"""Opens a connection by the transport that the connection string names."""
+"""Opens a connection by the transport that the connection string names.
+
+Only TCP is imported with the client. The others are imported by the first connection that needs
+them: HTTP brings a parser and the route table, which take longer to import than the client itself.
+"""
 
 from types import ModuleType
 
 from borzoi.client.options import Address, Options
 from borzoi.client.receiving import AnswerReceiver
-from borzoi.client.transports.http import HttpWire
+from borzoi.client.transports.blocking_tcp import TcpTransport
 from borzoi.client.transports.interface import AsyncTransport, Transport, Wire
-from borzoi.client.transports.tcp import AsyncTcpTransport, TcpTransport
-from borzoi.client.transports.websocket import WebSocketWire
+from borzoi.client.transports.tcp import AsyncTcpTransport
 from borzoi.model.errors import FeatureUnavailable
 from borzoi.model.system import TransportKind as Kind
 
@@ -30,8 +33,12 @@ def dial(address: Address, options: Options) -> Transport:
 
 def _wire(address: Address, options: Options) -> Wire:
     if options.transport is Kind.WEBSOCKET:
+        from borzoi.client.transports.websocket import WebSocketWire
+
         return WebSocketWire(address)
     if options.transport is Kind.HTTP:
+        from borzoi.client.transports.http import HttpWire
+
         return HttpWire(address)
     return AnswerReceiver(address)
 
