@@ -1,5 +1,6 @@
 import csv
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,10 +9,10 @@ import pytest
 from tests.support.command_line import one_of
 
 from borzoi.cli.faults import CommandFailed
-from borzoi.cli.following import MessageRange
 from borzoi.cli.sinks import READ_FORMATS
 from borzoi.cli.sources import LOAD_FORMATS
 from borzoi.cli.transferring import form_of, lanes_of, range_of
+from borzoi.client.reading import TopicRange
 from borzoi.model.partitioning import partition_for_key
 
 
@@ -44,9 +45,10 @@ def test_keys_go_where_the_server_would_put_them():
 
 
 def test_ranges():
-    assert range_of("3", "9", (1,)) == MessageRange(3, end_offset=9, partitions=(1,))
-    assert range_of("first", None, ()) == MessageRange()
-    assert range_of("first", "2026-01-31T12:00+00:00", ()).end_time == 1_769_860_800_000_000
+    assert range_of("3", "9", (1,)) == TopicRange(3, 9, (1,))
+    assert range_of("first", None, ()) == TopicRange()
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert range_of("first", "2026-01-31T12:00+00:00", ()).end == noon
 
 
 def rows_of(path: Path) -> list[int]:

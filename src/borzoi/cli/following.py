@@ -6,7 +6,6 @@ A walk keeps one offset per partition, reads each to where the topic ended when 
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,24 +14,12 @@ from borzoi.cli.names import Topic, shown_topic
 from borzoi.client import Client, Message, Polled
 from borzoi.client.naming import Start
 from borzoi.model.errors import InvalidFormat
-from borzoi.model.units import SECOND, parse_duration
+from borzoi.model.units import parse_duration
 
 #: Pauses between polls of an idle topic: short at first, so that tail feels live.
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 0.5
 BATCH: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRange:
-    """Which messages of each partition: from a place, up to an offset or a time."""
-
-    start: Start = "first"
-    #: The offset after the last one; None for the end of the partition.
-    end_offset: int | None = None
-    #: Microseconds; messages stored at or after it are left out.
-    end_time: int | None = None
-    partitions: tuple[int, ...] = ()
 
 
 def start_of(text: str, *, now: Callable[[], datetime] | None = None) -> Start:
@@ -75,26 +62,29 @@ def partitions_of(client: Client, topic: Topic, wanted: tuple[int, ...]) -> list
 
 
 def batches(
-    client: Client, topic: Topic, among: MessageRange, *, follow: bool = False, count: int = BATCH
+    client: Client,
+    topic: Topic,
+    start: Start,
+    partitions: tuple[int, ...] = (),
+    *,
+    follow: bool = False,
+    count: int = BATCH,
 ) -> Iterator[Polled]:
     """Yield non-empty polls, partition after partition, oldest first within each."""
-    offsets: dict[int, Start] = dict.fromkeys(
-        partitions_of(client, topic, among.partitions), among.start
-    )
+    offsets: dict[int, Start] = dict.fromkeys(partitions_of(client, topic, partitions), start)
     finished: set[int] = set()
     pause = PAUSE_SECONDS_MIN
     while len(finished) < len(offsets):
         brought = False
-        for partition, start in list(offsets.items()):
+        for partition, place in list(offsets.items()):
             if partition in finished:
                 continue
-            polled = client.poll_messages(topic, partition=partition, start=start, count=count)
-            within = bounded(polled, among)
-            if within.messages:
+            polled = client.poll_messages(topic, partition=partition, start=place, count=count)
+            if polled.messages:
                 brought = True
                 offsets[partition] = polled.messages[-1].offset + 1
-                yield within
-            if len(within) < len(polled) or (not polled.messages and not follow):
+                yield polled
+            elif not follow:
                 finished.add(partition)
         if not brought and follow:
             time.sleep(pause)
@@ -119,26 +109,13 @@ def followed(client: Client, topic: Topic, offsets: dict[int, int]) -> Iterator[
             time.sleep(pause)
 
 
-def bounded(polled: Polled, among: MessageRange) -> Polled:
-    """Return the messages before the end of the range; offsets and times both ascend."""
-    kept = polled.messages
-    if among.end_offset is not None:
-        kept = [one for one in kept if one.offset < among.end_offset]
-    if among.end_time is not None:
-        kept = [one for one in kept if one.timestamp < among.end_time]
-    return (
-        polled
-        if len(kept) == len(polled)
-        else Polled(polled.partition, polled.current_offset, kept)
-    )
-
-
 def messages(
-    client: Client, topic: Topic, among: MessageRange, *, follow: bool = False
+    client: Client,
+    topic: Topic,
+    start: Start,
+    partitions: tuple[int, ...] = (),
+    *,
+    follow: bool = False,
 ) -> Iterator[Message]:
-    for polled in batches(client, topic, among, follow=follow):
+    for polled in batches(client, topic, start, partitions, follow=follow):
         yield from polled.messages
-
-
-def microseconds(moment: datetime) -> int:
-    return round(moment.timestamp() * SECOND)

@@ -1,6 +1,7 @@
 """Files that messages are written to: JSON lines, CSV, Parquet, Arrow.
 
-A sink writes one batch after another and keeps none in memory.
+A sink formats all messages of a batch at once, from columns over the bytes that were polled. A thread
+writes them while the next batch is formatted.
 """
 
 import csv
@@ -10,67 +11,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any, Final
 
-import msgspec
-
 from borzoi.cli.faults import CommandFailed, Exit
-from borzoi.cli.output import plain
+from borzoi.cli.lines import headers_of, ids_of, lines_of, payloads_of, texts_of
+from borzoi.cli.prefetching import behind
 from borzoi.cli.tables import when
-from borzoi.client import Message
+from borzoi.records.columnar import Run
 
 READ_FORMATS: Final = ("jsonl", "csv", "parquet", "arrow")
 CSV_FIELDS: Final = ("partition", "offset", "timestamp", "id", "headers", "payload")
 
-Sink = Callable[[list[Message]], None]
-
-
-class Line(msgspec.Struct):
-    """A message as a line of JSON, the document that `tail -o jsonl` shows."""
-
-    partition: int
-    offset: int
-    timestamp: int
-    origin_timestamp: int
-    id: str
-    headers: dict[str, Any]
-    #: Text, or JSON as it was sent.
-    payload: str | msgspec.Raw
-
-
-_encoder: Final = msgspec.json.Encoder()
-_json: Final = msgspec.json.Decoder(msgspec.Raw)
-_no_headers: Final[dict[str, Any]] = {}
-
-
-def line_of(message: Message) -> Line:
-    headers = _no_headers
-    if message.encoded_headers:
-        headers = plain({str(key): value for key, value in message.headers.items()})
-    return Line(
-        message.partition,
-        message.offset,
-        message.timestamp,
-        message.origin_timestamp,
-        str(message.id),
-        headers,
-        _payload(message.payload),
-    )
-
-
-def _payload(data: bytes) -> str | msgspec.Raw:
-    """Return a JSON object or array on one line, unchanged otherwise."""
-    text = data.decode("utf-8", "replace")
-    if text[:1] in ("{", "["):
-        try:
-            if "\n" in text or "\r" in text:
-                return msgspec.Raw(_encoder.encode(msgspec.json.decode(text)))
-            _json.decode(text)
-        except msgspec.MsgspecError:
-            return text
-        return msgspec.Raw(text)
-    return text
+#: Takes the messages of a partition.
+Sink = Callable[[int, Run], None]
 
 
 @contextmanager
@@ -83,8 +38,10 @@ def opened_sink(form: str, path: Path | None) -> Iterator[Sink]:
         return
     with ExitStack() as stack:
         file = sys.stdout.buffer if path is None else stack.enter_context(opened(path, "wb"))
-        yield _json_sink(file) if form == "jsonl" else _csv_sink(file)
-        file.flush()
+        write = stack.enter_context(behind(lambda data: _write_all(file, data)))
+        yield _json_sink(write) if form == "jsonl" else _csv_sink(write)
+    if path is None:
+        sys.stdout.buffer.flush()
 
 
 def opened(path: Path, mode: str) -> IO[bytes]:
@@ -96,29 +53,44 @@ def opened(path: Path, mode: str) -> IO[bytes]:
         raise CommandFailed(f"{path} cannot be opened: {fault.strerror}", code) from fault
 
 
-def _json_sink(file: IO[bytes]) -> Sink:
-    def sink(messages: list[Message]) -> None:
-        file.write(_encoder.encode_lines([line_of(one) for one in messages]))
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    file.write(data)
+
+
+def _json_sink(write: Callable[[bytes], None]) -> Sink:
+    def sink(partition: int, run: Run) -> None:
+        write(lines_of(partition, run))
 
     return sink
 
 
-def _csv_sink(file: IO[bytes]) -> Sink:
+def _csv_sink(write: Callable[[bytes], None]) -> Sink:
     draft = io.StringIO(newline="")
     writer = csv.writer(draft)
     writer.writerow(CSV_FIELDS)
 
-    def sink(messages: list[Message]) -> None:
-        for one in messages:
-            headers = json.dumps(line_of(one).headers) if one.encoded_headers else ""
-            text = one.payload.decode("utf-8", "replace")
-            row = (one.partition, one.offset, when(one.timestamp), one.id, headers, text)
-            writer.writerow(row)
-        file.write(draft.getvalue().encode("utf-8", "replace"))
+    def sink(partition: int, run: Run) -> None:
+        writer.writerows(
+            zip(
+                repeat(partition, run.count),
+                run.headers["offset"].tolist(),
+                map(when, run.headers["timestamp"].tolist()),
+                ids_of(run),
+                _headers_texts(run, none=""),
+                texts_of(payloads_of(run)),
+                strict=True,
+            )
+        )
+        write(draft.getvalue().encode("utf-8", "replace"))
         draft.seek(0)
         draft.truncate()
 
     return sink
+
+
+def _headers_texts(run: Run, *, none: str) -> list[str]:
+    """The headers of each message as JSON; `none` where it has none."""
+    return [json.dumps(headers) if headers else none for headers in headers_of(run)]
 
 
 def pyarrow_module(name: str) -> Any:
@@ -136,6 +108,7 @@ def pyarrow_module(name: str) -> Any:
 @contextmanager
 def _arrow_sink(form: str, path: Path) -> Iterator[Sink]:
     pa = pyarrow_module("pyarrow")
+    arrow = import_module("borzoi.records.arrow")
     # The default pool keeps freed memory, which is several times a batch.
     pa.set_memory_pool(pa.system_memory_pool())
     fields = [
@@ -155,21 +128,28 @@ def _arrow_sink(form: str, path: Path) -> Iterator[Sink]:
         else:
             writer = stack.enter_context(pa.ipc.new_file(str(path), schema))
 
-        def sink(messages: list[Message]) -> None:
+        write = stack.enter_context(behind(writer.write_batch))
+
+        def sink(partition: int, run: Run) -> None:
+            vectorised = arrow.record_batch(run, ("offset", "timestamp", "payload"))
+            offsets, times, payloads = vectorised.columns
             columns = [
-                [one.partition for one in messages],
-                [one.offset for one in messages],
-                [one.timestamp for one in messages],
-                [str(one.id) for one in messages],
-                [_headers_text(one) for one in messages],
-                [one.payload for one in messages],
+                pa.repeat(pa.scalar(partition, pa.uint32()), run.count),
+                offsets.view(pa.uint64()),
+                times,
+                pa.array(ids_of(run), pa.string()),
+                _headers_column(pa, run),
+                payloads,
             ]
-            arrays = [
-                pa.array(column, kind) for column, (_, kind) in zip(columns, fields, strict=True)
-            ]
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            write(pa.record_batch(columns, schema=schema))
 
         yield sink
+
+
+def _headers_column(pa: Any, run: Run) -> Any:
+    if not run.headers["user_headers_length"].any():
+        return pa.repeat(pa.scalar("{}"), run.count)
+    return pa.array(_headers_texts(run, none="{}"), pa.string())
 
 
 @contextmanager
@@ -178,7 +158,3 @@ def _refused_paths(path: Path) -> Iterator[None]:
         yield
     except OSError as fault:
         raise CommandFailed(f"{path} cannot be written: {fault}", Exit.FAILED) from fault
-
-
-def _headers_text(message: Message) -> str:
-    return json.dumps(line_of(message).headers) if message.encoded_headers else "{}"

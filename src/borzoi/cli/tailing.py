@@ -9,7 +9,7 @@ import click
 from borzoi.cli.connecting import connected
 from borzoi.cli.expressions import condition
 from borzoi.cli.faults import reported
-from borzoi.cli.following import MessageRange, followed, messages, partitions_of, start_of
+from borzoi.cli.following import followed, messages, partitions_of, start_of
 from borzoi.cli.headers import headers_of
 from borzoi.cli.names import TOPIC, Topic, shown_topic
 from borzoi.cli.output import chosen, done, format_option
@@ -85,7 +85,7 @@ def tail(
     with connected() as client:
         if begin is not None:
             found = messages(
-                client, topic, MessageRange(begin, partitions=partitions), follow=follow
+                client, topic, begin, partitions, follow=follow
             )
         else:
             found = _last(client, topic, 10 if last is None else last, partitions, follow)

@@ -6,23 +6,28 @@ All of them work in batches and keep only a few of them in memory, whatever the 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 
 from borzoi.cli.connecting import connected
 from borzoi.cli.expressions import Condition, condition
 from borzoi.cli.faults import CommandFailed, Exit, reported
-from borzoi.cli.following import MessageRange, batches, microseconds, moment_of, start_of
+from borzoi.cli.following import moment_of, partitions_of, start_of
 from borzoi.cli.messages import again
 from borzoi.cli.names import TOPIC, Topic, shown_topic
 from borzoi.cli.output import Format, chosen, done, format_option, note
 from borzoi.cli.prefetching import ahead
 from borzoi.cli.sinks import READ_FORMATS, opened_sink
-from borzoi.cli.sources import LOAD_FORMATS, rows_of
-from borzoi.client import Client, Message, NewMessage
+from borzoi.cli.sources import BATCH, LOAD_FORMATS, batched, rows_of
+from borzoi.client import Client, Message
+from borzoi.client.messages import decode_messages
+from borzoi.client.reading import TopicRange, runs
 from borzoi.model.partitioning import partition_for_key
+from borzoi.records.columnar import Run
 
 RANGE: Final = (
     click.option("--from", "start", default="first", help="first, an offset, a time, or 10m ago."),
@@ -39,14 +44,12 @@ def ranged(function: Any) -> Any:
     return function
 
 
-def range_of(start: str, end: str | None, partitions: tuple[int, ...]) -> MessageRange:
-    if end is None:
-        return MessageRange(start_of(start), partitions=partitions)
-    if end.isdecimal():
-        return MessageRange(start_of(start), end_offset=int(end), partitions=partitions)
-    return MessageRange(
-        start_of(start), end_time=microseconds(moment_of(end)), partitions=partitions
-    )
+def range_of(start: str, end: str | None, partitions: tuple[int, ...]) -> TopicRange:
+    begin = start_of(start)
+    until: datetime | int | None = None
+    if end is not None:
+        until = int(end) if end.isdecimal() else moment_of(end)
+    return TopicRange(None if begin == "first" else begin, until, partitions or None)
 
 
 def form_of(path: Path | None, given: str | None, allowed: tuple[str, ...]) -> str:
@@ -97,11 +100,12 @@ def read(
         sink = stack.enter_context(opened_sink(kind, path))
         count = 0
         with _progress(client, topic, among, show=path is not None) as advance:
-            for polled in ahead(batches(client, topic, among)):
-                kept = _kept(polled.messages, passes)
-                sink(kept)
-                count += len(kept)
-                advance(len(polled))
+            for partition, run in ahead(checked_runs(client, topic, among)):
+                kept = run if passes is None else _kept(partition, run, passes)
+                if kept.count:
+                    sink(partition, kept)
+                count += kept.count
+                advance(run.count)
     sentence = f"{count} messages of {shown_topic(topic)} were read."
     _summarise(sentence, {"read": count, "file": str(path)}, form)
 
@@ -114,13 +118,25 @@ def _summarise(sentence: str, record: dict[str, Any], form: str) -> None:
         done(sentence, record, chosen(form))
 
 
-def _kept(messages: list[Message], passes: Condition | None) -> list[Message]:
-    return messages if passes is None else [one for one in messages if passes(one)]
+def checked_runs(
+    client: Client, topic: Topic, among: TopicRange
+) -> Iterator[tuple[int, Run]]:
+    """What the range has, once it is known that topic and partitions are there."""
+    partitions_of(client, topic, tuple(among.partitions or ()))
+    return runs(client, topic, among)
+
+
+def _kept(partition: int, run: Run, passes: Condition) -> Run:
+    return run.chosen(np.array([passes(one) for one in _messages(partition, run)], bool))
+
+
+def _messages(partition: int, run: Run) -> list[Message]:
+    return decode_messages(run.buffer, partition)
 
 
 @contextmanager
 def _progress(
-    client: Client, topic: Topic, among: MessageRange, *, show: bool
+    client: Client, topic: Topic, among: TopicRange, *, show: bool
 ) -> Iterator[Callable[[int], None]]:
     """Return a progress bar over the present messages; on a terminal only."""
     if not (show and sys.stderr.isatty()):
@@ -237,12 +253,12 @@ def replay(
         passes = condition(where) if where else None
     count = 0
     with connected() as client, _progress(client, source, among, show=True) as advance:
-        for polled in batches(client, source, among):
-            kept: list[NewMessage | bytes] = [again(one) for one in _kept(polled.messages, passes)]
-            if kept:
-                to = polled.partition if keep_partitions else None
+        for partition, run in checked_runs(client, source, among):
+            messages = filter(passes, _messages(partition, run))
+            for kept in batched(map(again, messages), BATCH):
+                to = partition if keep_partitions else None
                 client.send_messages(target, kept, partition=to)
-            count += len(kept)
-            advance(len(polled))
+                count += len(kept)
+            advance(run.count)
     sentence = f"{count} messages were sent from {shown_topic(source)} to {shown_topic(target)}."
     _summarise(sentence, {"sent": count}, form)

@@ -7,7 +7,7 @@ are those of `borzoi.records.arrow`, which is imported on demand: pyarrow is an 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from borzoi.client._sync.client import Client
 from borzoi.client.naming import TopicName, microseconds_of, topic_of
@@ -16,8 +16,12 @@ from borzoi.model.errors import FeatureUnavailable, InvalidFormat, TopicNotFound
 from borzoi.model.limits import U64_MAX
 from borzoi.records.columnar import Run, run_of
 
-#: Messages that one poll asks for.
-COUNT: Final = 10_000
+#: Messages that a poll asks for at most, and at first: how large they are is not known then.
+COUNT_MAX: Final = 10_000
+COUNT_FIRST: Final = 1000
+
+#: About as many bytes as a poll is to bring.
+POLL_BYTES: Final = 2 << 20
 
 
 def read(
@@ -55,9 +59,7 @@ class TopicTable:
         server: str | Options,
     ) -> None:
         self._topic = topic
-        self._start = start
-        self._end = end
-        self._partitions = partitions
+        self._range = TopicRange(start, end, partitions)
         self._columns = columns
         self._server = server
 
@@ -92,52 +94,69 @@ class TopicTable:
         stream, name = map(str, topic_of(self._topic))
         batches = []
         with Client(self._server) as client:
-            for partition, last in self._bounds(client):
+            for partition, run in runs(client, self._topic, self._range):
                 constants = {"stream": stream, "topic": name, "partition": partition}
-                batches += [
-                    arrow.record_batch(run, columns, constants=constants)
-                    for run in self._runs(client, partition, last)
-                ]
+                batches.append(arrow.record_batch(run, columns, constants=constants))
         return arrow.schema_of(columns), batches
-
-    def _bounds(self, client: Client) -> Iterator[tuple[int, int]]:
-        """Partitions with messages, each with its last offset now."""
-        details = client.get_topic(self._topic)
-        if details is None:
-            raise TopicNotFound(f"there is no topic {self._topic!r}")
-        for partition in details.partitions:
-            wanted = self._partitions is None or partition.id in self._partitions
-            if wanted and partition.messages_count:
-                yield partition.id, partition.current_offset
-
-    def _runs(self, client: Client, partition: int, last: int) -> Iterator[Run]:
-        start: Any = 0 if self._start is None else self._start
-        while isinstance(start, datetime) or start <= last:
-            polled = client.poll_raw(self._topic, partition=partition, start=start, count=COUNT)
-            run = run_of(polled.messages)
-            if not run.count:
-                return
-            start = int(run.headers["offset"][-1]) + 1
-            kept = self._until_end(run, last)
-            if kept.count:
-                yield kept
-            if kept.count < run.count:
-                return
-
-    def _until_end(self, run: Run, last: int) -> Run:
-        """The messages before the end, which are the first ones: both columns ascend."""
-        offsets = run.headers["offset"]
-        count = int(offsets.searchsorted(last, "right"))
-        if isinstance(self._end, datetime):
-            moment = microseconds_of(self._end)
-            count = min(count, int(run.headers["timestamp"].searchsorted(moment, "left")))
-        elif self._end is not None:
-            count = min(count, int(offsets.searchsorted(self._end, "left")))
-        return run if count == run.count else run.part(0, count)
 
     def __repr__(self) -> str:
         stream, name = topic_of(self._topic)
-        return f"<{stream}/{name} from {self._start or 'the first'} to {self._end or 'the last'}>"
+        start, end = self._range.start or "the first", self._range.end or "the last"
+        return f"<{stream}/{name} from {start} to {end}>"
+
+
+class TopicRange(NamedTuple):
+    """A part of each partition of a topic: from a time or an offset up to another one, which is
+    not included. None is the first message, or the last one there is now."""
+
+    start: datetime | int | None = None
+    end: datetime | int | None = None
+    #: None for all of them.
+    partitions: Sequence[int] | None = None
+
+
+def runs(client: Client, topic: TopicName, among: TopicRange) -> Iterator[tuple[int, Run]]:
+    """The messages of a topic that are there now, partition after partition, as they are polled:
+    columns over the bytes that were received, and the partition they are from."""
+    details = client.get_topic(topic)
+    if details is None:
+        raise TopicNotFound(f"there is no topic {topic!r}")
+    for partition in details.partitions:
+        wanted = among.partitions is None or partition.id in among.partitions
+        if wanted and partition.messages_count:
+            for run in _runs(client, topic, among, partition.id, partition.current_offset):
+                yield partition.id, run
+
+
+def _runs(
+    client: Client, topic: TopicName, among: TopicRange, partition: int, last: int
+) -> Iterator[Run]:
+    start: Any = 0 if among.start is None else among.start
+    count = COUNT_FIRST
+    while isinstance(start, datetime) or start <= last:
+        polled = client.poll_raw(topic, partition=partition, start=start, count=count)
+        run = run_of(polled.messages)
+        if not run.count:
+            return
+        start = int(run.headers["offset"][-1]) + 1
+        kept = _until_end(run, last, among.end)
+        if kept.count:
+            yield kept
+        if kept.count < run.count:
+            return
+        count = min(max(POLL_BYTES * run.count // len(run.buffer), 1), COUNT_MAX)
+
+
+def _until_end(run: Run, last: int, end: datetime | int | None) -> Run:
+    """The messages before the end, which are the first ones: both columns ascend."""
+    offsets = run.headers["offset"]
+    count = int(offsets.searchsorted(last, "right"))
+    if isinstance(end, datetime):
+        moment = microseconds_of(end)
+        count = min(count, int(run.headers["timestamp"].searchsorted(moment, "left")))
+    elif end is not None:
+        count = min(count, int(offsets.searchsorted(end, "left")))
+    return run if count == run.count else run.part(0, count)
 
 
 def _installed(module: str, package: str) -> Any:

@@ -48,7 +48,7 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Whole messages, back to back in one buffer."""
+    """Whole messages in one buffer, in order; back to back, unless some were left out."""
 
     buffer: memoryview
     #: Where each message starts and ends in the buffer.
@@ -81,6 +81,12 @@ class Run:
             self.starts[low:high] - base,
             self.ends[low:high] - base,
             self.headers[low:high],
+        )
+
+    def chosen(self, wanted: NDArray[np.bool_]) -> Self:
+        """The messages for which `wanted` is true, over the same buffer."""
+        return type(self)(
+            self.buffer, self.starts[wanted], self.ends[wanted], self.headers[wanted]
         )
 
 
