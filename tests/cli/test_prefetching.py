@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from borzoi.cli.prefetching import ahead
+from borzoi.cli.prefetching import ahead, behind
 
 
 def test_the_same_items_in_order():
@@ -44,3 +44,40 @@ def test_no_thread_is_left():
     next(walk)
     walk.close()
     assert threading.active_count() == before
+
+
+def test_what_is_done_behind_is_done_in_order_and_to_its_end():
+    found: list[int] = []
+    with behind(found.append) as act:
+        for number in range(1000):
+            act(number)
+    assert found == list(range(1000))
+
+
+def test_a_call_waits_for_the_one_before_it_alone():
+    release, begun = threading.Event(), threading.Event()
+
+    def slow(number: int) -> None:
+        begun.set()
+        release.wait(60)
+
+    with behind(slow) as act:
+        act(1)
+        assert begun.wait(60)
+        assert not release.is_set()
+        release.set()
+        act(2)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_fault_behind_comes_with_the_next_call_or_the_end(calls):
+    def fail(number: int) -> None:
+        raise ValueError("oops")
+
+    def call_all() -> None:
+        with behind(fail) as act:
+            for number in range(calls):
+                act(number)
+
+    with pytest.raises(ValueError, match="oops"):
+        call_all()

@@ -18,9 +18,11 @@ from borzoi.model.errors import (
 )
 from borzoi.model.limits import HEADER_BYTES, PAYLOAD_BYTES_MAX, USER_HEADERS_BYTES_MAX
 from borzoi.records.columnar import (
+    KEPT_INDEXES_COUNT_MAX,
     Run,
     check_run,
     cuts,
+    equal_indexes,
     header_block,
     header_pairs,
     parts,
@@ -81,6 +83,15 @@ def test_a_run_in_pieces_is_the_run(request: Sent, bytes_max: int) -> None:
         assert piece.count == 1 or len(piece.buffer) <= bytes_max
         at += piece.count
     assert at == run.count
+
+
+def test_messages_can_be_left_out_of_a_run() -> None:
+    _, messages = encode_messages([Message(b"a"), Message(b"bc"), Message(b"def")])
+    run = run_of(messages)
+    kept = run.chosen(run.headers["payload_length"] != 2)
+    starts, ends = kept.payload_starts.tolist(), kept.payload_ends.tolist()
+    found = [bytes(kept.buffer[start:end]) for start, end in zip(starts, ends, strict=True)]
+    assert (kept.count, found) == (2, [b"a", b"def"])
 
 
 def test_cuts_begin_where_the_first_message_does() -> None:
@@ -179,6 +190,12 @@ def test_indexes_of_a_request_count_from_its_first_message() -> None:
     indexes, _ = encode_messages([Message(b"a"), Message(b"bcd")])
     assert request_indexes(np.array([65, 132])) == indexes
     assert request_indexes(np.array([165, 232]), 100) == indexes
+
+
+@pytest.mark.parametrize("count", [1, 3, KEPT_INDEXES_COUNT_MAX + 1])
+def test_indexes_of_messages_that_all_have_one_size(count: int) -> None:
+    ends = np.arange(1, count + 1, dtype=np.int64) * 100
+    assert equal_indexes(100, count) == request_indexes(ends)
 
 
 def test_a_body_that_is_too_big_names_its_row() -> None:

@@ -35,9 +35,7 @@ def polled_run(
     messages: Sequence[SentMessage], *, headers: dict[str, PlainValue] | None = None
 ) -> Run:
     """The messages as a poll brings them, at offsets from 0 on; all with the same headers."""
-    sent = [
-        msgspec.structs.replace(one, user_headers=encoded(headers or {})) for one in messages
-    ]
+    sent = [msgspec.structs.replace(one, user_headers=encoded(headers or {})) for one in messages]
     run = run_of(bytearray(encode_messages(sent)[1]))
     run.headers["offset"] = range(len(sent))
     for place, start in enumerate(run.starts.tolist()):

@@ -1,7 +1,7 @@
 """Files that messages are written to: JSON lines, CSV, Parquet, Arrow.
 
-A sink formats all messages of a batch at once, from columns over the bytes that were polled. A thread
-writes them while the next batch is formatted.
+A sink formats all messages of a batch at once, from columns over the bytes that were polled. A
+thread writes them while the next batch is formatted.
 """
 
 import csv

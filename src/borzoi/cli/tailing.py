@@ -84,9 +84,7 @@ def tail(
         begin = start_of(start) if start is not None else None
     with connected() as client:
         if begin is not None:
-            found = messages(
-                client, topic, begin, partitions, follow=follow
-            )
+            found = messages(client, topic, begin, partitions, follow=follow)
         else:
             found = _last(client, topic, 10 if last is None else last, partitions, follow)
         wanted: Iterator[Message] = filter(passes, found) if passes else found

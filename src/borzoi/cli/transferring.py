@@ -4,9 +4,11 @@ All of them work in batches and keep only a few of them in memory, whatever the 
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +24,16 @@ from borzoi.cli.names import TOPIC, Topic, shown_topic
 from borzoi.cli.output import Format, chosen, done, format_option, note
 from borzoi.cli.prefetching import ahead
 from borzoi.cli.sinks import READ_FORMATS, opened_sink
-from borzoi.cli.sources import BATCH, LOAD_FORMATS, batched, rows_of
+from borzoi.cli.sources import BATCH, LOAD_FORMATS, Rows, batched, rows_of
 from borzoi.client import Client, Message
 from borzoi.client.messages import decode_messages
 from borzoi.client.reading import TopicRange, runs
 from borzoi.model.partitioning import partition_for_key
 from borzoi.records.columnar import Run
+
+#: What `load` sends in one request at most, unless a message alone is larger.
+SENT_MAX: Final = 10_000
+SENT_BYTES: Final = 2 << 20
 
 RANGE: Final = (
     click.option("--from", "start", default="first", help="first, an offset, a time, or 10m ago."),
@@ -118,9 +124,7 @@ def _summarise(sentence: str, record: dict[str, Any], form: str) -> None:
         done(sentence, record, chosen(form))
 
 
-def checked_runs(
-    client: Client, topic: Topic, among: TopicRange
-) -> Iterator[tuple[int, Run]]:
+def checked_runs(client: Client, topic: Topic, among: TopicRange) -> Iterator[tuple[int, Run]]:
     """What the range has, once it is known that topic and partitions are there."""
     partitions_of(client, topic, tuple(among.partitions or ()))
     return runs(client, topic, among)
@@ -200,10 +204,9 @@ def load(
         with _share(path.name) as show:
             fields = {"key_field": key_field, "payload_field": payload_field}
             for rows in ahead(rows_of(path, kind, **fields)):
-                for partition, payloads in lanes_of(rows.messages, partitions_count).items():
-                    client.send_messages(topic, payloads, partition=partition)
-                count += len(rows.messages)
-                show(rows.share)
+                _send(client, topic, rows, partitions_count)
+                count += len(rows.payloads)
+                show(rows.fraction)
     sentence = f"{count} messages were sent to {shown_topic(topic)}."
     _summarise(sentence, {"sent": count}, form)
 
@@ -215,16 +218,36 @@ def _partitions_count(client: Client, topic: Topic) -> int:
     return details.partitions_count
 
 
+def _send(client: Client, topic: Topic, rows: Rows, partitions_count: int) -> None:
+    if rows.keys is not None:
+        for partition, payloads in lanes_of(rows.keys, rows.payloads, partitions_count).items():
+            client.send_messages(topic, payloads, partition=partition)
+    elif isinstance(rows.payloads, list):
+        for payloads in batched(rows.payloads, SENT_MAX):
+            client.send_messages(topic, payloads)
+    else:
+        _send_column(client, topic, rows.payloads)
+
+
+def _send_column(client: Client, topic: Topic, payloads: Any) -> None:
+    """Send a column of Arrow's; the messages are encoded all at once."""
+    arrow = import_module("borzoi.records.arrow")
+    now = np.full(len(payloads), time.time_ns() // 1000, np.uint64)
+    encoded = arrow.encode(payloads, origin_timestamps=now)
+    for request in arrow.requests(encoded, bytes_max=SENT_BYTES, count_max=SENT_MAX):
+        client.send_raw(topic, request.count, request.indexes, request.messages)
+
+
 def lanes_of(
-    messages: list[tuple[str | None, bytes]], partitions_count: int
-) -> dict[int | None, list[bytes]]:
-    """Group payloads by partition as the server would place their keys; None lets it choose.
+    keys: list[str], payloads: list[bytes], partitions_count: int
+) -> dict[int, list[bytes]]:
+    """Group payloads by partition as the server would place their keys.
 
     One request per key would be one per row if every row has its own key.
     """
-    lanes: dict[int | None, list[bytes]] = {}
-    for key, payload in messages:
-        partition = None if key is None else partition_for_key(key.encode(), partitions_count)
+    lanes: dict[int, list[bytes]] = {}
+    for key, payload in zip(keys, payloads, strict=True):
+        partition = partition_for_key(key.encode(), partitions_count)
         lanes.setdefault(partition, []).append(payload)
     return lanes
 

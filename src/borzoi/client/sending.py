@@ -12,7 +12,6 @@ cached for the next batch of the same shape.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -38,7 +37,7 @@ from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.buffers import Buffer, Writer
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.framing import CODE_BYTES, REQUEST_PREFIX
-from borzoi.records.columnar import HEADER_BLOCK, header_block, request_indexes
+from borzoi.records.columnar import HEADER_BLOCK, equal_indexes, header_block, request_indexes
 from borzoi.records.header import HEADER
 from borzoi.records.validation import INDEX_ENTRY
 
@@ -49,9 +48,6 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 NO_ID: Final = bytes(16)
 _EMPTY: Final = memoryview(b"")
-
-#: Index entries of batches up to this many messages are cached, for 64 shapes.
-_KEPT_MESSAGES_MAX: Final = 4096
 
 
 class EncodedMessages(NamedTuple):
@@ -134,7 +130,7 @@ def _encode_alike(payloads: Sequence[Bytes], size: int, now: int) -> EncodedMess
     whole = count * (HEADER_BYTES + size)
     _check_batch(whole)
     header = HEADER.pack(0, NO_ID, 0, 0, now, 0, size, 0)
-    indexes = _kept_indexes(HEADER_BYTES + size, count)
+    indexes = equal_indexes(HEADER_BYTES + size, count)
     return EncodedMessages(count, whole, (indexes, header, header.join(payloads)))
 
 
@@ -230,14 +226,3 @@ def _check_batch(size: int) -> None:
         raise InvalidMessagesSize(
             f"{size} bytes of messages in one send; {BATCH_BYTES_MAX} are allowed: send fewer"
         )
-
-
-def _equal_indexes(size: int, count: int) -> bytes:
-    return request_indexes(np.arange(size, size * count + 1, size, dtype=np.int64))
-
-
-_keep_indexes = lru_cache(maxsize=64)(_equal_indexes)
-
-
-def _kept_indexes(size: int, count: int) -> bytes:
-    return (_keep_indexes if count <= _KEPT_MESSAGES_MAX else _equal_indexes)(size, count)

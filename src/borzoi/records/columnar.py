@@ -12,6 +12,7 @@ joined and gathered by Arrow (`arrow.py`), which does both in C++.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -44,6 +45,10 @@ HEADER_BLOCK: Final = np.dtype(f"V{HEADER_BYTES}")
 
 #: Bytes of messages in one batch of columns. 1 to 16 MiB are equally fast; 64 MiB is slower.
 BATCH_BYTES: Final = 4 * 1024 * 1024
+
+#: Producers send batches of one shape over and over. The indexes of up to so many messages are
+#: kept, for 64 shapes.
+KEPT_INDEXES_COUNT_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,7 @@ class Run:
 
     def chosen(self, wanted: NDArray[np.bool_]) -> Self:
         """The messages for which `wanted` is true, over the same buffer."""
-        return type(self)(
-            self.buffer, self.starts[wanted], self.ends[wanted], self.headers[wanted]
-        )
+        return type(self)(self.buffer, self.starts[wanted], self.ends[wanted], self.headers[wanted])
 
 
 # Reading. ----------------------------------------------------------------------------------------
@@ -262,6 +265,18 @@ def request_indexes(ends: Positions, base: int = 0) -> bytes:
     entries = np.zeros(len(ends), INDEX_DTYPE)
     entries["position"] = ends - base
     return entries.tobytes()
+
+
+def equal_indexes(size: int, count: int) -> bytes:
+    """The index section of a request whose messages all have this size."""
+    return (_kept_indexes if count <= KEPT_INDEXES_COUNT_MAX else _equal_indexes)(size, count)
+
+
+def _equal_indexes(size: int, count: int) -> bytes:
+    return request_indexes(np.arange(size, size * count + 1, size, dtype=np.int64))
+
+
+_kept_indexes = lru_cache(maxsize=64)(_equal_indexes)
 
 
 def _check_lengths(

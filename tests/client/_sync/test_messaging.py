@@ -17,6 +17,7 @@ from borzoi.model.errors import (
     TopicNotFound,
 )
 from borzoi.records.batch import walk
+from borzoi.records.message import Message, encode_messages
 from borzoi.records.user_headers import HeaderKind, HeaderValue
 
 
@@ -146,6 +147,15 @@ def test_a_raw_poll_gives_the_bytes_as_they_were_received(client, topic: str) ->
     again = client.poll_raw(topic, partition=0, start=0, count=200)
     client.poll_messages(topic, partition=0, start=0, count=200)
     assert bytes(again.messages) == bytes(raw.messages)
+
+
+@every_transport
+def test_encoded_messages_are_sent_as_they_are(client, topic: str) -> None:
+    indexes, messages = encode_messages([Message(b"a", id=7), Message(b"bc")])
+    client.send_raw(topic, 2, indexes, messages, partition=0)
+    polled = client.poll_messages(topic, partition=0, start=0)
+    assert [message.payload for message in polled] == [b"a", b"bc"]
+    assert polled[0].id == 7
 
 
 @every_transport

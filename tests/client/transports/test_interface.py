@@ -6,10 +6,10 @@ import pytest
 
 from borzoi.client.options import Address
 from borzoi.client.receiving import AnswerReceiver
+from borzoi.client.transports.blocking_tcp import TcpTransport
 from borzoi.client.transports.http import HttpWire
 from borzoi.client.transports.interface import AsyncTransport, Transport, Wire
 from borzoi.client.transports.quic import AsyncQuicTransport, QuicTransport
-from borzoi.client.transports.blocking_tcp import TcpTransport
 from borzoi.client.transports.tcp import AsyncTcpTransport
 from borzoi.client.transports.websocket import WebSocketWire
 

@@ -77,9 +77,8 @@ async def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others() ->
 async def test_who_waits_when_it_is_closed_is_told() -> None:
     with scripted(lambda _: SILENCE) as server:
         transport = await AsyncTcpTransport.connect(address_of(server), Options())
-        waiting = [
-            asyncio.create_task(transport.exchange(in_three_parts(b"x"), PATIENCE)) for _ in range(3)
-        ]
+        frame = in_three_parts(b"x")
+        waiting = [asyncio.create_task(transport.exchange(frame, PATIENCE)) for _ in range(3)]
         await asyncio.sleep(0)
         await transport.close()
         for task in waiting:

@@ -8,11 +8,11 @@ from borzoi.client._sync.asking import Asking
 from borzoi.client.messages import Polled
 from borzoi.client.naming import Start, TopicName, partitioning_of, strategy_of, topic_of
 from borzoi.client.reconnection import is_repeatable
-from borzoi.client.sending import Sendable, encode, send_parts
+from borzoi.client.sending import EncodedMessages, Sendable, encode, send_parts
 from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.errors import InvalidCommand, InvalidVersion, TopicNotFound
 from borzoi.model.identifiers import Identifier
-from borzoi.protocol.buffers import Reader
+from borzoi.protocol.buffers import Buffer, Reader
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PolledMessages, PollMessages
 from borzoi.protocol.commands.offsets import (
     ConsumerOffset,
@@ -48,6 +48,27 @@ class Messaging(Asking):
         """
         stream_id, topic_id = topic_of(topic)
         encoded = encode(messages, now=time.time_ns() // 1000)
+        parts = send_parts(stream_id, topic_id, partitioning_of(partition, key), encoded)
+        self._exchange(parts, timeout, request="SendMessages", repeatable=False)
+
+    def send_raw(
+        self,
+        topic: TopicName,
+        messages_count: int,
+        indexes: Buffer,
+        messages: Buffer,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Like `send_messages`, for messages that are encoded already.
+
+        `indexes` and `messages` are the sections of a request as `borzoi.records.arrow` makes them
+        from columns, without an object per message.
+        """
+        stream_id, topic_id = topic_of(topic)
+        encoded = EncodedMessages(messages_count, len(messages), (indexes, messages))
         parts = send_parts(stream_id, topic_id, partitioning_of(partition, key), encoded)
         self._exchange(parts, timeout, request="SendMessages", repeatable=False)
 

@@ -1,7 +1,7 @@
 """TCP, plain and inside TLS, with blocking calls.
 
-A plain socket stays in blocking mode, and the kernel enforces the timeout. A frame is then sent with
-one system call, and a large answer received with one. `settimeout` would make the socket
+A plain socket stays in blocking mode, and the kernel enforces the timeout. A frame is then sent
+with one system call, and a large answer received with one. `settimeout` would make the socket
 non-blocking: every piece would take a poll and a call of its own.
 """
 
