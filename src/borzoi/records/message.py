@@ -24,6 +24,7 @@ from borzoi.model.limits import (
     USER_HEADERS_BYTES_MAX,
 )
 from borzoi.records.batch import walk
+from borzoi.records.columnar import equal_indexes
 from borzoi.records.header import HEADER
 from borzoi.records.user_headers import (
     HeaderKey,
@@ -92,8 +93,14 @@ def encode_fields(
 
 
 def _encoded_plain(payloads: Sequence[bytes], origin_timestamp: int) -> tuple[bytes, list[bytes]]:
-    """Most messages are payloads and nothing else; this takes half of the time."""
+    """Most messages are payloads and nothing else; this takes half of the time, and a tenth where
+    all payloads have one size."""
     sizes = list(map(len, payloads))
+    if payloads and sizes.count(sizes[0]) == len(sizes):
+        header = _header(0, sizes[0], 0, origin_timestamp)
+        _check_whole(len(sizes) * (HEADER_BYTES + sizes[0]))
+        indexes = equal_indexes(HEADER_BYTES + sizes[0], len(sizes))
+        return indexes, [header, header.join(payloads)]
     packed = {size: _header(0, size, 0, origin_timestamp) for size in set(sizes)}
     pieces = [b""] * (2 * len(sizes))
     pieces[::2] = map(packed.__getitem__, sizes)
@@ -122,11 +129,16 @@ def _encoded(
 def _indexes(sizes: NDArray[np.int64]) -> bytes:
     """Entries for messages of these sizes, headers not counted."""
     ends = (sizes + HEADER_BYTES).cumsum()
-    if len(ends) and ends[-1] > U32_MAX:
-        raise InvalidMessagesSize("a request of messages is limited to 4 GiB")
+    if len(ends):
+        _check_whole(int(ends[-1]))
     entries = np.zeros(len(ends), INDEX_DTYPE)
     entries["position"] = ends
     return entries.tobytes()
+
+
+def _check_whole(size: int) -> None:
+    if size > U32_MAX:
+        raise InvalidMessagesSize("a request of messages is limited to 4 GiB")
 
 
 def _header(message_id: int, payload_bytes: int, headers_bytes: int, timestamp: int) -> bytes:

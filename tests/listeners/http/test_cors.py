@@ -23,6 +23,13 @@ def test_only_the_origins_that_are_listed_may() -> None:
         assert b"access-control-allow-origin" not in told(cors, other)
 
 
+@pytest.mark.parametrize(
+    ("origins", "same"), [(("*",), True), (("http://one.example",), False), ((), False)]
+)
+def test_whether_the_headers_depend_on_the_origin(origins: tuple[str, ...], same: bool) -> None:
+    assert Cors(origins=origins).is_same_for_all is same
+
+
 def test_credentials_and_readable_headers_are_told_where_allowed() -> None:
     cors = Cors(credentials=True, exposed=("", "x-one", " ", "x-two"))
     headers = told(cors)

@@ -156,6 +156,12 @@ def test_a_word_of_a_path_wins_over_a_parameter() -> None:
     assert refused.value.allow == ("POST",)
 
 
+@pytest.mark.parametrize("name", ["orders", "o" * 250])
+def test_a_path_means_the_same_each_time(name: str) -> None:
+    asked = [match("GET", f"/streams/{name}").request(now=NOW) for _ in range(2)]
+    assert asked == [GetStream(name)] * 2
+
+
 def test_head_is_get_without_a_body() -> None:
     assert match("HEAD", "/ping").route.request is Ping
     assert allowed_methods("/streams/0") == ("GET", "HEAD", "PUT", "DELETE")

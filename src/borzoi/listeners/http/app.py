@@ -8,8 +8,9 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from time import perf_counter_ns
@@ -80,6 +81,8 @@ log = logging.getLogger(__name__)
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+#: Small bodies are not counted; entering `Unfinished.room` takes longer than finding that out.
+_UNCOUNTED: Final = nullcontext()
 ZIP: Final = "application/zip"
 GUIDE: Final = Path(__file__).parent / "assets" / "docs.html"
 
@@ -128,6 +131,11 @@ class HttpApp:
         self._clock = dispatcher.services.clock
         #: Calls since the start.
         self.calls = 0
+        #: The headers about other origins; None when they depend on the origin of the call.
+        self._cors_headers: Headers | None = []
+        if options.cors is not None:
+            constant = options.cors.is_same_for_all
+            self._cors_headers = options.cors.on_every_answer(None) if constant else None
         #: The requests with an HTTP-specific answer; all others return a document or nothing.
         self._own: Mapping[type, Callable[[Any, Incoming], Awaitable[HttpResponse]]] = {
             Welcome: self._welcome,
@@ -153,8 +161,10 @@ class HttpApp:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
-        cors = self._options.cors
-        more: Headers = [] if cors is None else cors.on_every_answer(headers.get("origin"))
+        more = self._cors_headers
+        if more is None:
+            assert self._options.cors is not None
+            more = self._options.cors.on_every_answer(headers.get("origin"))
         try:
             response = await self._response(scope, headers, receive)
         except PeerDisconnected:
@@ -209,7 +219,9 @@ class HttpApp:
                 request = call.found.request(call.query, now=self._clock())
                 return await self._answered(request, call)
             self._check_large_send(call)
-            async with self._unfinished.room(call.upload.announced(limit)):
+            announced = call.upload.announced(limit)
+            counted = announced >= COUNTED_BYTES_MIN
+            async with self._unfinished.room(announced) if counted else _UNCOUNTED:
                 body = await call.upload.whole(limit)
                 content_type = call.headers.get("content-type")
                 request = call.found.request(call.query, content_type, body, now=self._clock())
@@ -354,8 +366,8 @@ def _failure(fault: BorzoiError, request: object) -> HttpResponse:
 
 def _says(call: Incoming, name: str, media: str) -> bool:
     """Whether a header names the content type."""
-    named = (part.partition(";")[0].strip() for part in call.headers.get(name, "").split(","))
-    return media in named
+    value = call.headers.get(name, "")
+    return media in value and media in (part.partition(";")[0].strip() for part in value.split(","))
 
 
 def _token_in(path: str, query: str) -> str | None:
@@ -426,9 +438,11 @@ def _preflight(path: str, headers: Mapping[str, str], cors: Cors) -> HttpRespons
 
 def _address(scope: Scope) -> str:
     client = scope.get("client")
-    if client is None:
-        return ""
-    host, port = client
+    return "" if client is None else _address_text(*client)
+
+
+@lru_cache(maxsize=1024)
+def _address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

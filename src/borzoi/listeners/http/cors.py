@@ -25,6 +25,11 @@ class Cors(msgspec.Struct, frozen=True):
     credentials: bool = False
     private_network: bool = False
 
+    @property
+    def is_same_for_all(self) -> bool:
+        """Whether `on_every_answer` does not depend on the origin."""
+        return self._origin(None) == ANY
+
     def on_every_answer(self, origin: str | None) -> Headers:
         found: Headers = [(b"vary", VARY)]
         allowed = self._origin(origin)

@@ -29,6 +29,9 @@ class GatheredWrites:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
     def write(self, data: bytes) -> None:
         if self._head:
             head, self._head = self._head, b""
@@ -46,7 +49,8 @@ class GatheredWrites:
 
     def hold_reading(self, holding: bool) -> None:
         """Stop reading while this is on, even if uvicorn resumes."""
-        self._read(paused=self._paused, holding=holding)
+        if holding != self._holding:
+            self._read(paused=self._paused, holding=holding)
 
     def _read(self, *, paused: bool, holding: bool) -> None:
         was_reading, reads = not (self._paused or self._holding), not (paused or holding)

@@ -31,6 +31,8 @@ HEAD_BYTES_MAX: Final = 64 * 1024
 #: answered, so that one client neither fills the memory nor monopolises the loop.
 PARSED_BYTES: Final = 16 * 1024
 
+NOTHING: Final = memoryview(b"")
+
 HEAD_TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -47,7 +49,7 @@ class HttpConnection(HttpToolsProtocol):
         #: Bytes of a head that is not complete; None outside of one.
         self._head_bytes: int | None = 0
         #: Bytes that are not parsed yet, because earlier calls are pending.
-        self._rest = memoryview(b"")
+        self._rest = NOTHING
         self.progressed_at = listener.loop.time()
         self.made = False
 
@@ -58,7 +60,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._rest = memoryview(b"")
+        self._rest = NOTHING
         self._listener.forget(self)
 
     def data_received(self, data: bytes) -> None:
@@ -70,7 +72,9 @@ class HttpConnection(HttpToolsProtocol):
         """Parse until a call has to wait for the previous one: a call of 35 bytes takes kilobytes
         once it is parsed."""
         while self._rest and not self.pipeline and not self.transport.is_closing():
-            piece, self._rest = self._rest[:PARSED_BYTES], self._rest[PARSED_BYTES:]
+            piece, self._rest = self._rest, NOTHING
+            if len(piece) > PARSED_BYTES:
+                piece, self._rest = piece[:PARSED_BYTES], piece[PARSED_BYTES:]
             super().data_received(piece)  # type: ignore[arg-type]
             if self._head_bytes is not None:
                 self._head_bytes += len(piece)

@@ -11,6 +11,7 @@ the path, query, body, names.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
@@ -105,50 +106,66 @@ def _tree(routes: tuple[Route, ...]) -> _Node:
 
 _TREE: Final = _tree(ROUTES)
 
+#: How many paths are kept with what they mean, and how long those are: names may be long.
+KEPT_MATCHES: Final = 512
+KEPT_PATH_MAX: Final = 256
 
-class Match(NamedTuple):
-    """A route and what its parameters are in this path, still percent-encoded."""
 
-    route: Route
-    segments: tuple[str, ...]
+class Match:
+    """A route and what its parameters are in this path.
+
+    Programs call few paths over and over, so matches are kept, and with them what the path says.
+    """
+
+    __slots__ = ("_identified", "_parameters", "route", "segments")
+
+    def __init__(self, route: Route, segments: tuple[str, ...]) -> None:
+        self.route = route
+        #: Of the path, still percent-encoded.
+        self.segments = segments
+        self._parameters: dict[str, str] | None = None
+        self._identified: dict[str, Any] | None = None
 
     def request(
         self, query: str = "", content_type: str | None = None, body: bytes = b"", *, now: int
     ) -> Any:
         """The request; `HttpFault` for what is not one, the protocol's errors for a wrong one."""
         route = self.route
-        texts = self._texts()
         arguments: dict[str, object] = {
-            name: _EARLY[name](text) for name, text in texts.items() if name in _EARLY
+            name: _EARLY[name](text) for name, text in self._texts().items() if name in _EARLY
         }
         given = [_read_query(route.query, query)] if route.query else []
         if route.body:
             given.append(_read_body(route.body, content_type, body))
-        arguments |= _identifiers(texts)
+        arguments |= self.identifiers()
         for each in given:
             arguments |= each.arguments(now=now)
         return route.request(**arguments)
 
     def with_arguments(self, arguments: Mapping[str, object]) -> Any:
         """The request of this path and of arguments that did not come as one body."""
-        return self.route.request(**_identifiers(self._texts()), **arguments)
+        return self.route.request(**self.identifiers(), **arguments)
 
     def identifiers(self) -> dict[str, Any]:
         """What the path names."""
-        return _identifiers(self._texts())
+        if self._identified is None:
+            self._identified = _identifiers(self._texts())
+        return self._identified
 
     def _texts(self) -> dict[str, str]:
         """The parameters of the path."""
-        return {
-            name[1:-1]: _decoded(segment)
-            for name, segment in zip(self.route.segments, self.segments, strict=True)
-            if name.startswith("{")
-        }
+        if self._parameters is None:
+            self._parameters = {
+                name[1:-1]: _decoded(segment)
+                for name, segment in zip(self.route.segments, self.segments, strict=True)
+                if name.startswith("{")
+            }
+        return self._parameters
 
 
-def _identifiers(texts: Mapping[str, str]) -> dict[str, object]:
+def _identifiers(texts: Mapping[str, str]) -> dict[str, Any]:
     """The parameters that name something; a consumer is named like the others."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, text in texts.items():
         if name == "consumer_id":
             found["consumer"] = inputs.consumer_of(identifier_of(text))
@@ -159,12 +176,19 @@ def _identifiers(texts: Mapping[str, str]) -> dict[str, object]:
 
 def match(method: str, path: str) -> Match:
     """The route of a call; 404 for an unknown path, 405 for a known one without that method."""
+    return (_kept_match if len(path) <= KEPT_PATH_MAX else _match)(method, path)
+
+
+def _match(method: str, path: str) -> Match:
     segments = _split(path)
     node = _node_at(segments)
     route = node.routes.get("GET" if method == "HEAD" else method)
     if route is None:
         raise faults.unknown_method(_allowed(node))
     return Match(route, segments)
+
+
+_kept_match = lru_cache(maxsize=KEPT_MATCHES)(_match)
 
 
 def allowed_methods(path: str) -> tuple[str, ...]:
@@ -220,7 +244,7 @@ def _read_body(
     if not _is_json(content_type):
         raise faults.bad_content_type()
     try:
-        given: inputs.Input[Any] = msgspec.json.decode(body, type=shape)
+        given: inputs.Input[Any] = _decoder(shape).decode(body)
     except msgspec.ValidationError as fault:
         raise faults.bad_shape(str(fault)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
@@ -228,7 +252,14 @@ def _read_body(
     return given
 
 
+@cache
+def _decoder(shape: type[inputs.Input[Any]]) -> "msgspec.json.Decoder[inputs.Input[Any]]":
+    return msgspec.json.Decoder(shape)
+
+
 def _is_json(content_type: str | None) -> bool:
+    if content_type == "application/json":
+        return True
     essence = (content_type or "").partition(";")[0].strip().lower()
     return essence == "application/json" or (
         essence.startswith("application/") and essence.endswith("+json")
