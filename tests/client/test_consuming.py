@@ -8,7 +8,7 @@ from borzoi.model.errors import InvalidFormat
 
 
 def message(partition: int, offset: int) -> Message:
-    return Message(partition, 0, bytes(16), offset, 0, 0, b"", b"")
+    return Message(0, bytes(16), offset, 0, 0, partition, b"", b"")
 
 
 def reading(*partitions: int) -> ConsumerProgress:

@@ -15,7 +15,7 @@ from borzoi.records.user_headers import HeaderKind, HeaderValue, user_headers
 
 
 def received(payload: bytes = b"x", headers: bytes = b"") -> Message:
-    return Message(3, 0, (5).to_bytes(16, "little"), 7, 1_000_000, 2_000_000, payload, headers)
+    return Message(0, (5).to_bytes(16, "little"), 7, 1_000_000, 2_000_000, 3, payload, headers)
 
 
 def test_a_message_shows_what_it_is() -> None:

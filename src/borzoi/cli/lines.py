@@ -5,6 +5,7 @@ has to be checked. All of a batch are checked by one call of the decoder: joined
 an array, and they are sound if the elements found in it have the lengths of the payloads.
 """
 
+from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ _encoder: Final = msgspec.json.Encoder()
 _value: Final = msgspec.json.Decoder(msgspec.Raw)
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _no_headers: Final[dict[str, Any]] = {}
+_number: Final = partial(int.from_bytes, byteorder="little")
 #: What JSON objects and arrays begin with.
 _OPENINGS: Final = np.frombuffer(b"{[", np.uint8)
 
@@ -58,8 +60,7 @@ def lines_of(partition: int, run: Run) -> bytes:
 
 def ids_of(run: Run) -> list[str]:
     """The ids as decimal numbers, which is how the published command line shows them."""
-    ids = run.headers["id"].tolist()
-    return list(map(str, map(int.from_bytes, ids, repeat("little"))))
+    return list(map(str, map(_number, run.headers["id"].tolist())))
 
 
 def headers_of(run: Run) -> list[dict[str, Any]]:
@@ -112,8 +113,8 @@ def _sound_on_one_line(payloads: list[memoryview]) -> list[msgspec.Raw]:
         values = _array.decode(joined.decode())
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
-    is_same = list(map(len, map(memoryview, values))) == list(map(len, payloads))
-    return values if is_same else []
+    sizes = [len(memoryview(value)) for value in values]
+    return values if sizes == list(map(len, payloads)) else []
 
 
 def _payload(text: str) -> str | msgspec.Raw:

@@ -38,7 +38,7 @@ def opened_sink(form: str, path: Path | None) -> Iterator[Sink]:
         return
     with ExitStack() as stack:
         file = sys.stdout.buffer if path is None else stack.enter_context(opened(path, "wb"))
-        write = stack.enter_context(behind(lambda data: _write_all(file, data)))
+        write = stack.enter_context(behind(_writer(file)))
         yield _json_sink(write) if form == "jsonl" else _csv_sink(write)
     if path is None:
         sys.stdout.buffer.flush()
@@ -53,8 +53,11 @@ def opened(path: Path, mode: str) -> IO[bytes]:
         raise CommandFailed(f"{path} cannot be opened: {fault.strerror}", code) from fault
 
 
-def _write_all(file: IO[bytes], data: bytes) -> None:
-    file.write(data)
+def _writer(file: IO[bytes]) -> Callable[[bytes], None]:
+    def write(data: bytes) -> None:
+        file.write(data)
+
+    return write
 
 
 def _json_sink(write: Callable[[bytes], None]) -> Sink:

@@ -155,7 +155,7 @@ def _lines_decoder(chosen: Chosen) -> Callable[[bytes], Rows]:
     row = msgspec.defstruct(
         "Row", [("payload", msgspec.Raw)], rename={"payload": chosen.payload}, gc=False
     )
-    decoder = msgspec.json.Decoder(row)
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row)
     return lambda lines: Rows(
         _as_written([one.payload for one in decoder.decode_lines(lines)]), None, 0.0
     )

@@ -51,7 +51,7 @@ def ranged(function: Any) -> Any:
 
 
 def range_of(start: str, end: str | None, partitions: tuple[int, ...]) -> TopicRange:
-    begin = start_of(start)
+    begin: Any = start_of(start)
     until: datetime | int | None = None
     if end is not None:
         until = int(end) if end.isdecimal() else moment_of(end)

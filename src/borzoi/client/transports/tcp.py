@@ -12,7 +12,6 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final, cast
 
 from borzoi.client.options import Address, Options
@@ -135,8 +134,10 @@ class AsyncTcpTransport(asyncio.BufferedProtocol):
             and not transport.is_closing()
         ):
             # An event loop would join the parts, or delay them until the end of its turn.
-            with suppress(OSError):
+            try:
                 rest = unsent(parts, os.writev(self._descriptor, parts))
+            except OSError:
+                pass  # the transport finds the same, and reports it
         if rest:
             transport.writelines(rest)
             # CPython 3.12 and 3.13 do not look at the size of the buffer after `writelines`.

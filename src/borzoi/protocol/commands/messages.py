@@ -29,6 +29,7 @@ The indexes and messages themselves are judged by `borzoi.records.batch`.
 """
 
 import struct
+from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
@@ -48,7 +49,6 @@ from borzoi.protocol.values import (
     write_consumer,
     write_optional_u32,
     write_partitioning,
-    write_strategy,
 )
 
 #: The fixed start of a poll's answer; what follows are stored bytes as they are.
@@ -104,11 +104,9 @@ class PollMessages(msgspec.Struct, frozen=True):
     wait_ms: int = 0
 
     def encode(self, out: Writer) -> None:
-        write_consumer(out, self.consumer)
-        out.identifier(self.stream_id).identifier(self.topic_id)
-        write_optional_u32(out, self.partition_id)
-        write_strategy(out, self.strategy)
-        out.u32(self.count).bool(self.auto_commit)
+        strategy = self.strategy
+        out.bytes(_poll_start(self.consumer, self.stream_id, self.topic_id, self.partition_id))
+        out.pack(_POLL_MOVING, strategy.kind, strategy.value, self.count, bool(self.auto_commit))
         if self.wait_ms:
             out.bytes(POLL_WAIT).u32(self.wait_ms)
 
@@ -127,6 +125,18 @@ class PollMessages(msgspec.Struct, frozen=True):
             auto_commit != 0,
             _read_wait(reader),
         )
+
+
+@lru_cache(maxsize=256)
+def _poll_start(
+    consumer: Consumer, stream_id: Identifier, topic_id: Identifier, partition_id: int | None
+) -> bytes:
+    """The fields that all polls of a consumer share; it polls over and over."""
+    out = Writer()
+    write_consumer(out, consumer)
+    out.identifier(stream_id).identifier(topic_id)
+    write_optional_u32(out, partition_id)
+    return out.getvalue()
 
 
 def _read_wait(reader: Reader) -> int:
