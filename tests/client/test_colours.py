@@ -11,7 +11,7 @@ import pytest
 
 from borzoi import client
 from borzoi.client import _colours
-from borzoi.client._colours import AsyncLock, AsyncRepeater, Lock, Repeater
+from borzoi.client._colours import AsyncRepeater, AsyncShared, Repeater, Shared
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,24 +61,96 @@ def test_the_public_names_are_these() -> None:
     assert all(hasattr(client, name) for name in client.__all__)
 
 
-async def test_a_lock_is_not_waited_for_for_ever() -> None:
-    lock = AsyncLock()
-    async with lock.held(1):
-        with pytest.raises(TimeoutError):
-            async with lock.held(0.01):
-                pass
-    async with lock.held(0.01):
-        pass
+class Slow:
+    """A call that takes until it is released; it counts how often it was made."""
+
+    def __init__(self, *faults: Exception) -> None:
+        self.released = asyncio.Event()
+        self.faults = list(faults)
+        self.calls = 0
+
+    async def __call__(self) -> int:
+        self.calls += 1
+        await self.released.wait()
+        if self.faults:
+            raise self.faults.pop()
+        return self.calls
 
 
-def test_a_lock_of_threads_is_not_waited_for_for_ever() -> None:
-    lock = Lock()
-    with lock.held(1):
+async def test_a_call_goes_on_for_the_next_caller_when_the_first_one_is_cancelled() -> None:
+    shared: AsyncShared[int] = AsyncShared()
+    slow = Slow()
+    for _ in range(3):
         with pytest.raises(TimeoutError):
-            with lock.held(0.01):
-                pass
-    with lock.held(-1):
-        pass
+            async with asyncio.timeout(0.001):
+                await shared.call(slow, 60)
+    slow.released.set()
+    assert await shared.call(slow, 60) == 1
+    assert await shared.call(slow, 60) == 2
+
+
+async def test_a_fault_is_that_of_the_caller_who_began() -> None:
+    shared: AsyncShared[int] = AsyncShared()
+    slow = Slow(ValueError("oops"))
+    first, second = (asyncio.create_task(shared.call(slow, 60)) for _ in range(2))
+    await asyncio.sleep(0)
+    slow.released.set()
+    with pytest.raises(ValueError, match="oops"):
+        await first
+    assert await second == 2
+
+
+async def test_the_call_of_another_is_not_waited_for_for_ever() -> None:
+    shared: AsyncShared[int] = AsyncShared()
+    slow = Slow()
+    first = asyncio.create_task(shared.call(slow, 60))
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        await shared.call(slow, 0.001)
+    slow.released.set()
+    assert await first == 1
+
+
+async def test_a_call_that_is_stopped_leaves_no_task_and_says_why() -> None:
+    shared: AsyncShared[int] = AsyncShared()
+    ended = False
+
+    async def act() -> int:
+        if ended:
+            raise ValueError("stopped")
+        await asyncio.Event().wait()
+        return 1
+
+    waiting = [asyncio.create_task(shared.call(act, 60)) for _ in range(2)]
+    await asyncio.sleep(0)
+    ended = True
+    await shared.stop()
+    for task in waiting:
+        with pytest.raises(ValueError, match="stopped"):
+            await task
+    await shared.stop()
+    assert len(asyncio.all_tasks()) == 1
+
+
+def test_a_call_of_another_thread_is_not_waited_for_for_ever() -> None:
+    shared: Shared[int] = Shared()
+    released = threading.Event()
+    begun = threading.Event()
+
+    def act() -> int:
+        begun.set()
+        released.wait(60)
+        return 1
+
+    thread = threading.Thread(target=shared.call, args=(act, 60))
+    thread.start()
+    assert begun.wait(60)
+    with pytest.raises(TimeoutError):
+        shared.call(act, 0.01)
+    released.set()
+    thread.join()
+    assert shared.call(act, -1) == 1
+    shared.stop()
 
 
 async def test_a_repeater_ends_when_it_is_stopped() -> None:

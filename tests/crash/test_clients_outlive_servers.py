@@ -6,6 +6,7 @@ No acknowledged message is lost, each partition is read in order, and everyone g
 
 import asyncio
 import os
+import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -91,9 +92,24 @@ class Member:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.005)
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() < begun + PATIENCE_SECONDS, awaited()
+        await asyncio.sleep(0.005)
+
+
+def awaited() -> str:
+    """What each task waits for: where a hang is."""
+    lines = []
+    for task in asyncio.all_tasks():
+        places, inner = [], task.get_coro()
+        while inner is not None:
+            code = getattr(inner, "cr_code", None) or getattr(inner, "ag_code", None)
+            frame = getattr(inner, "cr_frame", None) or getattr(inner, "ag_frame", None)
+            places.append(f"{code.co_name}:{frame.f_lineno}" if code and frame else repr(inner))
+            inner = getattr(inner, "cr_await", None) or getattr(inner, "ag_await", None)
+        lines.append(f"{task.get_name()}: {' > '.join(places)}")
+    return "the patience is over while these wait:\n" + "\n".join(sorted(lines))
 
 
 async def until_more(produced: Produced, members: list[Member]) -> None:

@@ -1,4 +1,4 @@
-"""Locks, pauses and workers in both colours, under names that differ by ``Async`` only.
+"""Shared calls, pauses and workers in both colours, under names that differ by ``Async`` only.
 
 `tools/unasync.py` generates the blocking client from the asynchronous one by removing that word,
 so both halves of this file must have the same interface.
@@ -9,52 +9,75 @@ import inspect
 import threading
 import time
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
     Generator,
-    Iterator,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class AsyncLock:
-    """A lock with a timeout."""
+class AsyncShared(Generic[T]):
+    """One call at a time that everybody shares: a task.
+
+    It goes on when a caller is cancelled, and the next caller waits for the same call. If it ended
+    with the caller, one that waits less long than the call takes would start it over for ever.
+    """
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[T] | None = None
 
-    @asynccontextmanager
-    async def held(self, seconds: float) -> AsyncIterator[None]:
-        """Acquire; `TimeoutError` if it is held for longer."""
+    async def call(self, act: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """The result of `act`, or of a call that is running already; `TimeoutError` if that one
+        takes longer than `seconds`.
+
+        A fault is raised by the caller that started the call. The others start their own.
+        """
         async with asyncio.timeout(seconds):
-            await self._lock.acquire()
-        try:
-            yield
-        finally:
-            self._lock.release()
+            while self._task is not None:
+                shared = self._task
+                await asyncio.wait([shared])
+                if not shared.cancelled() and shared.exception() is None:
+                    return shared.result()
+        task = self._task = asyncio.create_task(act())
+        task.add_done_callback(self._forget)
+        await asyncio.wait([task])
+        # Cancelled by `stop`: `act` itself says what that means for its callers.
+        return await act() if task.cancelled() else task.result()
+
+    def _forget(self, task: "asyncio.Task[T]") -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # retrieved: its caller may be gone
+
+    async def stop(self) -> None:
+        """Cancel the call that is running, and wait for its end."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
 
-class Lock:
-    """A lock with a timeout."""
+class Shared(Generic[T]):
+    """One call at a time: the thread that needs it makes it, and others wait for their turn."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    @contextmanager
-    def held(self, seconds: float) -> Iterator[None]:
-        """Acquire; `TimeoutError` if it is held for longer."""
+    def call(self, act: Callable[[], T], seconds: float) -> T:
+        """The result of `act`; `TimeoutError` if the calls of others take longer."""
         if not self._lock.acquire(timeout=max(seconds, 0)):
             raise TimeoutError
         try:
-            yield
+            return act()
         finally:
             self._lock.release()
+
+    def stop(self) -> None:
+        """A thread cannot be cancelled: its call ends by itself."""
 
 
 async def async_sleep(seconds: float) -> None:

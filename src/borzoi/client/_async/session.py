@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from borzoi import __version__
-from borzoi.client._colours import AsyncLock, AsyncRepeater, async_sleep
+from borzoi.client._colours import AsyncRepeater, AsyncShared, async_sleep
 from borzoi.client.advice import error_answered
 from borzoi.client.options import Address, Credentials, Options, Password
 from borzoi.client.reconnection import (
@@ -46,7 +46,7 @@ class AsyncSession:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._transport: AsyncTransport | None = None
-        self._connecting = AsyncLock()
+        self._connecting: AsyncShared[AsyncTransport] = AsyncShared()
         self._heartbeat: AsyncRepeater | None = None
         self._was_connected = False
         self._is_closed = False
@@ -72,6 +72,7 @@ class AsyncSession:
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
             await heartbeat.stop()
+        await self._connecting.stop()
         transport, self._transport = self._transport, None
         if transport is not None:
             await transport.close()
@@ -136,15 +137,17 @@ class AsyncSession:
         if transport is not None and transport.is_open:
             return transport
         try:
-            async with self._connecting.held(_left(until)):
-                if self._is_closed:
-                    raise ClientClosed("the client is closed; create a new one")
-                transport = self._transport
-                if transport is not None and transport.is_open:
-                    return transport
-                return await self._connect_again(until)
+            return await self._connecting.call(lambda: self._reconnected(until), _left(until))
         except TimeoutError:
             raise CannotConnect("no connection could be made in time") from None
+
+    async def _reconnected(self, until: float) -> AsyncTransport:
+        if self._is_closed:
+            raise ClientClosed("the client is closed; create a new one")
+        transport = self._transport
+        if transport is not None and transport.is_open:
+            return transport
+        return await self._connect_again(until)
 
     async def _connect_again(self, until: float) -> AsyncTransport:
         # The first connection is tried once at each address: a wrong address should be reported

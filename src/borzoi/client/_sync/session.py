@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from borzoi import __version__
-from borzoi.client._colours import Lock, Repeater, sleep
+from borzoi.client._colours import Repeater, Shared, sleep
 from borzoi.client.advice import error_answered
 from borzoi.client.options import Address, Credentials, Options, Password
 from borzoi.client.reconnection import (
@@ -47,7 +47,7 @@ class Session:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._transport: Transport | None = None
-        self._connecting = Lock()
+        self._connecting: Shared[Transport] = Shared()
         self._heartbeat: Repeater | None = None
         self._was_connected = False
         self._is_closed = False
@@ -73,6 +73,7 @@ class Session:
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
             heartbeat.stop()
+        self._connecting.stop()
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
@@ -137,15 +138,17 @@ class Session:
         if transport is not None and transport.is_open:
             return transport
         try:
-            with self._connecting.held(_left(until)):
-                if self._is_closed:
-                    raise ClientClosed("the client is closed; create a new one")
-                transport = self._transport
-                if transport is not None and transport.is_open:
-                    return transport
-                return self._connect_again(until)
+            return self._connecting.call(lambda: self._reconnected(until), _left(until))
         except TimeoutError:
             raise CannotConnect("no connection could be made in time") from None
+
+    def _reconnected(self, until: float) -> Transport:
+        if self._is_closed:
+            raise ClientClosed("the client is closed; create a new one")
+        transport = self._transport
+        if transport is not None and transport.is_open:
+            return transport
+        return self._connect_again(until)
 
     def _connect_again(self, until: float) -> Transport:
         # The first connection is tried once at each address: a wrong address should be reported
