@@ -89,7 +89,9 @@ def test_kills_lose_and_double_nothing(
     server: RunningServer, servers: str, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     target = f"{topic}-copy"
-    broker.ensure_topic(target, PARTITIONS)
+    copies = (target, f"{target}-bulk")
+    for name in copies:
+        broker.ensure_topic(name, PARTITIONS)
     for partition in range(PARTITIONS):
         fill(broker, topic, partition, expected(partition))
     common = [servers, topic, target, str(tmp_path), str(server.directory)]
@@ -103,9 +105,10 @@ def test_kills_lose_and_double_nothing(
     print(f"{killed} kills in {attempts} runs")
     assert killed
 
-    for partition in range(PARTITIONS):
-        payloads = [message.payload for message in stored(broker, target, partition)]
-        assert payloads == expected(partition)
+    for name in copies:
+        for partition in range(PARTITIONS):
+            payloads = [message.payload for message in stored(broker, name, partition)]
+            assert payloads == expected(partition)
     everywhere = [(p, n) for p in range(PARTITIONS) for n in range(MESSAGES)]
     parquet, delta = ParquetTable(str(tmp_path / "parquet")), str(tmp_path / "delta")
     iceberg = IcebergTable(str(tmp_path / "iceberg"), "borzoi.messages")

@@ -19,16 +19,14 @@ from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import ConnectionOptions, InvalidOption, SinkOptions, sink_options
 from borzoi.spark.reconcile import Doubt
 from borzoi.spark.sink import (
-    Attempt,
     BatchTopicWriter,
     Sender,
     StreamTopicWriter,
-    Written,
     check_schema,
-    last_marker,
     target_partitions,
     way_of_ids,
 )
+from borzoi.spark.targets import Attempt, Written, last_marker
 
 
 @pytest.fixture(autouse=True)
@@ -242,6 +240,7 @@ def test_schemas_that_are_no_messages_are_refused() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("plane", ["row", "bulk"])
 def test_spark_copies_a_topic_exactly_once_over_restarts(
     spark: SparkSession,
     server: RunningServer,
@@ -249,8 +248,18 @@ def test_spark_copies_a_topic_exactly_once_over_restarts(
     broker: Broker,
     topic: str,
     tmp_path: Path,
+    plane: str,
 ) -> None:
     """The last commit of the checkpoint is lost once: its epoch runs again and sends nothing."""
+    reading = {
+        "servers": servers,
+        "subscribe": topic,
+        "maxOffsetsPerTrigger": "1600",
+        "dataDirectory": str(server.directory),
+        "keepOrder": "true",
+        "plane": plane,
+    }
+    writing = (reading if plane == "bulk" else {}) | {"servers": servers}
     target = f"{topic}-copy"
     broker.ensure_topic(target, 3)
     for partition in range(3):
@@ -258,11 +267,10 @@ def test_spark_copies_a_topic_exactly_once_over_restarts(
     for _ in range(2):
         query = (
             spark.readStream.format("borzoi")
-            .options(servers=servers, subscribe=topic, maxOffsetsPerTrigger="1600")
-            .option("dataDirectory", str(server.directory))
+            .options(**reading)
             .load()
             .writeStream.format("borzoi")
-            .options(servers=servers, topic=target, orphanGrace="10ms")
+            .options(**writing, topic=f"{topic}-copy", orphanGrace="10ms")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()

@@ -93,7 +93,7 @@ def test_every_message_is_read_once_from_segments_and_from_the_server(
     server: RunningServer, servers: str, broker: Broker, topic: str, segments: str
 ) -> None:
     for partition in range(3):
-        fill(broker, topic, partition, numbered(partition, 3000))
+        fill(broker, topic, partition, numbered(partition, 4000))
     read = reader(servers, topic, segments=segments, dataDirectory=str(server.directory))
     partitions = read.partitions()
     is_direct = [bool(each.value.pieces) for each in partitions]
@@ -101,10 +101,10 @@ def test_every_message_is_read_once_from_segments_and_from_the_server(
     assert not all(is_direct), "the open segment is read through the server"
     table = table_of(read, partitions)
     assert sorted(table.column("payload").to_pylist()) == sorted(
-        payload for partition in range(3) for payload in numbered(partition, 3000)
+        payload for partition in range(3) for payload in numbered(partition, 4000)
     )
     places = list(zip(*(table.column(n).to_pylist() for n in ("partition", "offset")), strict=True))
-    assert places == [(p, n) for p in range(3) for n in range(3000)]
+    assert places == [(p, n) for p in range(3) for n in range(4000)]
 
 
 def test_splits_are_cut_and_counted(

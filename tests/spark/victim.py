@@ -1,4 +1,6 @@
-"""A program that copies a topic into another one and into three tables, and may die any time.
+"""A program that copies a topic into two others and into three tables, and may die any time.
+
+One topic is written on the row plane, the other one on the bulk plane.
 
 Run as ``python -m tests.spark.victim SERVERS SOURCE TARGET FOLDER DATA LIMIT``. It prints the
 process id of its JVM when the queries run.
@@ -14,16 +16,20 @@ def main(servers: str, source: str, target: str, folder: Path, data: str, limit:
     spark = session("victim", cores=2, settings={"spark.driver.memory": "1g"})
     spark.sparkContext.setLogLevel("OFF")
     queries = []
-    for kind in ("topic", "parquet", "delta", "iceberg"):
+    for kind in ("topic", "bulk", "parquet", "delta", "iceberg"):
         reader = {
             "servers": servers,
             "subscribe": source,
             "maxOffsetsPerTrigger": limit,
             "dataDirectory": data,
         }
+        if kind == "bulk":
+            reader |= {"plane": "bulk", "keepOrder": "true"}
         frame = spark.readStream.format("borzoi").options(**reader).load()
         if kind == "topic":
             writer = frame.writeStream.format("borzoi").options(servers=servers, topic=target)
+        elif kind == "bulk":
+            writer = frame.writeStream.format("borzoi").options(**reader, topic=f"{target}-bulk")
         else:
             directory = str(folder / kind)
             writer = frame.writeStream.format("borzoi-lake").options(

@@ -16,7 +16,7 @@ from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import Row
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
-from borzoi.partitions.operations import Append, Poll
+from borzoi.partitions.operations import Poll
 from borzoi.records.batch import Batch
 from borzoi.shard.routing import RoutedPartitionPlane
 

@@ -232,7 +232,8 @@ SOURCE_ROWS: Final = (
     Option("minPartitions", None, _positive, "cut into at least this many tasks"),
     Option("maxRecordsPerPartition", None, _positive, "messages of one task at most"),
     Option("maxBytesPerPartition", None, _size, "bytes of one task at most; see below"),
-    Option("failOnDataLoss", "true", _boolean, "fail the query when messages are lost"),
+    Option("keepOrder", None, _boolean, "one task for each partition; see below"),
+    Option("failOnDataLoss", "true", _boolean, "end the query when messages are gone"),
     Option("consumerName", None, _text, "name under which processed offsets are stored"),
     Option(
         "segments",
@@ -247,6 +248,9 @@ SOURCE_ROWS: Final = (
         "plane", "row", _one_of("row", "bulk"), "bulk: one row for each range, not each message"
     ),
 )
+
+#: Options that cut partitions into several tasks.
+CUTTING: Final = ("minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition")
 
 IDEMPOTENCE: Final = ("auto", "lineage", "key", "position", "column", "none")
 
@@ -343,6 +347,8 @@ class SourceOptions:
     min_partitions: int = 1
     max_records_per_split: int | None = None
     max_bytes_per_split: int | None = None
+    #: None leaves it to the kind of query.
+    keep_order: bool | None = None
     fail_on_data_loss: bool = True
     consumer_name: str | None = None
     segments: str = "auto"
@@ -377,6 +383,9 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         raise InvalidOption("exactly one of subscribe, subscribePattern and assign must be given")
     if values["segments"] in ("direct", "direct-only") and values["dataDirectory"] is None:
         raise InvalidOption(f"segments={values['segments']} needs the option dataDirectory")
+    cutting = [name for name in CUTTING if values[name] is not None]
+    if values["keepOrder"] and cutting:
+        raise InvalidOption(f"keepOrder and {cutting[0]} exclude each other")
     pattern = values["subscribePattern"]
     return SourceOptions(
         connection=_connection(values),
@@ -395,6 +404,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=values["minPartitions"] or 1,
         max_records_per_split=values["maxRecordsPerPartition"],
         max_bytes_per_split=values["maxBytesPerPartition"],
+        keep_order=values["keepOrder"],
         fail_on_data_loss=values["failOnDataLoss"],
         consumer_name=values["consumerName"],
         segments=values["segments"],
@@ -422,6 +432,23 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         orphan_grace=values["orphanGrace"],
         create_partitions=values["createPartitions"],
     )
+
+
+def bulk_options(
+    rows: tuple[Option, ...], options: Mapping[str, str]
+) -> tuple[dict[str, str], SourceOptions]:
+    """The options of a sink that reads the messages itself: its own, and those of the source.
+
+    Both ends connect in the same way.
+    """
+    own = {row.name.lower() for row in rows}
+    theirs = {row.name.lower() for row in SOURCE_ROWS}
+    for key in options:
+        if key.lower() not in own | theirs | SPARK_KEYS:
+            raise InvalidOption(_unknown(key, [row.name for row in (*rows, *SOURCE_ROWS)]))
+    mine = {key: value for key, value in options.items() if key.lower() in own}
+    source = {key: value for key, value in options.items() if key.lower() in theirs}
+    return mine, source_options(source | {"plane": "bulk"})
 
 
 def _connection(values: Mapping[str, Any]) -> ConnectionOptions:

@@ -76,7 +76,12 @@ def plan(
         (span.end - tail) * mean_bytes_of(span.key) for span, _, tail in ready if tail < span.end
     )
     if limits == ONE_PER_PARTITION:
-        return [_whole(span, [piece for piece, _, _ in found]) for span, found, _ in ready]
+        return [
+            _whole(
+                span, [piece for piece, _, _ in found], (span.end - tail) * mean_bytes_of(span.key)
+            )
+            for span, found, tail in ready
+        ]
     bytes_max = DEFAULT_SPLIT_BYTES if limits.bytes_max is None else limits.bytes_max
     if limits.splits_min > 1:
         bytes_max = max(1, min(bytes_max, -(-size // limits.splits_min)))
@@ -88,8 +93,9 @@ def plan(
     return splits
 
 
-def _whole(span: Range, pieces: Sequence[Piece]) -> Split:
-    return Split(span.key, span.start, span.end, sum(p.size for p in pieces), tuple(pieces))
+def _whole(span: Range, pieces: Sequence[Piece], tail_bytes: int) -> Split:
+    size = sum(piece.size for piece in pieces) + tail_bytes
+    return Split(span.key, span.start, span.end, size, tuple(pieces))
 
 
 def _pieces(

@@ -39,6 +39,8 @@ class Report:
     phases_ms: Mapping[str, int]
     state_rows: int
     bytes: int = 0
+    #: Rows that an earlier attempt had sent to the topic, found there by their ids.
+    reconciled: int = 0
 
     @property
     def percent(self) -> float:
@@ -68,17 +70,19 @@ def report_of(
             newest = max(newest, position.mark)
     durations = {name: int(ms) for name, ms in progress.get("durationMs", {}).items()}
     observed = progress.get("observedMetrics") or {}
+    messages, batch_ms = _messages(observed), durations.get("triggerExecution", 0)
+    rate = messages * 1000 / batch_ms if messages and batch_ms else None
     return Report(
         query=name,
         batch=int(progress["batchId"]),
         # Sums over the sources: over Spark Connect the totals are missing.
-        rows=int(_sum(progress, "numInputRows")),
-        rows_per_second=_sum(progress, "processedRowsPerSecond"),
+        rows=messages or int(_sum(progress, "numInputRows")),
+        rows_per_second=rate or _sum(progress, "processedRowsPerSecond"),
         done=done,
         total=total,
         lag=lag,
         lag_seconds=max(0.0, (now - newest) / 1_000_000) if newest and sum(lag.values()) else 0.0,
-        batch_ms=durations.get("triggerExecution", 0),
+        batch_ms=batch_ms,
         phases_ms=durations,
         state_rows=sum(int(s.get("numRowsTotal", 0)) for s in progress.get("stateOperators", [])),
         bytes=_bytes(observed),
@@ -121,8 +125,17 @@ def _document(value: Any) -> dict[str, Any] | None:
 
 
 def _bytes(observed: Mapping[str, Any]) -> int:
+    return sum(int(row.get("bytes") or 0) for row in _observed(observed))
+
+
+def _messages(observed: Mapping[str, Any]) -> int:
+    """Messages of the ranges of a batch, on the bulk plane, where Spark counts the ranges."""
+    return sum(int(row.get("messages") or 0) for row in _observed(observed))
+
+
+def _observed(observed: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     rows = [row for name, row in observed.items() if name.startswith(BYTES_METRIC)]
-    return sum(int(row.get("bytes") or 0) for row in rows if isinstance(row, Mapping))
+    return [row for row in rows if isinstance(row, Mapping)]
 
 
 # ---- showing ------------------------------------------------------------------------------------
@@ -204,6 +217,9 @@ class PipelineMetrics:
         self._state = Gauge("borzoi_pipeline_state_rows", "rows of state", labels, **own)
         self._dead = Counter("borzoi_pipeline_dead_letters", "records refused", labels, **own)
         self._commits = Counter("borzoi_pipeline_commits", "batches committed", labels, **own)
+        self._reconciled = Counter(
+            "borzoi_pipeline_reconciled", "rows that were there before a retry", labels, **own
+        )
 
     def serve(self, port: int) -> None:
         start_http_server(port, "127.0.0.1", self.registry)
@@ -213,6 +229,7 @@ class PipelineMetrics:
         self._rows.labels(*labels).inc(report.rows)
         self._bytes.labels(*labels).inc(report.bytes)
         self._commits.labels(*labels).inc()
+        self._reconciled.labels(*labels).inc(report.reconciled)
         if report.query.endswith("dead-letters"):
             self._dead.labels(*labels).inc(report.rows)
         self._lag_seconds.labels(*labels).set(report.lag_seconds or 0.0)

@@ -2,7 +2,10 @@
 
 A marker is one message in `{stream}/__borzoi_spark`, as JSON::
 
-    {"query": …, "topic": "shop/totals", "epoch": 7, "run": …, "ends": {"0": 1200, "1": 1187}}
+    {"query": …, "topic": "shop/totals", "epoch": 7, "run": …, "ends": {"0": 1200, "1": 1187},
+     "skipped": 0}
+
+`skipped` counts the rows that were found there already.
 
 `commit()` on the driver writes one after all tasks of an epoch have succeeded. Before the first
 message of a query, a task writes one with epoch -1, the *begin* marker. Of several begin markers
@@ -36,6 +39,8 @@ class Marker:
     epoch: int
     run: str
     ends: Mapping[int, int]
+    #: Rows of the epoch that an earlier attempt had sent.
+    skipped: int = 0
 
     def to_bytes(self) -> bytes:
         return json.dumps(
@@ -45,6 +50,7 @@ class Marker:
                 "epoch": self.epoch,
                 "run": self.run,
                 "ends": {str(partition): end for partition, end in self.ends.items()},
+                "skipped": self.skipped,
             }
         ).encode()
 
@@ -60,6 +66,7 @@ def marker_of(payload: bytes) -> Marker | None:
             int(document["epoch"]),
             str(document["run"]),
             ends,
+            int(document.get("skipped", 0)),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -68,6 +68,11 @@ RANGE_SCHEMA: Final = StructType(
 )
 
 
+def is_ranges(schema: StructType) -> bool:
+    """Whether rows of this schema are ranges of messages, as the bulk plane has them."""
+    return schema.fieldNames() == RANGE_SCHEMA.fieldNames()
+
+
 def spark_schema(options: SourceOptions) -> StructType:
     """The schema of a query that does not give one."""
     if options.plane == "bulk":

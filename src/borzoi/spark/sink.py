@@ -18,10 +18,7 @@ task never decides that it is complete: when Spark's JVM dies, its Python worker
 end of input.
 """
 
-import os
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -29,64 +26,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from borzoi.model.consuming import PollingStrategy
-from borzoi.model.errors import Disconnected, TopicNotFound
-from borzoi.model.partitioning import Partitioning, partition_for_key
-from borzoi.records.arrow import encode, requests, wire_ids
-from borzoi.records.columnar import run_of
-from borzoi.records.message import decode_messages
+from borzoi.model.partitioning import partition_for_key
+from borzoi.records.arrow import encode, wire_ids
 from borzoi.records.user_headers import encode_user_headers, user_headers
 from borzoi.spark.broker import Broker, broker_of_worker
+from borzoi.spark.copying import Copier
 from borzoi.spark.ids import Keys, Lineage, position_ids, topic_hashes
-from borzoi.spark.offsets import PartitionKey
-from borzoi.spark.options import InvalidOption, SinkOptions
-from borzoi.spark.reconcile import (
-    BEGIN,
-    Doubt,
-    Marker,
-    chosen,
-    control_topic,
-    doubt,
-    marker_of,
+from borzoi.spark.options import InvalidOption, SinkOptions, SourceOptions
+from borzoi.spark.reconcile import Doubt, Marker
+from borzoi.spark.rows import is_ranges
+from borzoi.spark.targets import (
+    Attempt,
+    Outgoing,
+    Written,
+    current_attempt,
+    ends_of,
+    write_marker,
 )
 from borzoi.spark.workers import settle
 
 PAYLOAD_TYPES: Final = ("binary", "string")
-SCAN_COUNT: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Identifies the attempt of a task."""
-
-    query: str
-    run: str
-    epoch: int
-    task: int
-    number: int
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """What a task reports to the driver."""
-
-    attempt: Attempt | None
-    topics: tuple[str, ...]
-    rows: int
-    skipped: int
-    was_committed: bool = False
 
 
 def way_of_ids(schema: StructType, options: SinkOptions) -> str:
     """Return how ids are generated: as requested, else the safest way that the columns allow."""
     names = set(schema.fieldNames())
+    if is_ranges(schema):
+        # Messages as they are stored: their ids and where they came from are known.
+        names |= {"id", "__offset"}
     has_lineage = "__offset" in names or {"offset", "partition"} <= names
     if options.idempotence == "auto":
         if has_lineage:
@@ -108,6 +78,12 @@ def way_of_ids(schema: StructType, options: SinkOptions) -> str:
 def check_schema(schema: StructType, options: SinkOptions) -> None:
     """Raise when rows of this schema cannot be messages."""
     types = {found.name: found.dataType.simpleString() for found in schema.fields}
+    if is_ranges(schema):
+        if options.topic is None or options.idempotence in ("key", "position"):
+            raise InvalidOption(
+                "the bulk plane needs the option topic, and ids by lineage, by column or none"
+            )
+        return
     if types.get("payload") not in PAYLOAD_TYPES:
         raise InvalidOption("the rows need a column payload of the type binary or string")
     if options.topic is None and types.get("topic") != "string":
@@ -118,15 +94,23 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
 class _TopicWriter:
     """The common part of batch and stream writers: rows in, requests out."""
 
-    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+    def __init__(
+        self, schema: StructType, options: SinkOptions, source: SourceOptions | None = None
+    ) -> None:
         check_schema(schema, options)
         self._options = options
         self._way = way_of_ids(schema, options)
+        #: How messages are read, on the bulk plane.
+        self._source = source
 
     def _write(self, batches: Iterator[pa.RecordBatch], attempt: Attempt | None) -> Written:
         settle()
         broker = broker_of_worker(self._options.connection)
-        sender = Sender(broker, self._options, self._way, attempt)
+        sender: Sender | Copier
+        if self._source is None:
+            sender = Sender(broker, self._options, self._way, attempt)
+        else:
+            sender = Copier(broker, self._options, self._way, attempt, self._source)
         for batch in batches:
             sender.write(batch)
         return sender.result()
@@ -135,8 +119,15 @@ class _TopicWriter:
 class BatchTopicWriter(_TopicWriter, DataSourceArrowWriter):
     """`df.write.format("borzoi")`: at least once; `writeId` makes ids reproducible."""
 
-    def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
-        super().__init__(schema, options)
+    def __init__(
+        self,
+        schema: StructType,
+        options: SinkOptions,
+        source: SourceOptions | None = None,
+        *,
+        overwrite: bool,
+    ) -> None:
+        super().__init__(schema, options, source)
         if overwrite:
             raise InvalidOption("a topic cannot be overwritten: use mode append")
         if options.write_id is None and self._way != "column":
@@ -167,7 +158,8 @@ class StreamTopicWriter(_TopicWriter, DataSourceStreamArrowWriter):
             for topic in sorted({topic for each in fresh for topic in each.topics}):
                 attempt = fresh[0].attempt
                 ends = ends_of(broker, topic)
-                marker = Marker(attempt.query, topic, batchId, attempt.run, ends)
+                skipped = sum(each.skipped for each in fresh if topic in each.topics)
+                marker = Marker(attempt.query, topic, batchId, attempt.run, ends, skipped)
                 write_marker(broker, marker)
         finally:
             broker.close()
@@ -176,38 +168,22 @@ class StreamTopicWriter(_TopicWriter, DataSourceStreamArrowWriter):
         """Nothing to undo: a retry recognises sent messages by their ids."""
 
 
-def current_attempt() -> Attempt:
-    """Return the attempt from Spark's task context."""
-    context = TaskContext.get()
-    assert context is not None, "only tasks write"
-    query = context.getLocalProperty("sql.streaming.queryId")
-    epoch = context.getLocalProperty("streaming.sql.batchId")
-    run = context.getLocalProperty("spark.jobGroup.id")
-    assert query
-    assert epoch is not None
-    return Attempt(query, run or "", int(epoch), context.partitionId(), context.attemptNumber())
-
-
 # ---- sending ------------------------------------------------------------------------------------
 
 
 class Sender:
-    """Sends the rows of one task; per topic it decides once whether to check for sent rows."""
+    """Sends the rows of one task."""
 
     def __init__(
         self, broker: Broker, options: SinkOptions, way: str, attempt: Attempt | None
     ) -> None:
-        self._broker = broker
         self._options = options
         self._way = way
         self._attempt = attempt
-        self._parent = os.getppid()
+        self._outgoing = Outgoing(broker, options, way, attempt)
         self._lineage = Lineage(attempt.query) if attempt else None
         self._keys = Keys(attempt.query, attempt.epoch) if attempt else None
-        self._targets: dict[str, Target] = {}
         self._row = 0
-        self._sent = 0
-        self._skipped = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         ids = self._ids(batch)
@@ -224,11 +200,7 @@ class Sender:
             self._write_to(name, batch.take(pa.array(rows)), chosen_ids)
 
     def result(self) -> Written:
-        was_committed = bool(self._targets) and all(
-            target.doubt is Doubt.COMMITTED for target in self._targets.values()
-        )
-        topics = tuple(self._targets)
-        return Written(self._attempt, topics, self._sent, self._skipped, was_committed)
+        return self._outgoing.result()
 
     def _ids(self, batch: pa.RecordBatch) -> NDArray[Any] | None:
         count, names = batch.num_rows, batch.schema.names
@@ -251,12 +223,12 @@ class Sender:
         return self._lineage.ids(hashes, partitions, offsets)
 
     def _write_to(self, topic: str, batch: pa.RecordBatch, ids: NDArray[Any] | None) -> None:
-        target = self._target(topic)
+        target = self._outgoing.target(topic)
         if target.doubt is Doubt.COMMITTED:
             return
         if target.present and ids is not None:
             missing = np.array([value not in target.present for value in ids.tolist()], bool)
-            self._skipped += int(len(missing) - np.count_nonzero(missing))
+            self._outgoing.skip(int(len(missing) - np.count_nonzero(missing)))
             rows = np.flatnonzero(missing)
             batch, ids = batch.take(pa.array(rows)), ids[rows]
         if batch.num_rows == 0:
@@ -268,62 +240,13 @@ class Sender:
             whole = len(rows) == batch.num_rows
             part = batch if whole else batch.take(pa.array(rows))
             part_ids = ids if ids is None or whole else ids[rows]
-            self._send(topic, int(partitions[rows[0]]), part, part_ids)
-        self._sent += batch.num_rows
-
-    def _send(
-        self, topic: str, partition: int, batch: pa.RecordBatch, ids: NDArray[Any] | None
-    ) -> None:
-        encoded = encode(
-            batch.column("payload"),
-            ids=ids,
-            headers=_headers(batch),
-            origin_timestamps=_origin_timestamps(batch),
-        )
-        for request in requests(
-            encoded, bytes_max=self._options.batch_bytes, count_max=self._options.batch_messages
-        ):
-            if os.getppid() != self._parent:
-                # Spark died: messages from an orphan would race with the next run.
-                raise Disconnected("the Spark worker lost its parent")
-            self._broker.send(topic, Partitioning.partition(partition), request)
-
-    def _target(self, topic: str) -> "Target":
-        if topic not in self._targets:
-            self._targets[topic] = self._open(topic)
-        return self._targets[topic]
-
-    def _open(self, topic: str) -> "Target":
-        if self._options.create_partitions is not None:
-            self._broker.ensure_topic(topic, self._options.create_partitions)
-        details = self._broker.topic(topic)
-        if details is None:
-            raise TopicNotFound(f"there is no topic {topic}; createPartitions=N creates it")
-        count = len(details.partitions)
-        attempt = self._attempt
-        if attempt is None or self._way == "none" or not attempt.run:
-            return Target(count, Doubt.NONE)
-        marker = last_marker(self._broker, attempt.query, topic)
-        found = doubt(marker, epoch=attempt.epoch, run=attempt.run, attempt=attempt.number)
-        if marker is None:
-            ends = ends_of(self._broker, topic)
-            begin = Marker(attempt.query, topic, BEGIN, attempt.run, ends)
-            write_marker(self._broker, begin)
-            marker = last_marker(self._broker, attempt.query, topic) or begin
-        if found is Doubt.RESTARTED:
-            time.sleep(self._options.orphan_grace / 1_000_000)
-        if found in (Doubt.RESTARTED, Doubt.RETRIED):
-            return Target(count, found, present_ids(self._broker, topic, marker.ends))
-        return Target(count, found)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A topic as one task sees it; `present` are ids that are already there."""
-
-    count: int
-    doubt: Doubt
-    present: frozenset[bytes] = frozenset()
+            encoded = encode(
+                part.column("payload"),
+                ids=part_ids,
+                headers=_headers(part),
+                origin_timestamps=_origin_timestamps(part),
+            )
+            self._outgoing.send(topic, int(partitions[rows[0]]), encoded)
 
 
 def target_partitions(
@@ -403,57 +326,3 @@ def _origin_timestamps(batch: pa.RecordBatch) -> NDArray[Any] | None:
         return None
     micros = batch.column("origin_timestamp").cast(pa.timestamp("us", tz="UTC")).view(pa.int64())
     return pc.fill_null(micros, 0).to_numpy(zero_copy_only=False).view(np.uint64)  # type: ignore[no-any-return]
-
-
-# ---- markers ------------------------------------------------------------------------------------
-
-
-def ends_of(broker: Broker, topic: str) -> dict[int, int]:
-    """The next offset of every partition."""
-    return {key.partition: extent.latest for key, extent in broker.extents([topic]).items()}
-
-
-def write_marker(broker: Broker, marker: Marker) -> None:
-    control = control_topic(marker.topic)
-    broker.ensure_topic(control, 1)
-    encoded = encode(pa.array([marker.to_bytes()]))
-    for request in requests(encoded, bytes_max=1 << 20, count_max=1):
-        broker.send(control, Partitioning.partition(0), request)
-
-
-def last_marker(broker: Broker, query: str, topic: str) -> Marker | None:
-    """Return the valid marker; the newest page of the control topic usually has it."""
-    control = control_topic(topic)
-    if broker.topic(control) is None:
-        return None
-    key = PartitionKey(control, 0)
-    newest = _markers(broker.poll(key, PollingStrategy.last(), 100))
-    found = chosen(newest, query, topic)
-    if found is not None and found.epoch != BEGIN:
-        return found
-    everything: list[Marker] = []
-    extent = broker.extents([control]).get(key)
-    start = extent.earliest if extent else 0
-    while run := decode_messages(broker.poll(key, PollingStrategy.offset(start), SCAN_COUNT)):
-        everything += [each for message in run if (each := marker_of(message.payload))]
-        start = run[-1].offset + 1
-    return chosen(everything, query, topic)
-
-
-def _markers(polled: memoryview | bytes) -> list[Marker]:
-    found = [marker_of(message.payload) for message in decode_messages(polled)]
-    return [each for each in found if each is not None]
-
-
-def present_ids(broker: Broker, topic: str, ends: Mapping[int, int]) -> frozenset[bytes]:
-    """Return the ids of all messages after these ends."""
-    found: set[bytes] = set()
-    for key, extent in broker.extents([topic]).items():
-        start = max(extent.earliest, ends.get(key.partition, 0))
-        while start < extent.latest:
-            run = run_of(broker.poll(key, PollingStrategy.offset(start), SCAN_COUNT))
-            if run.count == 0:
-                break
-            found.update(run.headers["id"].tolist())
-            start = int(run.headers["offset"][-1]) + 1
-    return frozenset(found)

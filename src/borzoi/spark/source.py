@@ -52,10 +52,23 @@ from borzoi.spark.offsets import (
     resolve,
     to_json,
 )
-from borzoi.spark.options import SourceOptions, sink_options, source_options
-from borzoi.spark.plan import DEFAULT_SPLIT_BYTES, Split, SplitLimits, Window
+from borzoi.spark.options import (
+    SINK_ROWS,
+    SinkOptions,
+    SourceOptions,
+    bulk_options,
+    sink_options,
+    source_options,
+)
+from borzoi.spark.plan import (
+    DEFAULT_SPLIT_BYTES,
+    ONE_PER_PARTITION,
+    Split,
+    SplitLimits,
+    Window,
+)
 from borzoi.spark.reading import read_batches
-from borzoi.spark.rows import RANGE_SCHEMA, shape_of, spark_schema
+from borzoi.spark.rows import RANGE_SCHEMA, is_ranges, shape_of, spark_schema
 from borzoi.spark.sink import BatchTopicWriter, StreamTopicWriter
 from borzoi.spark.workers import settle
 
@@ -77,10 +90,16 @@ class PlainBorzoiDataSource(DataSource):
         return BorzoiStreamReader(schema, source_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchTopicWriter:
-        return BatchTopicWriter(schema, sink_options(self.options), overwrite)
+        return BatchTopicWriter(schema, *self._writing(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamTopicWriter:
-        return StreamTopicWriter(schema, sink_options(self.options))
+        return StreamTopicWriter(schema, *self._writing(schema))
+
+    def _writing(self, schema: StructType) -> tuple[SinkOptions, SourceOptions | None]:
+        if not is_ranges(schema):
+            return sink_options(self.options), None
+        mine, source = bulk_options(SINK_ROWS, self.options)
+        return sink_options(mine), source
 
 
 class BorzoiDataSource(PlainBorzoiDataSource):
@@ -121,9 +140,12 @@ def range_row(split: Split) -> pa.RecordBatch:
 
 
 def limits_of(options: SourceOptions, *, is_stream: bool = False) -> SplitLimits:
-    """Row streams are split only on request: splitting loses the order of a partition."""
+    """Streams of rows are not cut unless asked: the order of a partition would be lost."""
+    if options.keep_order:
+        return ONE_PER_PARTITION
+    is_whole = options.keep_order is None and is_stream and options.plane == "row"
     size = options.max_bytes_per_split
-    if size is None and not (is_stream and options.plane == "row"):
+    if size is None and not is_whole:
         size = DEFAULT_SPLIT_BYTES
     return SplitLimits(size, options.max_records_per_split, options.min_partitions)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from borzoi.spark.pipelines.compiling import _spark_duration, compile_pipeline, is_bulk
+from borzoi.spark.pipelines.compiling import _spark_duration, compile_pipeline, frames_of
 from borzoi.spark.pipelines.model import Pipeline, pipeline_of
 
 
@@ -19,16 +19,6 @@ def pipeline(source: dict[str, Any], sinks: dict[str, Any], folder: Path = Path(
         },
         folder,
     )
-
-
-def test_copies_into_tables_are_bulk_and_everything_else_is_rows() -> None:
-    table = {"from": "raw", "table": {"parquet": "x"}}
-    topic = {"from": "raw", "topic": "a/c"}
-    plain = pipeline({}, {"table": table, "topic": topic})
-    assert is_bulk(plain, plain.sinks["table"])
-    assert not is_bulk(plain, plain.sinks["topic"])
-    parsed = pipeline({"format": {"json": "id long"}}, {"table": table})
-    assert not is_bulk(parsed, parsed.sinks["table"])
 
 
 @pytest.mark.parametrize(("text", "spark"), [("5s", "5000 milliseconds"), ("0", "1 milliseconds")])
@@ -71,4 +61,4 @@ def test_static_tables_functions_and_watermarks_are_compiled(
     )
     flows = compile_pipeline(spark, found)
     assert [(flow.name, flow.plane) for flow in flows] == [("out", "row"), ("show", "row")]
-    assert spark.table("named").columns == ["name", "at"]
+    assert frames_of(spark, found).named["named"].columns == ["name", "at"]

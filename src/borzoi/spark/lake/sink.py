@@ -38,17 +38,16 @@ from borzoi.spark.lake.kinds import KINDS
 from borzoi.spark.lake.parquet import ParquetTable
 from borzoi.spark.lake.tables import Epoch, Table
 from borzoi.spark.options import (
-    SOURCE_ROWS,
     InvalidOption,
     Option,
     SourceOptions,
+    bulk_options,
     read_options,
-    source_options,
 )
 from borzoi.spark.plan import Split
 from borzoi.spark.reading import read_batches
-from borzoi.spark.rows import RANGE_SCHEMA, Shape
-from borzoi.spark.sink import current_attempt
+from borzoi.spark.rows import Shape, is_ranges
+from borzoi.spark.targets import current_attempt
 from borzoi.spark.workers import settle
 
 
@@ -83,8 +82,6 @@ LAKE_ROWS: Final = (
     Option("compression", "zstd", _text, "of the Parquet files"),
     Option("writeId", None, _text, "batch: a repeated write with this id commits nothing"),
 )
-#: Options of the source that the bulk plane needs to read messages itself.
-BULK_KEYS: Final = frozenset(row.name.lower() for row in SOURCE_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +100,10 @@ class LakeOptions:
 
 def lake_options(options: Mapping[str, str], *, is_bulk: bool) -> LakeOptions:
     """The options of `format("borzoi-lake")`; on the bulk plane those of the source as well."""
-    own = {row.name.lower() for row in LAKE_ROWS}
-    mine = {k: v for k, v in options.items() if k.lower() in own or not is_bulk}
+    mine, source = bulk_options(LAKE_ROWS, options) if is_bulk else (options, None)
     values = read_options(LAKE_ROWS, mine)
     if values["directory"] is None:
         raise InvalidOption("the option directory is missing")
-    source = None
-    if is_bulk:
-        theirs = {k: v for k, v in options.items() if k.lower() in BULK_KEYS}
-        source = source_options(theirs | {"plane": "bulk"})
     layout = TableLayout(
         values["directory"],
         values["partitionBy"] or (),
@@ -177,7 +169,7 @@ class _LakeTasks:
     """The common part of batch and stream writers."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        self._is_bulk = schema.fieldNames() == RANGE_SCHEMA.fieldNames()
+        self._is_bulk = is_ranges(schema)
         self._options = lake_options(dict(options), is_bulk=self._is_bulk)
         if self._is_bulk:
             source = self._options.source

@@ -1,6 +1,6 @@
-"""A pipeline as data frames: one view for each source, table and step, one query for each sink.
+"""A pipeline as data frames: one for each source, table and step, one query for each sink.
 
-A source with JSON payloads becomes a view of its columns and `_meta`: topic, partition, offset,
+A source with JSON payloads becomes a frame of its columns and `_meta`: topic, partition, offset,
 timestamp and id of the message. A step that keeps `_meta` keeps the lineage of its rows, and a
 topic sink derives message ids from it; otherwise ids come from all columns of a row.
 
@@ -17,12 +17,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from borzoi.model.units import parse_duration
-from borzoi.spark.pipelines.model import Lake, Pipeline, Sink, Source
+from borzoi.spark.options import CUTTING
+from borzoi.spark.pipelines.model import InvalidPipeline, Lake, Pipeline, Sink, Source, Step
 from borzoi.spark.progress import BYTES_METRIC
 
 META: Final = "_meta"
 CORRUPT: Final = "_corrupt"
-#: Columns of a message that `_meta` contains.
+#: Why a row is refused; null when it is not.
+PROBLEM: Final = "_problem"
+#: Columns of a message that `_meta` is made of.
 META_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "id")
 DEAD_LETTERS: Final = "dead-letters"
 
@@ -35,36 +38,81 @@ class Flow:
     writer: DataStreamWriter
     checkpoint: str
     plane: str
+    #: The topic it writes to, when it writes to one.
+    topic: str | None = None
 
 
 def compile_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
     """The queries of a pipeline, not started."""
-    for table in pipeline.tables.values():
-        frame = spark.read.format(table.format).options(**table.options).load(table.path)
-        frame.createOrReplaceTempView(table.name)
-    rejects: list[DataFrame] = []
-    for source in pipeline.sources.values():
-        good, bad = source_frames(spark, pipeline, source)
-        good.createOrReplaceTempView(source.name)
-        if bad is not None:
-            rejects.append(bad)
-    for step in pipeline.steps:
-        if step.function is not None:
-            frame = step.function(*(spark.table(name) for name in step.inputs))
-        else:
-            assert step.sql is not None
-            for name in step.inputs:
-                if step.watermark is not None:
-                    marked = spark.table(name).withWatermark(
-                        step.watermark.column, step.watermark.delay
-                    )
-                    marked.createOrReplaceTempView(name)
-            frame = spark.sql(step.sql)
-        frame.createOrReplaceTempView(step.name)
-    flows = [sink_flow(spark, pipeline, sink) for sink in pipeline.sinks.values()]
-    if rejects and pipeline.dead_letter is not None:
-        flows.append(dead_letter_flow(pipeline, rejects))
+    frames = frames_of(spark, pipeline)
+    flows = [sink_flow(spark, pipeline, sink, frames) for sink in pipeline.sinks.values()]
+    if frames.rejects and pipeline.dead_letter is not None:
+        flows.append(dead_letter_flow(pipeline, frames.rejects))
     return flows
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What the names of a pipeline stand for, and what its sources and steps refuse."""
+
+    named: dict[str, DataFrame]
+    rejects: list[DataFrame]
+
+
+def frames_of(spark: SparkSession, pipeline: Pipeline) -> Frames:
+    """A data frame for each table, source and step."""
+    named: dict[str, DataFrame] = {}
+    rejects: list[DataFrame | None] = []
+    for table in pipeline.tables.values():
+        reader = spark.read.format(table.format).options(**table.options)
+        named[table.name] = reader.load(table.path)
+    for source in pipeline.sources.values():
+        named[source.name], bad = source_frames(spark, pipeline, source)
+        rejects.append(bad)
+    for step in pipeline.steps:
+        if step.watermark is not None:
+            for name in step.inputs:
+                marked = named[name].withWatermark(step.watermark.column, step.watermark.delay)
+                named[name] = marked
+        named[step.name], bad = step_frames(spark, step, named)
+        rejects.append(bad)
+    return Frames(named, [bad for bad in rejects if bad is not None])
+
+
+def result_of(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """A query over data frames by their names, without views that others would see."""
+    inputs = {f"input{number}": frame for number, frame in enumerate(frames.values())}
+    named = [
+        f"`{name}` as (select * from {{{key}}})"  # noqa: S608 - the user's own file
+        for name, key in zip(frames, inputs, strict=True)
+    ]
+    query = sql.strip().rstrip(";").replace("{", "{{").replace("}", "}}")
+    text = f"with {', '.join(named)} select * from (\n{query}\n)"  # noqa: S608
+    return spark.sql(text, **inputs)
+
+
+def step_frames(
+    spark: SparkSession, step: Step, named: Mapping[str, DataFrame]
+) -> tuple[DataFrame, DataFrame | None]:
+    """Rows of a step, and those that go to the dead-letter topic."""
+    inputs = {name: named[name] for name in step.inputs}
+    if step.function is not None:
+        frame = step.function(*inputs.values())
+    else:
+        assert step.sql is not None
+        frame = result_of(spark, step.sql, inputs)
+    if step.expect is None:
+        return frame, None
+    on_error = step.on_error or "fail"
+    if on_error == "dead_letter" and META not in frame.columns:
+        raise InvalidPipeline(
+            f"[[step]] {step.name}: dead letters need the column _meta in the result"
+        )
+    judged = frame.withColumn(PROBLEM, unmet(step.expect))
+    good, bad = parted(judged, on_error, step.name)
+    if bad is None:
+        return good, None
+    return good, dead_letters(bad, step.name, F.col(f"{META}.payload"))
 
 
 # ---- sources ------------------------------------------------------------------------------------
@@ -85,23 +133,30 @@ def source_frames(
     raw = counted(spark.readStream.format("borzoi").options(**options).load(), source.name)
     if source.json is None:
         return _watermarked(raw, source), None
-    parsed = parsed_frame(raw, source.json)
+    parsed = parsed_frame(raw, source.json, keeps_payload=needs_payloads(pipeline))
     columns = [F.col(f"_value.{name}") for name in _value_names(parsed)]
     unreadable = F.col(f"_value.{CORRUPT}").isNotNull() | F.col("_value").isNull()
     flat = parsed.select(*columns, META, "payload", unreadable.alias("_unreadable"))
-    rows = flat.withColumn("_problem", problem_of(source)).drop("_unreadable")
-    if source.on_error == "fail":
-        guard = F.when(F.col("_problem").isNull(), F.lit(True)).otherwise(
-            F.raise_error(F.concat_ws(" ", F.lit(source.name), _place(), F.col("_problem")))
-        )
-        good = rows.filter(guard.cast("boolean"))
-    else:
-        good = rows.filter(F.col("_problem").isNull())
-    clean = _watermarked(good.drop("payload", "_problem"), source)
-    if source.on_error != "dead_letter":
-        return clean, None
-    bad = rows.filter(F.col("_problem").isNotNull())
-    return clean, dead_letters(bad, source)
+    rows = flat.withColumn(PROBLEM, problem_of(source)).drop("_unreadable")
+    good, bad = parted(rows, source.on_error or "fail", source.name)
+    clean = _watermarked(good.drop("payload"), source)
+    return clean, None if bad is None else dead_letters(bad, source.name, F.col("payload"))
+
+
+def parted(rows: DataFrame, on_error: str, name: str) -> tuple[DataFrame, DataFrame | None]:
+    """Rows without a problem, and those with one when they are wanted."""
+    is_good = F.col(PROBLEM).isNull()
+    if on_error == "fail":
+        place = [_place()] if META in rows.columns else []
+        sentence = F.concat_ws(" ", F.lit(name), *place, F.col(PROBLEM))
+        is_good = F.when(is_good, F.lit(True)).otherwise(F.raise_error(sentence).cast("boolean"))
+    good = rows.filter(is_good).drop(PROBLEM)
+    return good, rows.filter(F.col(PROBLEM).isNotNull()) if on_error == "dead_letter" else None
+
+
+def needs_payloads(pipeline: Pipeline) -> bool:
+    """Whether a step may refuse rows whose payload must be kept for a dead letter."""
+    return any(step.expect and step.on_error == "dead_letter" for step in pipeline.steps)
 
 
 def counted(frame: DataFrame, name: str) -> DataFrame:
@@ -112,13 +167,14 @@ def counted(frame: DataFrame, name: str) -> DataFrame:
     return frame.observe(f"{BYTES_METRIC}_{name}", size)
 
 
-def parsed_frame(raw: DataFrame, ddl: str) -> DataFrame:
-    """Return messages with the payload parsed as JSON into `_value`, which includes `_corrupt`."""
+def parsed_frame(raw: DataFrame, ddl: str, *, keeps_payload: bool = False) -> DataFrame:
+    """Messages with their payload read as JSON into `_value`, which has `_corrupt` as well."""
+    kept = ("payload",) if keeps_payload else ()
     schema = f"{ddl}, {CORRUPT} string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     meta = F.struct(
         F.concat_ws("/", "stream", "topic").alias("topic"),
-        *(F.col(name) for name in META_COLUMNS[1:]),
+        *(F.col(name) for name in (*META_COLUMNS[1:], *kept)),
     )
     value = F.from_json(F.col("payload").cast("string"), schema, options)
     return raw.select(value.alias("_value"), meta.alias(META), "payload")
@@ -132,10 +188,13 @@ def _value_names(parsed: DataFrame) -> list[str]:
 def problem_of(source: Source) -> Column:
     """The reason to reject a record; null for valid ones."""
     problem = F.when(F.col("_unreadable"), F.lit("the payload is not JSON of the declared columns"))
-    if source.expect is not None:
-        met = F.coalesce(F.expr(source.expect), F.lit(False))
-        problem = problem.when(~met, F.lit(f"not met: {source.expect}"))
-    return problem
+    return problem if source.expect is None else problem.otherwise(unmet(source.expect))
+
+
+def unmet(condition: str) -> Column:
+    """A sentence where the condition is not true, null where it is."""
+    met = F.coalesce(F.expr(condition), F.lit(False))
+    return F.when(~met, F.lit(f"not met: {condition}"))
 
 
 def _place() -> Column:
@@ -143,19 +202,19 @@ def _place() -> Column:
     return F.concat(F.col(f"{META}.topic"), F.lit("["), meta[0], F.lit("]@"), meta[1])
 
 
-def dead_letters(bad: DataFrame, source: Source) -> DataFrame:
-    """Rejected records as messages: the original payload, the reason in the headers."""
+def dead_letters(bad: DataFrame, step: str, payload: Column) -> DataFrame:
+    """Refused records as messages: the payload as it was, the reason in the headers."""
     headers = F.create_map(
         F.lit("error"),
-        F.col("_problem"),
+        F.col(PROBLEM),
         F.lit("step"),
-        F.lit(source.name),
+        F.lit(step),
         F.lit("source"),
         F.col(f"{META}.topic"),
         F.lit("offset"),
         F.concat_ws(":", F.col(f"{META}.partition"), F.col(f"{META}.offset")),
     )
-    return bad.select("payload", headers.alias("headers"), *lineage_columns())
+    return bad.select(payload.alias("payload"), headers.alias("headers"), *lineage_columns())
 
 
 def lineage_columns() -> list[Column]:
@@ -175,15 +234,10 @@ def _watermarked(frame: DataFrame, source: Source) -> DataFrame:
 # ---- sinks --------------------------------------------------------------------------------------
 
 
-def sink_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Flow:
-    if is_bulk(pipeline, sink):
-        assert sink.lake is not None
-        source = pipeline.sources[sink.source]
-        options = reader_options(pipeline, source)
-        frame = spark.readStream.format("borzoi").options(**options | {"plane": "bulk"}).load()
-        writer = lake_writer(frame, sink.lake, options)
-        return _flow(pipeline, sink.name, writer, "bulk")
-    frame = spark.table(sink.source)
+def sink_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink, frames: Frames) -> Flow:
+    if pipeline.is_bulk(sink):
+        return bulk_flow(spark, pipeline, sink)
+    frame = frames.named[sink.source]
     step = pipeline.step(sink.source)
     if sink.topic is not None:
         writer = topic_writer(pipeline, sink, frame)
@@ -191,13 +245,31 @@ def sink_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Flow:
         writer = lake_writer(_without_meta(frame), sink.lake, {})
     else:
         writer = frame.writeStream.format("console").option("truncate", "false")
-    return _flow(pipeline, sink.name, writer.outputMode(step.output if step else "append"), "row")
+    writer = writer.outputMode(step.output if step else "append")
+    return _flow(pipeline, sink.name, writer, "row", sink.topic)
 
 
-def is_bulk(pipeline: Pipeline, sink: Sink) -> bool:
-    """Whether the pipeline only copies: then messages need not pass through the JVM."""
-    source = pipeline.sources.get(sink.source)
-    return source is not None and source.json is None and sink.lake is not None
+def bulk_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Flow:
+    """A copy: the query reads ranges, the sink reads the messages."""
+    source = pipeline.sources[sink.source]
+    options = reader_options(pipeline, source)
+    if sink.topic is not None and not set(options) & set(CUTTING):
+        options["keepOrder"] = "true"
+    consumer = source.options.get("consumerName", f"spark-{pipeline.name}")
+    reading = options | {"plane": "bulk", "consumerName": consumer}
+    ranges = spark.readStream.format("borzoi").options(**reading).load()
+    ranges = ranges.observe(
+        f"{BYTES_METRIC}_{source.name}",
+        F.sum("bytes").alias("bytes"),
+        F.sum(F.col("end") - F.col("start")).alias("messages"),
+    )
+    if sink.lake is not None:
+        writer = lake_writer(ranges, sink.lake, options)
+    else:
+        assert sink.topic is not None
+        target = options | {"topic": sink.topic} | dict(sink.options)
+        writer = ranges.writeStream.format("borzoi").options(**target)
+    return _flow(pipeline, sink.name, writer, "bulk", sink.topic)
 
 
 def lake_writer(frame: DataFrame, lake: Lake, source: Mapping[str, str]) -> DataStreamWriter:
@@ -244,17 +316,19 @@ def dead_letter_flow(pipeline: Pipeline, rejects: list[DataFrame]) -> Flow:
         frame = frame.unionByName(other)
     options = dict(pipeline.server) | {"topic": pipeline.dead_letter, "createPartitions": "1"}
     writer = frame.writeStream.format("borzoi").options(**options)
-    return _flow(pipeline, DEAD_LETTERS, writer, "row")
+    return _flow(pipeline, DEAD_LETTERS, writer, "row", pipeline.dead_letter)
 
 
 def _without_meta(frame: DataFrame) -> DataFrame:
     return frame.drop(META)
 
 
-def _flow(pipeline: Pipeline, name: str, writer: DataStreamWriter, plane: str) -> Flow:
+def _flow(
+    pipeline: Pipeline, name: str, writer: DataStreamWriter, plane: str, topic: str | None
+) -> Flow:
     checkpoint = str(pipeline.checkpoint / name)
     writer = writer.queryName(f"{pipeline.name}-{name}").option("checkpointLocation", checkpoint)
-    return Flow(name, _triggered(writer, pipeline.trigger), checkpoint, plane)
+    return Flow(name, _triggered(writer, pipeline.trigger), checkpoint, plane, topic)
 
 
 def _triggered(writer: DataStreamWriter, trigger: str) -> DataStreamWriter:

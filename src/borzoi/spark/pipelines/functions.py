@@ -33,9 +33,19 @@ Section = Callable[[], Mapping[str, Any]]
 class Definition:
     """Collects the functions of a file and builds a pipeline from them."""
 
-    def __init__(self, name: str, *, server: Mapping[str, Any] | None = None, **head: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        server: Mapping[str, Any] | None = None,
+        tables: Mapping[str, Mapping[str, Any]] | None = None,
+        dead_letter: str | None = None,
+        **head: Any,
+    ) -> None:
         self._head = {"name": name} | head
         self._server = dict(server or {})
+        self._tables = {key: dict(table) for key, table in (tables or {}).items()}
+        self._dead_letter = {} if dead_letter is None else {"dead_letter": {"topic": dead_letter}}
         self._sources: dict[str, Section] = {}
         self._sinks: dict[str, tuple[str, Section]] = {}
         self._steps: list[Step] = []
@@ -46,13 +56,25 @@ class Definition:
         return function
 
     def step(
-        self, *, inputs: Sequence[str], output: str = "append"
+        self,
+        *,
+        inputs: Sequence[str],
+        output: str = "append",
+        expect: str | None = None,
+        on_error: str | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function from the data frames of its inputs to one."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self._steps.append(
-                Step(function.__name__, tuple(inputs), function=function, output=output)
+                Step(
+                    function.__name__,
+                    tuple(inputs),
+                    function=function,
+                    output=output,
+                    expect=expect,
+                    on_error=on_error,
+                )
             )
             return function
 
@@ -73,17 +95,22 @@ class Definition:
             "pipeline": self._head,
             "server": self._server,
             "source": {name: dict(make()) for name, make in self._sources.items()},
-            # Checked like a file; afterwards the functions replace the queries.
-            "step": [
-                {"name": each.name, "from": list(each.inputs), "sql": "", "output": each.output}
-                for each in self._steps
-            ],
+            # Checked as a file is; the functions take the place of the queries afterwards.
+            "step": [_checked_part(each) for each in self._steps],
+            "table": self._tables,
             "sink": {
                 name: {"from": source} | dict(make())
                 for name, (source, make) in self._sinks.items()
             },
-        }
+        } | self._dead_letter
         return replace(pipeline_of(document, base), steps=list(self._steps))
+
+
+def _checked_part(step: Step) -> dict[str, Any]:
+    """A step as a section of a file, without the query."""
+    section = {"name": step.name, "from": list(step.inputs), "sql": "", "output": step.output}
+    given = {"expect": step.expect, "on_error": step.on_error}
+    return section | {key: value for key, value in given.items() if value is not None}
 
 
 def load_python(path: Path) -> Pipeline:

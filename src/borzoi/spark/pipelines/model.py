@@ -7,7 +7,7 @@ path is relative to the file, and secrets are named by `env` or `file`, never wr
 import difflib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from borzoi.spark.options import InvalidOption, source_options, topic_name
 
 ON_ERROR: Final = ("fail", "drop", "dead_letter")
 OUTPUTS: Final = ("append", "update", "complete")
+#: How a copy can make ids without looking at columns.
+COPIED_IDS: Final = ("auto", "lineage", "column", "none")
 TABLE_FORMATS: Final = ("parquet", "csv", "json", "orc")
 
 
@@ -39,7 +41,8 @@ class Source:
     options: Mapping[str, str]
     #: Columns of JSON payloads as DDL; None leaves the payload as it is.
     json: str | None = None
-    on_error: str = "fail"
+    #: What becomes of records that cannot be read; None leaves it to the steps.
+    on_error: str | None = None
     #: A condition that every record must meet.
     expect: str | None = None
     watermark: Watermark | None = None
@@ -65,6 +68,9 @@ class Step:
     function: Callable[..., Any] | None = None
     watermark: Watermark | None = None
     output: str = "append"
+    #: A condition that every row of the result must meet, and what becomes of the others.
+    expect: str | None = None
+    on_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,17 @@ class Pipeline:
     def step(self, name: str) -> Step | None:
         return next((each for each in self.steps if each.name == name), None)
 
+    def is_bulk(self, sink: Sink) -> bool:
+        """Whether nothing but copying is asked for: messages need not pass through the JVM then."""
+        source = self.sources.get(sink.source)
+        if source is None or source.json is not None:
+            return False
+        if sink.lake is not None:
+            return True
+        is_whole = "columns" not in source.options and source.options.get("headers", "raw") == "raw"
+        way = sink.options.get("idempotence", "auto")
+        return sink.topic is not None and sink.key is None and is_whole and way in COPIED_IDS
+
 
 # ---- reading ------------------------------------------------------------------------------------
 
@@ -142,7 +159,22 @@ def pipeline_of(document: Mapping[str, Any], base: Path) -> Pipeline:
         sinks={n: _sink(n, s, base) for n, s in _named(document, "sink")},
         dead_letter=dead_letter,
     )
-    return check_pipeline(pipeline)
+    return check_pipeline(with_inherited_errors(pipeline))
+
+
+def with_inherited_errors(pipeline: Pipeline) -> Pipeline:
+    """Sources that do not say what becomes of bad records do what the steps that read them say."""
+    sources = {}
+    for name, source in pipeline.sources.items():
+        said = {s.on_error for s in pipeline.steps if name in s.inputs and s.on_error is not None}
+        if source.on_error is None and len(said) > 1:
+            raise InvalidPipeline(
+                f"[source.{name}] on_error is missing, and its steps do not agree: "
+                + " and ".join(sorted(said))
+            )
+        chosen = source.on_error or next(iter(said), "fail")
+        sources[name] = replace(source, on_error=chosen)
+    return replace(pipeline, sources=sources)
 
 
 def check_pipeline(pipeline: Pipeline) -> Pipeline:
@@ -156,13 +188,15 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
         for each in step.inputs:
             _known_name(f"[[step]] {step.name}: from", each, names)
         names.append(step.name)
+        _check_errors(f"[[step]] {step.name}", step.on_error, pipeline)
+        if step.on_error is not None and step.expect is None and not _reads_json(pipeline, step):
+            raise InvalidPipeline(f"[[step]] {step.name} on_error needs expect, or a JSON source")
     for sink in pipeline.sinks.values():
         _known_name(f"[sink.{sink.name}]: from", sink.source, names)
     for source in pipeline.sources.values():
-        if source.on_error == "dead_letter" and pipeline.dead_letter is None:
-            raise InvalidPipeline(
-                f"[source.{source.name}] has on_error = 'dead_letter', and [dead_letter] is missing"
-            )
+        _check_errors(f"[source.{source.name}]", source.on_error, pipeline)
+        if source.expect is not None and source.json is None:
+            raise InvalidPipeline(f"[source.{source.name}] expect needs a format with json")
         try:
             source_options(dict(source.options) | dict(pipeline.server))
         except InvalidOption as error:
@@ -171,6 +205,16 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
         if topic is not None:
             _checked("topic", topic, topic_name, "stream/topic")
     return pipeline
+
+
+def _check_errors(where: str, on_error: str | None, pipeline: Pipeline) -> None:
+    if on_error == "dead_letter" and pipeline.dead_letter is None:
+        raise InvalidPipeline(f"{where} has on_error = 'dead_letter', and [dead_letter] is missing")
+
+
+def _reads_json(pipeline: Pipeline, step: Step) -> bool:
+    read = [pipeline.sources[name] for name in step.inputs if name in pipeline.sources]
+    return any(source.json is not None for source in read)
 
 
 def server_options(section: Mapping[str, Any], base: Path) -> dict[str, str]:
@@ -202,13 +246,18 @@ SOURCE_KEYS: Final = {
     "max_bytes_per_trigger": "maxBytesPerTrigger",
     "max_offsets_per_trigger": "maxOffsetsPerTrigger",
     "min_offsets_per_trigger": "minOffsetsPerTrigger",
+    "max_trigger_delay": "maxTriggerDelay",
     "max_bytes_per_partition": "maxBytesPerPartition",
+    "max_records_per_partition": "maxRecordsPerPartition",
     "min_partitions": "minPartitions",
+    "keep_order": "keepOrder",
     "fail_on_data_loss": "failOnDataLoss",
     "headers": "headers",
     "columns": "columns",
     "segments": "segments",
     "data_directory": "dataDirectory",
+    "max_poll_bytes": "maxPollBytes",
+    "verify": "verify",
     "consumer": "consumerName",
 }
 OTHER_SOURCE_KEYS: Final = ("start", "end", "format", "on_error", "expect", "watermark")
@@ -237,10 +286,16 @@ def _source(name: str, section: Mapping[str, Any], base: Path) -> Source:
         name,
         options,
         json,
-        _word(where, "on_error", section.get("on_error", "fail"), ON_ERROR),
+        _on_error(where, section),
         section.get("expect"),
         _watermark(where, section.get("watermark")),
     )
+
+
+def _on_error(where: str, section: Mapping[str, Any]) -> str | None:
+    if "on_error" not in section:
+        return None
+    return _word(where, "on_error", section["on_error"], ON_ERROR)
 
 
 def _bound_options(value: Any, side: str) -> dict[str, str]:
@@ -282,7 +337,8 @@ def _table(name: str, section: Mapping[str, Any], base: Path) -> StaticTable:
 
 def _step(number: int, section: Mapping[str, Any]) -> Step:
     where = f"[[step]] number {number + 1}"
-    _known_keys(where, section, ("name", "from", "sql", "watermark", "output"))
+    keys = ("name", "from", "sql", "watermark", "output", "expect", "on_error")
+    _known_keys(where, section, keys)
     inputs = _required(section, where, "from")
     return Step(
         _required(section, where, "name"),
@@ -291,6 +347,8 @@ def _step(number: int, section: Mapping[str, Any]) -> Step:
         None,
         _watermark(where, section.get("watermark")),
         _word(where, "output", section.get("output", "append"), OUTPUTS),
+        section.get("expect"),
+        _on_error(where, section),
     )
 
 

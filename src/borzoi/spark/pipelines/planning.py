@@ -7,12 +7,12 @@ metadata and a line of JSON for each source; the commit log has a file for each 
 import json
 import shutil
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from borzoi.spark.locating import Locator
 from borzoi.spark.offsets import Extent, PartitionKey, Position, from_json, ranges, resolve
-from borzoi.spark.options import source_options
+from borzoi.spark.options import SourceOptions, source_options
 from borzoi.spark.pipelines.model import Pipeline, Sink
 from borzoi.spark.source import limits_of
 
@@ -51,7 +51,7 @@ def plan_pipeline(pipeline: Pipeline, now: int) -> list[PlannedRead]:
     for sink in pipeline.sinks.values():
         for name in sources_of(pipeline, sink):
             source = pipeline.sources[name]
-            is_bulk = sink.source == name and source.json is None and sink.lake is not None
+            is_bulk = pipeline.is_bulk(sink)
             options = source_options(dict(source.options) | dict(pipeline.server))
             with closing(Locator(options)) as locator:
                 extents = locator.extents()
@@ -61,7 +61,9 @@ def plan_pipeline(pipeline: Pipeline, now: int) -> list[PlannedRead]:
                     begin = {k: Position(o, extents[k].created) for k, o in start.items()}
                 end = {key: Position(each.latest, each.created) for key, each in extents.items()}
                 spans = ranges(begin, end, extents)
-                splits = locator.plan(spans, limits_of(options))
+                splits = locator.plan(
+                    spans, limits_of(as_read(options, sink, is_bulk), is_stream=True)
+                )
             size = sum(split.size for split in splits)
             speed = BULK_PLANE_SPEED if is_bulk else ROW_PLANE_SPEED
             found.append(
@@ -77,6 +79,13 @@ def plan_pipeline(pipeline: Pipeline, now: int) -> list[PlannedRead]:
                 )
             )
     return found
+
+
+def as_read(options: SourceOptions, sink: Sink, is_bulk: bool) -> SourceOptions:
+    """The options of a source as the query of this sink reads it."""
+    if not is_bulk:
+        return options
+    return replace(options, plane="bulk", keep_order=True if sink.topic else options.keep_order)
 
 
 def sources_of(pipeline: Pipeline, sink: Sink) -> list[str]:

@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,7 @@ from borzoi.spark.options import source_options
 from borzoi.spark.pipelines.compiling import Flow, compile_pipeline
 from borzoi.spark.pipelines.model import Pipeline
 from borzoi.spark.progress import Report, end_offsets, report_of, start_offsets
+from borzoi.spark.targets import last_marker
 
 OK, FAILED, BAD_FILE, DATA_LOSS, SINK_REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -81,26 +83,35 @@ def run_pipeline(
     interruption = Interruption()
     restore = interruption.install()
     watches: list[Watch] = []
+    broker = broker_of(pipeline)
     try:
         flows = compile_pipeline(spark, pipeline)
-        watches = [Watch(flow, flow.writer.start()) for flow in flows]
+        watches = [Watch(flow, flow.writer.start(), broker) for flow in flows]
         return _watch(watches, displays, interruption)
     finally:
         for watch in watches:
             watch.look(displays)
             watch.query.stop()
-        _store_ends(pipeline, watches)
+        _store_ends(pipeline, watches, broker)
+        broker.close()
         for display in displays:
             display.close()
         restore()
 
 
+def broker_of(pipeline: Pipeline) -> Broker:
+    """A connection to the server of the pipeline, made when it is first needed."""
+    source = next(iter(pipeline.sources.values()))
+    return Broker(source_options(dict(source.options) | dict(pipeline.server)).connection)
+
+
 class Watch:
     """A running query and what it has reported."""
 
-    def __init__(self, flow: Flow, query: StreamingQuery) -> None:
+    def __init__(self, flow: Flow, query: StreamingQuery, broker: Broker) -> None:
         self.flow = flow
         self.query = query
+        self._broker = broker
         self._seen = -1
         self._first: dict[PartitionKey, int] | None = None
         self.last: dict[str, Any] | None = None
@@ -117,8 +128,21 @@ class Watch:
                 self._first = start_offsets(document)
             now = time.time_ns() // 1000
             report = report_of(self.flow.name, document, self._first, now)
+            if displays:
+                report = replace(report, reconciled=self._reconciled(number))
             for display in displays:
                 display.show(report)
+
+    def _reconciled(self, batch: int) -> int:
+        """Rows of a batch that were in its topic already; the driver's marker says how many."""
+        if self.flow.topic is None:
+            return 0
+        try:
+            marker = last_marker(self._broker, str(self.query.id), self.flow.topic)
+        except BorzoiError:
+            # A number for people; the query itself is not concerned.
+            return 0
+        return marker.skipped if marker is not None and marker.epoch == batch else 0
 
     @property
     def is_between_batches(self) -> bool:
@@ -170,24 +194,17 @@ def sentence_of(text: str) -> str:
     return told[0] if told else "the query failed without a reason"
 
 
-def _store_ends(pipeline: Pipeline, watches: Sequence[Watch]) -> None:
-    """Commit the last batch of each query: Spark does not report it to the source."""
+def _store_ends(pipeline: Pipeline, watches: Sequence[Watch], broker: Broker) -> None:
+    """Store where the queries ended: Spark tells a source about all batches but the last."""
     ends: dict[PartitionKey, int] = {}
     for watch in watches:
         for document in end_offsets(watch.last or {}):
             for key, position in from_json(document).items():
                 if position.mark:
                     ends[key] = min(position.offset, ends.get(key, position.offset))
-    if not ends:
-        return
-    source = next(iter(pipeline.sources.values()))
-    options = source_options(dict(source.options) | dict(pipeline.server))
-    broker = Broker(options.connection)
     try:
         for key, offset in ends.items():
             broker.store_offset(f"spark-{pipeline.name}", key, offset - 1)
     except BorzoiError:
         # The checkpoint is authoritative; this is for lag displays and retention.
         pass
-    finally:
-        broker.close()
