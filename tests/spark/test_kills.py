@@ -46,16 +46,31 @@ def start(arguments: list[str], log: Path) -> "subprocess.Popen[str]":
         )
 
 
-def is_killed(arguments: list[str], log: Path, seconds: float) -> bool:
-    """Start the program and kill its JVM so long after the queries began; False when it ended
-    before by itself."""
+def batches(folder: Path) -> int:
+    """Batches that the queries have planned or committed so far."""
+    return sum(
+        1 for log in ("offsets", "commits") for _ in folder.glob(f"checkpoint-*/{log}/[0-9]*")
+    )
+
+
+def is_killed(arguments: list[str], log: Path, moments: random.Random) -> bool:
+    """Start the program and kill its JVM; False when it ended before by itself.
+
+    One kill in four comes while the queries start, the others so long after the first of them has
+    planned or committed a batch.
+    """
     process = start(arguments, log)
     assert process.stdout is not None
     try:
         word, _, number = process.stdout.readline().strip().partition(" ")
         if word != "jvm":
             return False
-        time.sleep(seconds)
+        before, until = batches(log.parent), time.monotonic() + PATIENCE_SECONDS
+        is_early, delay = moments.random() < 0.25, moments.uniform(0, 4)
+        while not is_early and batches(log.parent) == before and process.poll() is None:
+            assert time.monotonic() < until, "the queries do not begin"
+            time.sleep(0.02)
+        time.sleep(delay)
         if process.poll() is not None:
             return False
         os.kill(int(number), signal.SIGKILL)
@@ -100,9 +115,10 @@ def test_kills_lose_and_double_nothing(
     killed = attempts = 0
     while killed < KILLS and attempts < 2 * KILLS + ATTEMPTS_MAX:
         attempts += 1
-        killed += is_killed([*common, "1000"], log, moments.uniform(1, 15))
+        killed += is_killed([*common, "500"], log, moments)
+    between = batches(tmp_path)
     run_to_end([*common, "100000"], log)
-    print(f"{killed} kills in {attempts} runs")
+    print(f"{killed} kills in {attempts} runs, {between} batches planned or committed by then")
     assert killed
 
     for name in copies:

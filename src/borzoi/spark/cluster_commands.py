@@ -1,11 +1,13 @@
-"""`borzoi spark …`: a standalone cluster on loopback, for tests and for trying things out."""
+"""`borzoi spark …`: a standalone cluster on loopback, and pipelines through spark-submit."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 
-from borzoi.spark.clusters import start, stop
+from borzoi.spark.clusters import start, stop, submission
 from borzoi.spark.commands import reports_errors
 
 DIRECTORY = click.option(
@@ -19,7 +21,7 @@ DIRECTORY = click.option(
 
 @click.group()
 def spark() -> None:
-    """Start and stop a Spark cluster on this machine."""
+    """Start and end a Spark cluster on this machine; submit pipelines."""
 
 
 @spark.command()
@@ -40,3 +42,13 @@ def up(directory: Path, cores: int, memory: str, port: int) -> None:
 def down(directory: Path) -> None:
     """End them."""
     click.echo("ended" if stop(directory.resolve()) else "nothing is running")
+
+
+@spark.command(context_settings={"ignore_unknown_options": True})
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@reports_errors
+def submit(file: Path, options: tuple[str, ...]) -> None:
+    """Run the pipeline FILE through spark-submit, which gets all OPTIONS."""
+    command, environment = submission(file, options)
+    sys.exit(subprocess.run(command, env=environment, check=False).returncode)  # noqa: S603

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from typing import Final
 import pyspark
 
 from borzoi.model.errors import BorzoiError
+from borzoi.spark import submitted
 from borzoi.spark.java import find_java_home
 
 MASTER: Final = "org.apache.spark.deploy.master.Master"
@@ -96,6 +97,16 @@ def stop(directory: Path) -> bool:
         _end(process)
     path.unlink()
     return True
+
+
+def submission(file: Path, options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment that run a pipeline through spark-submit."""
+    script = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    environment = _environment()
+    if any(each.startswith("spark://") and "127.0.0.1" not in each for each in options):
+        # The workers are elsewhere and must reach the driver.
+        del environment["SPARK_LOCAL_IP"]
+    return [script, *options, submitted.__file__, str(file)], environment
 
 
 def _end(process: int) -> None:

@@ -23,6 +23,7 @@ FAST_CHECKPOINTS: Final = (
 )
 
 STDERR: Final = 2
+LOOPBACK_MASTERS: Final = ("spark://127.0.0.1", "spark://localhost")
 
 #: Settings of every session, including those that borzoi did not create.
 SETTINGS: Final[Mapping[str, str]] = {
@@ -33,10 +34,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.checkpointFileManagerClass": FAST_CHECKPOINTS,
 }
 
-#: Settings of a session that runs inside this process.
-LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+#: Settings of a session whose executors are on this machine.
+LOOPBACK_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+}
+
+#: Settings of a session that is made here, not asked of a Spark Connect server.
+SPARK_SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
@@ -60,15 +65,19 @@ def session(
     the connector needs and win over them. `log_file` takes what the JVM and its workers print.
     """
     cores = cores or os.cpu_count() or 1
-    _prepare_environment()
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    is_here = remote is None and _is_here(master) and not is_submitted
+    _prepare_environment(is_here=is_here)
+    chosen: dict[str, str] = dict(SETTINGS)
     if remote is not None:
         builder = SparkSession.builder.appName(name).remote(remote)
-        chosen: dict[str, str] = dict(SETTINGS)
     else:
-        chosen = (
-            dict(SETTINGS) | dict(LOCAL_SETTINGS) | {"spark.sql.shuffle.partitions": str(cores)}
-        )
-        builder = SparkSession.builder.appName(name).master(master or f"local[{cores},4]")
+        chosen |= SPARK_SETTINGS | {"spark.sql.shuffle.partitions": str(cores)}
+        chosen |= LOOPBACK_SETTINGS if is_here else {}
+        builder = SparkSession.builder.appName(name)
+        if master is not None or not is_submitted:
+            # spark-submit has its own --master.
+            builder = builder.master(master or f"local[{cores},4]")
     for key, value in (chosen | {k: str(v) for k, v in (settings or {}).items()}).items():
         builder = builder.config(key, value)
     with _printing_to(log_file):
@@ -105,12 +114,18 @@ def register(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def _prepare_environment() -> None:
-    """Set the environment of the JVM and the Python workers before they start."""
-    # Workers must run the Python that has pyarrow, not any python3 on the path.
+def _is_here(master: str | None) -> bool:
+    """Whether the executors are on this machine: in this process, or a cluster on loopback."""
+    return master is None or master.startswith(("local", *LOOPBACK_MASTERS))
+
+
+def _prepare_environment(*, is_here: bool) -> None:
+    """What the JVM and the Python workers read from the environment, before either starts."""
+    # Workers must be the Python that has pyarrow, not any python3 on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_here:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     home = find_java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)

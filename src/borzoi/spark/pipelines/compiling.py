@@ -10,7 +10,7 @@ dead-letter topic with the reason. Dead letters have their own query, which read
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,6 +31,20 @@ DEAD_LETTERS: Final = "dead-letters"
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """Rows, and the format and options they are written with."""
+
+    name: str
+    frame: DataFrame
+    format: str
+    options: Mapping[str, str]
+    plane: str = "row"
+    mode: str = "append"
+    #: The topic it writes to, when it writes to one.
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """A query that is ready to start."""
 
@@ -38,17 +52,21 @@ class Flow:
     writer: DataStreamWriter
     checkpoint: str
     plane: str
-    #: The topic it writes to, when it writes to one.
     topic: str | None = None
 
 
 def compile_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
     """The queries of a pipeline, not started."""
+    return [_flow(pipeline, each) for each in outputs_of(spark, pipeline)]
+
+
+def outputs_of(spark: SparkSession, pipeline: Pipeline) -> list[Output]:
+    """What the sinks of a pipeline write, and its dead letters."""
     frames = frames_of(spark, pipeline)
-    flows = [sink_flow(spark, pipeline, sink, frames) for sink in pipeline.sinks.values()]
+    found = [output_of(spark, pipeline, sink, frames) for sink in pipeline.sinks.values()]
     if frames.rejects and pipeline.dead_letter is not None:
-        flows.append(dead_letter_flow(pipeline, frames.rejects))
-    return flows
+        found.append(dead_letter_output(pipeline, frames.rejects))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,22 +252,22 @@ def _watermarked(frame: DataFrame, source: Source) -> DataFrame:
 # ---- sinks --------------------------------------------------------------------------------------
 
 
-def sink_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink, frames: Frames) -> Flow:
+def output_of(spark: SparkSession, pipeline: Pipeline, sink: Sink, frames: Frames) -> Output:
     if pipeline.is_bulk(sink):
-        return bulk_flow(spark, pipeline, sink)
+        return copy_output(spark, pipeline, sink)
     frame = frames.named[sink.source]
     step = pipeline.step(sink.source)
+    mode = step.output if step else "append"
     if sink.topic is not None:
-        writer = topic_writer(pipeline, sink, frame)
-    elif sink.lake is not None:
-        writer = lake_writer(_without_meta(frame), sink.lake, {})
-    else:
-        writer = frame.writeStream.format("console").option("truncate", "false")
-    writer = writer.outputMode(step.output if step else "append")
-    return _flow(pipeline, sink.name, writer, "row", sink.topic)
+        rows, options = messages_of(pipeline, sink, frame)
+        return Output(sink.name, rows, "borzoi", options, mode=mode, topic=sink.topic)
+    if sink.lake is not None:
+        rows = frame.drop(META)
+        return Output(sink.name, rows, "borzoi-lake", table_options(sink.lake), mode=mode)
+    return Output(sink.name, frame, "console", {"truncate": "false"}, mode=mode)
 
 
-def bulk_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Flow:
+def copy_output(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Output:
     """A copy: the query reads ranges, the sink reads the messages."""
     source = pipeline.sources[sink.source]
     options = reader_options(pipeline, source)
@@ -264,15 +282,14 @@ def bulk_flow(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Flow:
         F.sum(F.col("end") - F.col("start")).alias("messages"),
     )
     if sink.lake is not None:
-        writer = lake_writer(ranges, sink.lake, options)
-    else:
-        assert sink.topic is not None
-        target = options | {"topic": sink.topic} | dict(sink.options)
-        writer = ranges.writeStream.format("borzoi").options(**target)
-    return _flow(pipeline, sink.name, writer, "bulk", sink.topic)
+        written = options | table_options(sink.lake)
+        return Output(sink.name, ranges, "borzoi-lake", written, "bulk")
+    assert sink.topic is not None
+    written = options | {"topic": sink.topic} | dict(sink.options)
+    return Output(sink.name, ranges, "borzoi", written, "bulk", topic=sink.topic)
 
 
-def lake_writer(frame: DataFrame, lake: Lake, source: Mapping[str, str]) -> DataStreamWriter:
+def table_options(lake: Lake) -> dict[str, str]:
     options = {
         "table": lake.kind,
         "directory": lake.directory,
@@ -280,16 +297,16 @@ def lake_writer(frame: DataFrame, lake: Lake, source: Mapping[str, str]) -> Data
     }
     if lake.partition_by:
         options["partitionBy"] = ",".join(lake.partition_by)
-    if lake.name is not None:
-        options["name"] = lake.name
-    return frame.writeStream.format("borzoi-lake").options(**dict(source) | options)
+    return options if lake.name is None else options | {"name": lake.name}
 
 
-def topic_writer(pipeline: Pipeline, sink: Sink, frame: DataFrame) -> DataStreamWriter:
-    """Rows as messages: a column `payload` as it is, or all columns as JSON."""
+def messages_of(
+    pipeline: Pipeline, sink: Sink, frame: DataFrame
+) -> tuple[DataFrame, dict[str, str]]:
+    """Rows as messages: a column `payload` as it is, or all columns as JSON; and the options."""
     assert sink.topic is not None
     names = frame.columns
-    options: dict[str, Any] = dict(pipeline.server) | {"topic": sink.topic} | dict(sink.options)
+    options: dict[str, str] = dict(pipeline.server) | {"topic": sink.topic} | dict(sink.options)
     data = [name for name in names if name != META]
     columns: list[Column] = []
     if "payload" in data:
@@ -306,29 +323,24 @@ def topic_writer(pipeline: Pipeline, sink: Sink, frame: DataFrame) -> DataStream
     elif "offset" not in data and "idempotence" not in sink.options:
         columns.append(F.to_json(F.struct(*data)).alias("__row"))
         options |= {"idempotence": "key", "idColumns": "__row"}
-    return frame.select(*columns).writeStream.format("borzoi").options(**options)
+    return frame.select(*columns), options
 
 
-def dead_letter_flow(pipeline: Pipeline, rejects: list[DataFrame]) -> Flow:
+def dead_letter_output(pipeline: Pipeline, rejects: list[DataFrame]) -> Output:
     assert pipeline.dead_letter is not None
     frame = rejects[0]
     for other in rejects[1:]:
         frame = frame.unionByName(other)
     options = dict(pipeline.server) | {"topic": pipeline.dead_letter, "createPartitions": "1"}
-    writer = frame.writeStream.format("borzoi").options(**options)
-    return _flow(pipeline, DEAD_LETTERS, writer, "row", pipeline.dead_letter)
+    return Output(DEAD_LETTERS, frame, "borzoi", options, topic=pipeline.dead_letter)
 
 
-def _without_meta(frame: DataFrame) -> DataFrame:
-    return frame.drop(META)
-
-
-def _flow(
-    pipeline: Pipeline, name: str, writer: DataStreamWriter, plane: str, topic: str | None
-) -> Flow:
-    checkpoint = str(pipeline.checkpoint / name)
-    writer = writer.queryName(f"{pipeline.name}-{name}").option("checkpointLocation", checkpoint)
-    return Flow(name, _triggered(writer, pipeline.trigger), checkpoint, plane, topic)
+def _flow(pipeline: Pipeline, output: Output) -> Flow:
+    checkpoint = str(pipeline.checkpoint / output.name)
+    writer = output.frame.writeStream.format(output.format).options(**output.options)
+    writer = writer.outputMode(output.mode).option("checkpointLocation", checkpoint)
+    writer = _triggered(writer.queryName(f"{pipeline.name}-{output.name}"), pipeline.trigger)
+    return Flow(output.name, writer, checkpoint, output.plane, output.topic)
 
 
 def _triggered(writer: DataStreamWriter, trigger: str) -> DataStreamWriter:
