@@ -4,7 +4,8 @@ Ratios compare with Spark reading the same rows from uncompressed Parquet in the
 seconds are those of the JVM and its Python workers together; they move less than the clock does.
 The cost of an archive is that of the bytes beyond a small one: a query starts half a dozen Python
 processes, which is 2 to 3 CPU seconds however much it reads. `BORZOI_BENCH_MIB` is the size of the
-log of each message size (1024 unless given).
+log of each message size (1024 unless given), `BORZOI_SPARK_BENCH` the pieces to run, such as
+``scan,copy``, out of scan, archive, copy and latency.
 """
 
 import os
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,8 @@ LOG_MIB = int(os.environ.get("BORZOI_BENCH_MIB", "1024"))
 SMALL_MIB = 16
 PARTITIONS = 4
 ROUNDS = 3
+PIECES = ("scan", "archive", "copy", "latency")
+WANTED = tuple(os.environ.get("BORZOI_SPARK_BENCH", ",".join(PIECES)).split(","))
 COLUMNS = ("offset", "timestamp", "payload")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -62,6 +65,27 @@ def cpu_seconds(root: int) -> float:
             at = parents.get(at, 0)
         total += used[process] if at == root else 0
     return total / TICKS
+
+
+def own_cpu_seconds(process: int) -> float:
+    """CPU time of a process without its children."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+class Cost(NamedTuple):
+    """What some work took: seconds, those of the JVM's processors, those of the Python workers'."""
+
+    wall: float
+    jvm: float
+    python: float
+
+    @property
+    def cpu(self) -> float:
+        return self.jvm + self.python
+
+    def per(self, gib: float) -> str:
+        return f"{self.jvm / gib:.2f} + {self.python / gib:.2f} CPU-s/GiB"
 
 
 def write_partition(directory: Path, parquet: Path, size: int, total: int) -> int:
@@ -132,15 +156,21 @@ class Bench:
         self.jvm: int = self.spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
         self.failed: list[str] = []
 
-    def best(self, work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:
-        """Least wall and CPU seconds of some rounds, after one that warms up."""
+    def measured(self, work: Callable[[], Any]) -> Cost:
+        """What the work takes: JVM and Python workers apart."""
+        cpu, own = cpu_seconds(self.jvm), own_cpu_seconds(self.jvm)
+        began = time.perf_counter()
         work()
-        found = []
-        for _ in range(rounds):
-            cpu, wall = cpu_seconds(self.jvm), time.perf_counter()
+        wall = time.perf_counter() - began
+        jvm = own_cpu_seconds(self.jvm) - own
+        return Cost(wall, jvm, cpu_seconds(self.jvm) - cpu - jvm)
+
+    def best(self, work: Callable[[], Any], rounds: int = ROUNDS, warm_up: int = 1) -> Cost:
+        """The least of each cost in some rounds, after those that warm up."""
+        for _ in range(warm_up):
             work()
-            found.append((time.perf_counter() - wall, cpu_seconds(self.jvm) - cpu))
-        return min(each[0] for each in found), min(each[1] for each in found)
+        found = [self.measured(work) for _ in range(rounds)]
+        return Cost(*(min(costs) for costs in zip(*found, strict=True)))
 
     def check(self, name: str, value: float, goal: float, *, is_least: bool, unit: str) -> None:
         holds = value >= goal if is_least else value <= goal
@@ -185,25 +215,14 @@ def archive(bench: Bench, folder: Path, plane: str, out: Path) -> Callable[[], N
 
 def measure_reading(bench: Bench, size: int, name: str, scan_goal: float, cpu_goal: float) -> None:
     with data(size) as (folder, parquet, rows):
-        log_bytes = sum(path.stat().st_size for path in folder.rglob("*.log"))
-        gib = log_bytes / GIB
-
-        def read_parquet() -> None:
-            frame = bench.spark.read.parquet(str(parquet))
-            frame.write.format("noop").mode("overwrite").save()
-
-        wall, cpu = bench.best(scan(bench, folder))
-        parquet_wall, parquet_cpu = bench.best(read_parquet)
-        print(
-            f"  {name}: scan {log_bytes / wall / 1e6:.0f} MB/s, {rows / wall / 1e6:.2f} M rows/s, "
-            f"{cpu / gib:.2f} CPU-s/GiB; Parquet {rows / parquet_wall / 1e6:.2f} M rows/s, "
-            f"{parquet_cpu / gib:.2f} CPU-s/GiB"
-        )
-        bench.check(
-            f"{name} scan against Parquet", parquet_wall / wall, scan_goal, is_least=True, unit="x"
-        )
+        gib = sum(path.stat().st_size for path in folder.rglob("*.log")) / GIB
+        if "scan" in WANTED:
+            measure_scan(bench, name, (folder, parquet, rows), gib, scan_goal)
         out = folder.parent / "out"
-        large = {plane: cost_of(bench, folder, plane, out) for plane in ("bulk", "row")}
+        if "archive" in WANTED:
+            large = {plane: cost_of(bench, folder, plane, out) for plane in ("bulk", "row")}
+    if "archive" not in WANTED:
+        return
     with data(size, SMALL_MIB) as (folder, _, _):
         gib -= sum(path.stat().st_size for path in folder.rglob("*.log")) / GIB
         out = folder.parent / "out"
@@ -217,38 +236,92 @@ def measure_reading(bench: Bench, size: int, name: str, scan_goal: float, cpu_go
     bench.check(f"{name} bulk against row", bulk / row, 0.4, is_least=False, unit="x")
 
 
+def measure_scan(
+    bench: Bench, name: str, made: tuple[Path, Path, int], gib: float, goal: float
+) -> None:
+    """Three columns of a topic, and the same rows from Parquet, in turns."""
+    folder, parquet, rows = made
+
+    def read_parquet() -> None:
+        frame = bench.spark.read.parquet(str(parquet))
+        frame.write.format("noop").mode("overwrite").save()
+
+    found = [
+        (bench.best(scan(bench, folder), 2, warm), bench.best(read_parquet, 2, warm))
+        for warm in (2, 0, 0)
+    ]
+    own, beside = (
+        Cost(*(min(costs) for costs in zip(*each, strict=True)))
+        for each in zip(*found, strict=True)
+    )
+    print(
+        f"  {name}: scan {gib * GIB / own.wall / 1e6:.0f} MB/s, "
+        f"{rows / own.wall / 1e6:.2f} M rows/s, {own.per(gib)} (JVM + Python); "
+        f"Parquet {rows / beside.wall / 1e6:.2f} M rows/s, "
+        f"{beside.per(gib)}"
+    )
+    bench.check(
+        f"{name} scan against Parquet", beside.wall / own.wall, goal, is_least=True, unit="x"
+    )
+
+
 def cost_of(bench: Bench, folder: Path, plane: str, out: Path) -> float:
-    return bench.best(archive(bench, folder, plane, out), 2)[1]
+    return bench.best(archive(bench, folder, plane, out), 2).cpu
 
 
 def measure_copying(bench: Bench) -> None:
-    """Topic to topic through a server, and how long a micro-batch takes."""
+    """Topic to topic through a server on both planes, and how long a micro-batch takes."""
     with running_server({"SYSTEM_SEGMENT_SIZE": "64 MiB"}) as server:
         host, port = server.tcp_address
         servers = f"{host}:{port}"
         broker = Broker(ConnectionOptions(servers))
-        for name in ("s/in", "s/out"):
-            broker.ensure_topic(name, 2)
+        broker.ensure_topic("s/in", 2)
         encoded = encode(pa.array([os.urandom(512).hex().encode()] * 1000))
         (request,) = requests(encoded, bytes_max=GIB, count_max=1000)
         copies = max(2, LOG_MIB * MIB // len(request.messages))
         for number in range(copies):
             broker.send("s/in", Partitioning.partition(number % 2), request)
         reading = {"servers": servers, "subscribe": "s/in", "dataDirectory": str(server.directory)}
+        size = copies * len(request.messages)
         with tempfile.TemporaryDirectory(prefix="borzoi-bench-") as folder:
-            frame = bench.spark.readStream.format("borzoi").options(**reading).load()
-            writer = frame.select("partition", "offset", "payload").writeStream.format("borzoi")
-            writer = writer.options(servers=servers, topic="s/out")
-            writer = writer.option("checkpointLocation", f"{folder}/copy")
-            began = time.perf_counter()
-            query = writer.trigger(availableNow=True).start()
-            query.awaitTermination()
-            took = max(p["durationMs"]["addBatch"] for p in query.recentProgress) / 1000
-            print(f"  whole query {time.perf_counter() - began:.1f} s, its batch {took:.1f} s")
-            speed = copies * len(request.messages) / took / 1e6
-            bench.check("copy at 1 KiB", speed, 250, is_least=True, unit="MB/s")
-            measure_latency(bench, broker, request, reading, folder)
+            for plane in ("row", "bulk") if "copy" in WANTED else ():
+                broker.ensure_topic(f"s/{plane}", 2)
+                copy(bench, plane, reading, size, folder, server.process.pid)
+            if "latency" in WANTED:
+                measure_latency(bench, broker, request, reading, folder)
         broker.close()
+
+
+def copy(
+    bench: Bench, plane: str, reading: dict[str, str], size: int, folder: str, server: int
+) -> None:
+    """One copy of the whole topic, in one batch; the goal is that of the bulk plane."""
+    more = {"plane": "bulk", "keepOrder": "true"} if plane == "bulk" else {}
+    frame = bench.spark.readStream.format("borzoi").options(**reading | more).load()
+    if plane == "row":
+        frame = frame.select("partition", "offset", "payload")
+    options = (reading | more if plane == "bulk" else {}) | {"servers": reading["servers"]}
+    writer = frame.writeStream.format("borzoi").options(**options, topic=f"s/{plane}")
+    writer = writer.option("checkpointLocation", f"{folder}/{plane}").trigger(availableNow=True)
+    queries: list[Any] = []
+
+    def work() -> None:
+        queries.append(writer.start())
+        queries[0].awaitTermination()
+
+    before = own_cpu_seconds(server)
+    cost = bench.measured(work)
+    served = own_cpu_seconds(server) - before
+    took = max(p["durationMs"]["addBatch"] for p in queries[0].recentProgress) / 1000
+    gib = size / GIB
+    print(
+        f"  copy, {plane} plane: whole query {cost.wall:.1f} s, its batch {took:.1f} s, "
+        f"{cost.per(gib)} (JVM + Python), server {served / gib:.2f} CPU-s/GiB"
+    )
+    if plane == "bulk":
+        bench.check("copy at 1 KiB", size / took / 1e6, 250, is_least=True, unit="MB/s")
+    else:
+        print(f"       copy at 1 KiB, row plane: {size / took / 1e6:.0f} MB/s")
 
 
 def measure_latency(
@@ -271,9 +344,11 @@ def main() -> int:
     bench = Bench()
     try:
         bench.check("first result", bench.start_seconds, 15, is_least=False, unit="s")
-        measure_reading(bench, 1024, "1 KiB", 1.0, 2.5)
-        measure_reading(bench, 100, "100 B", 0.9, 4.5)
-        measure_copying(bench)
+        if {"scan", "archive"} & set(WANTED):
+            measure_reading(bench, 1024, "1 KiB", 1.0, 2.5)
+            measure_reading(bench, 100, "100 B", 0.9, 4.5)
+        if {"copy", "latency"} & set(WANTED):
+            measure_copying(bench)
     finally:
         bench.spark.stop()
     return len(bench.failed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from borzoi.spark.clusters import CannotStart, start, stop
+from borzoi.spark.clusters import CannotStart, start, stop, submission
 
 
 def test_a_directory_has_one_cluster(tmp_path: Path) -> None:
@@ -15,6 +15,17 @@ def test_a_directory_has_one_cluster(tmp_path: Path) -> None:
         start(tmp_path, cores=1)
     assert stop(tmp_path)
     assert not stop(tmp_path)
+
+
+def test_a_submission_names_the_program_behind_the_options(tmp_path: Path) -> None:
+    file = tmp_path / "orders.toml"
+    command, environment = submission(file, ["--master", "local[2]"])
+    assert Path(command[0]).name == "spark-submit"
+    assert command[1:3] == ["--master", "local[2]"]
+    assert (Path(command[3]).name, command[4]) == ("submitted.py", str(file))
+    assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+    _, elsewhere = submission(file, ["--master", "spark://master:7077"])
+    assert "SPARK_LOCAL_IP" not in elsewhere
 
 
 @pytest.mark.spark

@@ -62,6 +62,17 @@ def test_lag_and_share_follow_from_the_offsets() -> None:
     assert end_offsets(progress(60, 110)) == [to_json({KEY: Position(60, 1, 5_000_000)})]
 
 
+def test_ranges_count_as_the_messages_in_them() -> None:
+    """On the bulk plane Spark counts ranges; the observed numbers are those of messages."""
+    document = progress(60, 110) | {
+        "observedMetrics": {"borzoi_bytes_raw": {"bytes": 4096, "messages": 5000}}
+    }
+    report = report_of("copy", document, {KEY: 10}, now=0)
+    assert (report.rows, report.rows_per_second, report.bytes) == (5000, 20_000.0, 4096)
+    unseen = document | {"observedMetrics": {"borzoi_bytes_raw": {"bytes": None, "messages": None}}}
+    assert report_of("copy", unseen, {KEY: 10}, now=0).rows == 50
+
+
 def test_lines_are_json() -> None:
     out = io.StringIO()
     shown = JsonLines(out)
@@ -96,5 +107,6 @@ def test_prometheus_has_the_names_of_the_documentation() -> None:
         "borzoi_pipeline_state_rows",
         "borzoi_pipeline_dead_letters_total",
         "borzoi_pipeline_commits_total",
+        "borzoi_pipeline_reconciled_total",
     ):
         assert f"\n{name}{{" in text

@@ -9,6 +9,9 @@ COMMITTED = Marker("q", "s/t", 5, "run-1", {0: 10, 1: 20})
 
 def test_a_marker_survives_its_message() -> None:
     assert marker_of(COMMITTED.to_bytes()) == COMMITTED
+    again = Marker("q", "s/t", 5, "run-2", {}, skipped=7)
+    assert marker_of(again.to_bytes()) == again
+    assert marker_of(b'{"query": "q", "topic": "t", "epoch": 1, "run": "", "ends": {}}') is not None
 
 
 @pytest.mark.parametrize("payload", [b"", b"hello", b"[]", b"{}", b'{"query": 1, "ends": 5}'])

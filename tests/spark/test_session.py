@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import fill
 
 from borzoi.spark.broker import Broker
-from borzoi.spark.session import SETTINGS, STDERR, _printing_to
+from borzoi.spark.session import SETTINGS, STDERR, _is_here, _printing_to
 
 
 def test_what_starts_meanwhile_prints_into_the_file(tmp_path: Path) -> None:
@@ -21,6 +21,22 @@ def test_what_starts_meanwhile_prints_into_the_file(tmp_path: Path) -> None:
     before = os.fstat(STDERR)
     with _printing_to(None):
         assert os.fstat(STDERR) == before
+
+
+@pytest.mark.parametrize(
+    ("master", "is_here"),
+    [
+        (None, True),
+        ("local[2]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://spark-master:7077", False),
+        ("k8s://https://cluster:6443", False),
+    ],
+)
+def test_only_clusters_on_this_machine_are_kept_to_loopback(
+    master: str | None, is_here: bool
+) -> None:
+    assert _is_here(master) == is_here
 
 
 @pytest.mark.spark

@@ -10,15 +10,21 @@ from borzoi.spark.pipelines.model import InvalidPipeline
 FILE = """
 from borzoi.spark.pipelines.functions import Definition
 
-define = Definition("orders", trigger="5s", server={"address": "host:1"})
+define = Definition(
+    "orders",
+    trigger="5s",
+    server={"address": "host:1"},
+    tables={"countries": {"csv": "countries.csv"}},
+    dead_letter="shop/dead",
+)
 
 @define.source
 def orders():
-    return {"subscribe": "shop/orders", "start": "earliest"}
+    return {"subscribe": "shop/orders", "start": "earliest", "format": {"json": "id long"}}
 
-@define.step(inputs=["orders"])
-def large(orders):
-    return orders.filter("length(payload) > 10")
+@define.step(inputs=["orders", "countries"], expect="id > 0", on_error="dead_letter")
+def large(orders, countries):
+    return orders.join(countries, "id")
 
 @define.sink(source="large")
 def lake():
@@ -36,7 +42,11 @@ def test_a_python_file_is_the_same_model(tmp_path: Path) -> None:
     step = found.step("large")
     assert step is not None
     assert step.function is not None
-    assert step.inputs == ("orders",)
+    assert step.inputs == ("orders", "countries")
+    assert (step.expect, step.on_error) == ("id > 0", "dead_letter")
+    assert found.sources["orders"].on_error == "dead_letter"
+    assert found.tables["countries"].path == str(tmp_path / "countries.csv")
+    assert found.dead_letter == "shop/dead"
     lake = found.sinks["lake"].lake
     assert lake is not None
     assert lake.directory == str(tmp_path / "lake")

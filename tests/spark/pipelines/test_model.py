@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.pipelines.orders import FOLDER
 
 from borzoi.spark.commands import TEMPLATE
 from borzoi.spark.pipelines.model import InvalidPipeline, load_pipeline, pipeline_of
@@ -83,6 +84,13 @@ def test_the_file_of_pipeline_new_is_valid(tmp_path: Path) -> None:
     assert pipeline_of(tomllib.loads(text), tmp_path).name == "x"
 
 
+@pytest.mark.parametrize("name", ["orders.toml", "demo.toml"])
+def test_the_examples_are_valid(name: str) -> None:
+    found = load_pipeline(FOLDER / name)
+    assert list(found.sinks) == ["lake", "totals"]
+    assert found.sources["orders"].on_error == "dead_letter"
+
+
 @pytest.mark.parametrize(
     ("start", "option", "value"),
     [
@@ -139,6 +147,9 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("sink.lake.table", {"delta": "x", "parquet": "y"}, "exactly one of parquet, delta"),
         ("sink.lake.table", {"delta": "x", "target_file_size": "big"}, "a size such as 128 MiB"),
         ("dead_letter", None, "[dead_letter] is missing"),
+        ("source.orders.format", "binary", "[source.orders] expect needs a format with json"),
+        ("step.0.on_error", "ignore", "on_error = 'ignore' is not one of fail, drop"),
+        ("step.0.expected", "x", "did you mean 'expect'?"),
         ("server", 5, "[server] must be a table of keys"),
     ],
 )
@@ -146,6 +157,52 @@ def test_what_cannot_be_is_said_in_a_sentence(path: str, value: Any, sentence: s
     with pytest.raises(InvalidPipeline) as raised:
         pipeline_of(changed(path, value), Path())
     assert sentence in str(raised.value)
+
+
+def test_steps_say_what_becomes_of_bad_records_when_the_source_does_not() -> None:
+    said = changed("source.orders.on_error", None)
+    said["step"][0]["on_error"] = "drop"
+    assert pipeline_of(said, Path()).sources["orders"].on_error == "drop"
+    del said["step"][0]["on_error"]
+    assert pipeline_of(said, Path()).sources["orders"].on_error == "fail"
+    other = {"name": "other", "from": "orders", "sql": "select 1", "on_error": "fail"}
+    said["step"] = [said["step"][0] | {"on_error": "drop"}, other]
+    with pytest.raises(InvalidPipeline, match="steps do not agree: drop and fail"):
+        pipeline_of(said, Path())
+    later = {"name": "later", "from": "clean", "sql": "select 1", "on_error": "drop"}
+    said["step"] = [document()["step"][0], later]
+    with pytest.raises(InvalidPipeline, match="later on_error needs expect"):
+        pipeline_of(said, Path())
+    later["expect"] = "id > 0"
+    assert pipeline_of(said, Path()).steps[1].expect == "id > 0"
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "is_bulk"),
+    [
+        ({}, {"table": {"parquet": "x"}}, True),
+        ({}, {"topic": "a/c"}, True),
+        ({}, {"topic": "a/c", "idempotence": "column"}, True),
+        ({}, {"topic": "a/c", "idempotence": "position"}, False),
+        ({}, {"topic": "a/c", "key": "partition"}, False),
+        ({}, {"console": True}, False),
+        ({"columns": "payload"}, {"topic": "a/c"}, False),
+        ({"headers": "none"}, {"topic": "a/c"}, False),
+        ({"format": {"json": "id long"}}, {"table": {"parquet": "x"}}, False),
+    ],
+)
+def test_copies_are_bulk_and_everything_else_is_rows(
+    source: dict[str, Any], sink: dict[str, Any], is_bulk: bool
+) -> None:
+    found = pipeline_of(
+        {
+            "pipeline": {"name": "p"},
+            "source": {"raw": {"subscribe": "a/b", "start": "earliest"} | source},
+            "sink": {"out": {"from": "raw"} | sink},
+        },
+        Path(),
+    )
+    assert found.is_bulk(found.sinks["out"]) == is_bulk
 
 
 def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:
