@@ -42,6 +42,8 @@ LOOPBACK_SETTINGS: Final[Mapping[str, str]] = {
 
 #: Settings of a session that is made here, not asked of a Spark Connect server.
 SPARK_SETTINGS: Final[Mapping[str, str]] = {
+    # Workers are forked from a process that has imported the connector.
+    "spark.python.daemon.module": "borzoi.spark.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
