@@ -7,10 +7,9 @@ connector takes 0.3 CPU seconds, more than such a step; forked from here a worke
 
 import gc
 
+# The source and the sinks came with our own package; this is what Spark's side of a worker needs.
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
-
-# Every worker needs them, whatever it does.
 
 if __name__ == "__main__":
     gc.collect()
