@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,8 @@ def awaited() -> str:
     """What each task waits for: where a hang is."""
     lines = []
     for task in asyncio.all_tasks():
-        places, inner = [], task.get_coro()
+        places: list[str] = []
+        inner: Any = task.get_coro()
         while inner is not None:
             code = getattr(inner, "cr_code", None) or getattr(inner, "ag_code", None)
             frame = getattr(inner, "cr_frame", None) or getattr(inner, "ag_frame", None)

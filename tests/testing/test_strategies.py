@@ -26,5 +26,5 @@ def test_messages_can_be_sent(messages: list[Any]) -> None:
 
 @given(strategies.headers())
 def test_headers_come_back(headers: dict[str, Any]) -> None:
-    message = Message(0, 0, bytes(16), 0, 0, 0, b"", encoded_headers(headers))
+    message = Message(0, bytes(16), 0, 0, 0, 0, b"", encoded_headers(headers))
     assert message.headers == headers

@@ -184,8 +184,8 @@ class TcpConnection:
 
     def resume_reading(self) -> None:
         # What was sent ahead may end in half a frame; its rest was not read before.
-        self.progressed_at = self._listener.loop.time()
-        self._listener.busy_poll.touch()
+        self.progressed_at = now = monotonic()
+        self._listener.busy_poll.touch(now)
         if not self._reading and self._sock.fileno() >= 0:
             self._reading = True
             self._listener.loop.add_reader(self._sock.fileno(), self._on_readable)

@@ -74,7 +74,7 @@ def session(
     if remote is not None:
         builder = SparkSession.builder.appName(name).remote(remote)
     else:
-        chosen |= SPARK_SETTINGS | {"spark.sql.shuffle.partitions": str(cores)}
+        chosen |= {**SPARK_SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
         chosen |= LOOPBACK_SETTINGS if is_here else {}
         builder = SparkSession.builder.appName(name)
         if master is not None or not is_submitted:

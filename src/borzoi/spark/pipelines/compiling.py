@@ -106,7 +106,7 @@ def result_of(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) ->
     ]
     query = sql.strip().rstrip(";").replace("{", "{{").replace("}", "}}")
     text = f"with {', '.join(named)} select * from (\n{query}\n)"  # noqa: S608
-    return spark.sql(text, **inputs)
+    return spark.sql(text, None, **inputs)
 
 
 def step_frames(
