@@ -14,7 +14,7 @@ from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import PartitionSettings, SegmentSettings
 
-SEGMENT_BYTES = 32 * 1024
+SEGMENT_BYTES = 31 * 1024
 CREATED_AT = 1_700_000_000_000_000
 ZERO = Namespace(0, 0, 0)
 
