@@ -242,7 +242,7 @@ async def test_large_batches_and_full_turns_do_not_gather(clients: Clients) -> N
     assert clients.answers[:2] == [1, 1]
     assert [len(payload) for payload in clients.stored()[-2:]] == [5, GATHERED_BYTES_MAX]
     gathering = clients.server.binary.gathering
-    assert gathering.takes(100)
+    assert gathering.takes_more()
     gathering._bytes = TURN_BYTES_MAX + 1
     clients.talks[2].feed(memoryview(send(b"at once")))
     assert clients.answers[2] == 1

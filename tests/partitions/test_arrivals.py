@@ -7,8 +7,7 @@ async def test_who_waits_is_woken_once() -> None:
     arrivals = Arrivals()
     assert not arrivals.waiting
     waiting = [arrivals.wait(60) for _ in range(3)]
-    assert arrivals.waiting is not None
-    assert len(arrivals.waiting) == 3
+    assert arrivals.waiting == set(waiting)
     arrivals.wake()
     await asyncio.gather(*waiting)
     await asyncio.sleep(0)

@@ -18,7 +18,7 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.gathering import Conclude, Gathering
+from borzoi.listeners.gathering import GATHERED_BYTES_MAX, Conclude, Gathering
 from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
@@ -220,10 +220,16 @@ class BinaryProtocol:
         namespace = prepared.namespace
         if namespace is None:
             namespace = prepared.chosen(dispatcher.services.partitions)
-        if conclude is not None and gathering.takes(batch.size) and dispatcher.is_local(namespace):
+        if (
+            conclude is not None
+            and batch.size <= GATHERED_BYTES_MAX
+            and gathering.takes_more()
+            and dispatcher.is_local(namespace)
+        ):
             gathering.add(session, namespace, batch, conclude)
             return gathering.running
-        gathering.flush(namespace)
+        if namespace in gathering.sends:
+            gathering.flush(namespace)
         return dispatcher.send(session, prepared, namespace, batch)
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:

@@ -60,9 +60,9 @@ class Gathering:
         "_is_open",
         "_loop",
         "_refused",
-        "_sends",
         "_store",
         "running",
+        "sends",
     )
 
     def __init__(
@@ -73,7 +73,8 @@ class Gathering:
         self._store = store
         self._refused = refused
         self._loop = asyncio.get_running_loop()
-        self._sends: dict[Namespace, _Sends] = {}
+        #: By the partition they go to.
+        self.sends: dict[Namespace, _Sends] = {}
         self._bytes = 0
         self._is_open = False
         self._has_company = False
@@ -82,9 +83,9 @@ class Gathering:
         #: Stands for the answer of every send that waits here. It is never resolved.
         self.running: Future[Answer] = self._loop.create_future()
 
-    def takes(self, size: int) -> bool:
-        """Whether a batch of this size is to be added, and not to be stored at once."""
-        if size > GATHERED_BYTES_MAX or self._bytes > TURN_BYTES_MAX:
+    def takes_more(self) -> bool:
+        """Whether a small batch is to be added, and not to be stored at once."""
+        if self._bytes > TURN_BYTES_MAX:
             return False
         if self._is_open:
             return True
@@ -97,22 +98,22 @@ class Gathering:
 
     def add(self, session: Session, namespace: Namespace, batch: Batch, conclude: Conclude) -> None:
         """Store the batch when the turn ends, and then call `conclude`."""
-        sends = self._sends.get(namespace)
+        sends = self.sends.get(namespace)
         if sends is None:
-            sends = self._sends[namespace] = _Sends(session)
+            sends = self.sends[namespace] = _Sends(session)
         sends.batches.append(batch)
         sends.conclusions.append(conclude)
         self._bytes += batch.size
 
     def flush(self, namespace: Namespace) -> None:
         """Store now what gathered for the partition: something is about to be stored behind it."""
-        sends = self._sends.pop(namespace, None)
+        sends = self.sends.pop(namespace, None)
         if sends is not None:
             self._finish(namespace, sends)
 
     def _end_turn(self) -> None:
         self._is_open = False
-        gathered, self._sends, self._bytes = self._sends, {}, 0
+        gathered, self.sends, self._bytes = self.sends, {}, 0
         self._has_company = any(len(sends.batches) > 1 for sends in gathered.values())
         if gathered:
             self._alone = 0

@@ -319,7 +319,10 @@ class LogFiles:
             )
             tail.extend(made, batch.size, timestamp, timestamp)
             self.lag.wrote(tail)
-        self._note_write()
+        if self._idle is not None and self._index_waits:
+            self._idle.appended += 1
+        else:
+            self._note_write()
         return tail
 
     def _note_write(self) -> None:
