@@ -18,7 +18,7 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.gathering import GATHERED_BYTES_MAX, Conclude, Gathering
+from borzoi.listeners.gathering import GATHERED_BYTES_MAX, Conclude, GatheredSends
 from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
@@ -100,7 +100,7 @@ class BinaryProtocol:
         self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
         #: Small sends of one turn, which are stored together.
-        self.gathering = Gathering(dispatcher.append, self._refusal_of_append)
+        self.gathering = GatheredSends(dispatcher.append, self._refusal_of_append)
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
         self._layouts = Layouts()

@@ -46,7 +46,7 @@ class _Sends(msgspec.Struct):
     conclusions: list[Conclude] = []
 
 
-class Gathering:
+class GatheredSends:
     """The sends of all connections of one shard that wait for the end of the turn.
 
     `store` appends a batch: None when it is acknowledged, else what to wait for. `refused` gives
