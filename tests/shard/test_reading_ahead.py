@@ -123,7 +123,7 @@ def test_the_longer_a_client_goes_on_the_more_is_welcome(files):
     for start in range(0, 60, 10):
         wanted.append(ahead.welcome(PLACE, poll(start)))
         ahead.keep(PLACE, poll(start), answer(start), [])
-    assert wanted == [0, 2, 4, 8, 8, 8]
+    assert wanted == [0, 2, 4, 8, 16, 16]
     assert ahead.welcome(PLACE, poll(5)) == 0
     assert ahead.welcome(PLACE, poll(60, auto_commit=True)) == 0
     # Nothing was there, so nobody goes on.
@@ -133,21 +133,32 @@ def test_the_longer_a_client_goes_on_the_more_is_welcome(files):
 
 def test_more_is_asked_for_when_half_of_it_is_read(files):
     ahead = ReadingAhead(Clock())
-    ahead.keep(PLACE, poll(0), answer(0), [said(start) for start in range(10, 90, 10)])
+    ahead.keep(PLACE, poll(0), answer(0), [said(start) for start in range(10, 170, 10)])
     asked = {}
-    for start in range(10, 90, 10):
+    for start in range(10, 170, 10):
         known = ahead.found(PLACE, poll(start), files)
         assert known is not None
         if known.more is not None:
             asked[start] = known.more
-    assert asked == {50: poll(80)}
-    again = ahead.found(PLACE, poll(50), files)
+    assert asked == {90: poll(160)}
+    again = ahead.found(PLACE, poll(90), files)
     assert again is not None
     assert again.more is None, "once"
     # As many as after any other poll of the client.
-    assert ahead.welcome(PLACE, asked[50]) == 8
-    ahead.keep(PLACE, asked[50], answer(80), [said(90)])
-    assert ahead.found(PLACE, poll(90), files) is not None
+    assert ahead.welcome(PLACE, asked[90]) == 16
+    ahead.keep(PLACE, asked[90], answer(160), [said(170)])
+    assert ahead.found(PLACE, poll(170), files) is not None
+
+
+def test_a_slow_client_gets_less_ahead(files):
+    clock = Clock()
+    ahead = ReadingAhead(clock)
+    for start in range(0, 40, 10):
+        ahead.keep(PLACE, poll(start), answer(start), [said(start + 10)])
+    assert ahead.welcome(PLACE, poll(40)) == 16
+    clock.now += FRESH_SECONDS * 1.01
+    assert ahead.found(PLACE, poll(40), files) is None
+    assert ahead.welcome(PLACE, poll(40)) == 2
 
 
 def test_everything_is_forgotten_when_partitions_change(files):

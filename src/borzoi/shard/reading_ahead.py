@@ -29,7 +29,7 @@ from borzoi.storage.reading import Reading
 #: How long ranges may be used: time for a few polls of a client that does nothing else.
 FRESH_SECONDS: Final = 0.02
 #: The most polls an owner adds to one answer.
-FURTHER_MAX: Final = 8
+FURTHER_MAX: Final = 16
 #: Offsets at which polls may continue; the oldest are dropped.
 PLACES_MAX: Final = 1024
 NOWHERE: Final = -1
@@ -82,7 +82,8 @@ class ReadingAhead:
         if place.count != poll.count or place.size_max != poll.size_max:
             return None
         if place.until < self._clock():
-            place.said = None
+            # The client is too slow for so many: less is sent ahead from here on.
+            place.said, place.run = None, 1
             return None
         try:
             ranges = file_ranges(said.ranges, files)
