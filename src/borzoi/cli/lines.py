@@ -5,9 +5,8 @@ has to be checked. All of a batch are checked by one call of the decoder: joined
 an array, and they are sound if the elements found in it have the lengths of the payloads.
 """
 
-from functools import partial
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -34,7 +33,8 @@ _encoder: Final = msgspec.json.Encoder()
 _value: Final = msgspec.json.Decoder(msgspec.Raw)
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _no_headers: Final[dict[str, Any]] = {}
-_number: Final = partial(int.from_bytes, byteorder="little")
+#: The byte order of ids, as often as it is needed.
+_LITTLE: Final["repeat[Literal['little']]"] = repeat("little")
 #: What JSON objects and arrays begin with.
 _OPENINGS: Final = np.frombuffer(b"{[", np.uint8)
 
@@ -60,7 +60,8 @@ def lines_of(partition: int, run: Run) -> bytes:
 
 def ids_of(run: Run) -> list[str]:
     """The ids as decimal numbers, which is how the published command line shows them."""
-    return list(map(str, map(_number, run.headers["id"].tolist())))
+    numbers = map(int.from_bytes, run.headers["id"].tolist(), _LITTLE)
+    return list(map(str, numbers))
 
 
 def headers_of(run: Run) -> list[dict[str, Any]]:
@@ -113,8 +114,7 @@ def _sound_on_one_line(payloads: list[memoryview]) -> list[msgspec.Raw]:
         values = _array.decode(joined.decode())
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
-    sizes = [len(memoryview(value)) for value in values]
-    return values if sizes == list(map(len, payloads)) else []
+    return values if list(map(len, values)) == list(map(len, payloads)) else []
 
 
 def _payload(text: str) -> str | msgspec.Raw:

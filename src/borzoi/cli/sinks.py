@@ -15,6 +15,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import IO, Any, Final
 
+import numpy as np
+
 from borzoi.cli.faults import CommandFailed, Exit
 from borzoi.cli.lines import headers_of, ids_of, lines_of, payloads_of, texts_of
 from borzoi.cli.prefetching import behind
@@ -127,7 +129,15 @@ def _arrow_sink(form: str, path: Path) -> Iterator[Sink]:
         stack.enter_context(_refused_paths(path))
         if form == "parquet":
             parquet = pyarrow_module("pyarrow.parquet")
-            writer = stack.enter_context(parquet.ParquetWriter(path, schema, compression="zstd"))
+            writer = stack.enter_context(
+                parquet.ParquetWriter(
+                    path,
+                    schema,
+                    compression="zstd",
+                    use_dictionary=["partition", "headers"],
+                    write_statistics=["partition", "offset", "timestamp"],
+                )
+            )
         else:
             writer = stack.enter_context(pa.ipc.new_file(str(path), schema))
 
@@ -137,22 +147,16 @@ def _arrow_sink(form: str, path: Path) -> Iterator[Sink]:
             vectorised = arrow.record_batch(run, ("offset", "timestamp", "payload"))
             offsets, times, payloads = vectorised.columns
             columns = [
-                pa.repeat(pa.scalar(partition, pa.uint32()), run.count),
+                arrow.numbers(np.full(run.count, partition, np.uint32)),
                 offsets.view(pa.uint64()),
                 times,
-                pa.array(ids_of(run), pa.string()),
-                _headers_column(pa, run),
+                arrow.ascii_texts(ids_of(run)),
+                arrow.ascii_texts(_headers_texts(run, none="{}")),
                 payloads,
             ]
             write(pa.record_batch(columns, schema=schema))
 
         yield sink
-
-
-def _headers_column(pa: Any, run: Run) -> Any:
-    if not run.headers["user_headers_length"].any():
-        return pa.repeat(pa.scalar("{}"), run.count)
-    return pa.array(_headers_texts(run, none="{}"), pa.string())
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def _json_rows(file: IO[bytes], path: Path, chosen: Chosen) -> Iterator[Rows]:
     """
     decode = _lines_decoder(chosen)
     before = 0
-    while lines := _whole_lines(file):
+    for lines in _pieces(file):
         try:
             rows = decode(lines)
         except msgspec.MsgspecError:
@@ -141,9 +141,18 @@ def _json_rows(file: IO[bytes], path: Path, chosen: Chosen) -> Iterator[Rows]:
         before += lines.count(b"\n")
 
 
-def _whole_lines(file: IO[bytes]) -> bytes:
-    """The lines that can be read now, at least one; empty at the end of the file."""
-    return cast("io.BufferedReader", file).read1(LINES_BYTES) + file.readline()
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Whole lines, as many as can be read at once."""
+    rest = b""
+    while data := cast("io.BufferedReader", file).read1(LINES_BYTES):
+        lines, end, tail = data.rpartition(b"\n")
+        if end:
+            yield rest + lines + end
+            rest = tail
+        else:
+            rest += tail
+    if rest:
+        yield rest
 
 
 def _lines_decoder(chosen: Chosen) -> Callable[[bytes], Rows]:

@@ -140,7 +140,7 @@ def _column(
         case "headers":
             return _headers_column(run, headers)
         case "offset" | "checksum":
-            return pa.array(run.headers[name].view(np.int64))
+            return numbers(run.headers[name].view(np.int64))
         case "timestamp" | "origin_timestamp":
             return timestamps(run.headers[name])
         case "id":
@@ -151,35 +151,61 @@ def _column(
 
 def constant(name: str, value: str | int, count: int) -> pa.Array:
     """A column of COLUMN_TYPES with one value throughout."""
-    return pa.repeat(pa.scalar(value, COLUMN_TYPES[name]), count)
+    if isinstance(value, int):
+        return numbers(np.full(count, value, np.int32))
+    encoded = np.frombuffer(value.encode(), np.uint8)
+    return _fixed(np.broadcast_to(encoded, (count, len(encoded)))).view(pa.string())
 
 
 def timestamps(micros: NDArray[np.uint64]) -> pa.Array:
     """Microseconds as an Arrow column; null beyond 63 bits, which clients may send."""
     beyond = micros > I64_MAX
-    mask = beyond if beyond.any() else None
-    return pa.array(np.ascontiguousarray(micros).view(np.int64), pa.int64(), mask=mask).view(
-        TIMESTAMP
-    )
+    column = numbers(np.ascontiguousarray(micros).view(np.int64))
+    if beyond.any():
+        column = pc.if_else(_flags(~beyond), column, pa.scalar(None, pa.int64()))
+    return column.view(TIMESTAMP)
+
+
+def numbers(values: NDArray[Any]) -> pa.Array:
+    """An array of numbers as an Arrow array.
+
+    `pa.array` would import pandas where it is installed, which takes 30 MB and a third of a second.
+    """
+    values = np.ascontiguousarray(values)
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def ascii_texts(texts: Sequence[str]) -> pa.Array:
+    """Texts of ASCII characters as an Arrow array, without pandas as well."""
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer("".join(texts).encode("ascii"))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+
+
+def _flags(values: NDArray[np.bool_]) -> pa.Array:
+    packed = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
 def _gathered(buffer: memoryview, starts: Positions, ends: Positions) -> pa.Array:
     """A `binary` array of the ranges, which must be in order and not overlap: a copy."""
     count = len(starts)
     if count == 0:
-        return pa.array([], pa.binary())
+        return _fixed(np.empty((0, 0), np.uint8))
     offsets = np.empty(2 * count, np.int32)
     offsets[::2] = starts
     offsets[1::2] = ends
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
     ranges_and_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
-    return ranges_and_gaps.take(pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32)))
+    return ranges_and_gaps.take(numbers(np.arange(0, 2 * count - 1, 2, dtype=np.int32)))
 
 
 def _fixed(rows: NDArray[np.uint8]) -> pa.Array:
     """A `binary` array of the rows of a matrix of bytes."""
     count, width = rows.shape
-    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))]
     return pa.Array.from_buffers(pa.binary(), count, buffers)
 
@@ -195,18 +221,18 @@ def _headers_column(run: Run, form: HeadersForm) -> pa.Array:
     offsets = np.zeros(run.count + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     keys = _texts(run, pairs.key_kinds, pairs.key_starts, pairs.key_ends)
-    mask = pa.array(pairs.damaged)
+    mask = _flags(pairs.damaged)
     if form is HeadersForm.MAP:
         values = _texts(run, pairs.value_kinds, pairs.value_starts, pairs.value_ends)
-        return pa.MapArray.from_arrays(pa.array(offsets), keys, values, mask=mask)
+        return pa.MapArray.from_arrays(numbers(offsets), keys, values, mask=mask)
     return pa.ListArray.from_arrays(
-        pa.array(offsets), _typed_pairs(run, pairs, keys), type=TYPED_HEADERS, mask=mask
+        numbers(offsets), _typed_pairs(run, pairs, keys), type=TYPED_HEADERS, mask=mask
     )
 
 
 def _typed_pairs(run: Run, pairs: Pairs, keys: pa.Array) -> pa.Array:
-    kinds = pa.array([kind.name.lower() for kind in HeaderKind])
-    named = kinds.take(pa.array(pairs.value_kinds.astype(np.int32) - 1))
+    kinds = ascii_texts([kind.name.lower() for kind in HeaderKind])
+    named = kinds.take(numbers(pairs.value_kinds.astype(np.int32) - 1))
     values = _gathered(run.buffer, pairs.value_starts, pairs.value_ends)
     return pa.StructArray.from_arrays([keys, named, values], fields=list(TYPED_HEADERS.value_type))
 
@@ -217,7 +243,7 @@ def _texts(run: Run, kinds: NDArray[np.uint8], starts: Positions, ends: Position
     Strings are gathered all at once when every one is UTF-8, numbers kind by kind.
     """
     if len(kinds) == 0:
-        return pa.array([], pa.string())
+        return ascii_texts([])
     places, texts = [], []
     for code in np.unique(kinds):
         at = np.flatnonzero(kinds == code)
@@ -225,7 +251,7 @@ def _texts(run: Run, kinds: NDArray[np.uint8], starts: Positions, ends: Position
         texts.append(_texts_of_kind(run.buffer, HeaderKind(code), starts[at], ends[at]))
     order = np.empty(len(kinds), np.int64)
     order[np.concatenate(places)] = np.arange(len(kinds))
-    return pa.concat_arrays(texts).take(pa.array(order))
+    return pa.concat_arrays(texts).take(numbers(order))
 
 
 #: Kinds that numpy can read, with the type of their items.
@@ -251,8 +277,8 @@ def _texts_of_kind(
         except pa.ArrowInvalid:
             return pa.array([value.decode(errors="replace") for value in gathered.to_pylist()])
     if kind in NUMBERS and bool((ends - starts == WIDTHS[kind]).all()):
-        numbers = gathered_column(buffer, starts, 0, np.dtype(NUMBERS[kind]))
-        return pa.array(numbers).cast(pa.string())
+        found = gathered_column(buffer, starts, 0, np.dtype(NUMBERS[kind]))
+        return numbers(found).cast(pa.string())
     values = _gathered(buffer, starts, ends).to_pylist()
     return pa.array([_text(HeaderValue(kind, value)) for value in values], pa.string())
 
@@ -303,20 +329,29 @@ def encode(
     `ids` are 16 bytes each as they travel (dtype V16).
     """
     payloads = _without_nulls(payloads, "payload")
-    lengths = pc.binary_length(payloads).to_numpy(zero_copy_only=False)
+    lengths = _lengths(payloads)
     if headers is None:
         header_lengths = np.zeros(len(payloads), np.int32)
     else:
         headers = pc.fill_null(headers.cast(pa.binary()), b"")
-        header_lengths = pc.binary_length(headers).to_numpy(zero_copy_only=False)
+        header_lengths = _lengths(headers)
     total = int(lengths.sum(dtype=np.int64) + header_lengths.sum(dtype=np.int64))
     if total + HEADER_BYTES * len(payloads) > ARROW_BYTES_MAX:
         raise InvalidMessagesSize("a batch to encode is limited to 2 GiB of messages")
     block = header_block(lengths, header_lengths, ids=ids, origin_timestamps=origin_timestamps)
     fronts = _fixed(block.view("u1").reshape(len(block), HEADER_BYTES))
     bodies = [payloads] if headers is None else [payloads, headers]
-    joined = pc.binary_join_element_wise(fronts, *bodies, b"")
+    separator = _fixed(np.empty((1, 0), np.uint8))[0]
+    joined = pc.binary_join_element_wise(fronts, *bodies, separator)
     return _values_of(joined)
+
+
+def _lengths(column: pa.Array) -> NDArray[np.int32]:
+    """The length of each element of a `binary` array."""
+    if len(column) == 0:
+        return np.empty(0, np.int32)
+    offsets = np.frombuffer(column.buffers()[1], np.int32)
+    return np.diff(offsets[column.offset : column.offset + len(column) + 1])
 
 
 def _without_nulls(column: pa.Array, name: str) -> pa.Array:
