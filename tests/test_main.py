@@ -75,3 +75,44 @@ def test_it_runs_as_a_module_under_its_own_name() -> None:
     )
     assert found.returncode == 2
     assert found.stderr.startswith("Usage: borzoi ")
+
+
+#: The commands of the published command line: a group with its alias, and what it has.
+PUBLISHED_GROUPS = {
+    ("stream", "s"): "create/c delete/d get/g purge/p update/u list/l",
+    ("topic", "t"): "create/c update/u delete/d get/g purge/p list/l",
+    ("partition", "p"): "create/c delete/d",
+    ("segment", "seg"): "delete/d",
+    ("pat", "pat"): "create/c delete/d list/l",
+    ("user", "u"): ("create/c delete/d get/g list/l name/n status/s password/pwd permissions/p"),
+    ("client", "c"): "get/g list/l",
+    ("cluster", "cl"): "metadata/m",
+    ("consumer-group", "g"): "create/c delete/d get/g list/l",
+    ("consumer-offset", "o"): "get/g set/s",
+    ("message", "m"): "send/s poll/p flush/f",
+    ("context", "ctx"): "list/l use/u create/c delete/d",
+}
+PUBLISHED_COMMANDS = "ping/ping me/me stats/stats snapshot/snapshot login/li logout/lo"
+
+
+def found(tree: click.Command, name: str) -> click.Command:
+    assert isinstance(tree, CommandTree)
+    command = tree.get_command(click.Context(tree), name)
+    assert command is not None, name
+    return command
+
+
+@pytest.mark.parametrize("group", PUBLISHED_GROUPS, ids=lambda group: group[0])
+def test_published_commands_answer_to_their_names_and_aliases(group: tuple[str, str]) -> None:
+    name, alias = group
+    tree = found(main, name)
+    assert found(main, alias) is tree
+    for pair in PUBLISHED_GROUPS[group].split():
+        command, short = pair.split("/")
+        assert found(tree, command) is found(tree, short), pair
+
+
+@pytest.mark.parametrize("pair", PUBLISHED_COMMANDS.split())
+def test_published_commands_without_a_group(pair: str) -> None:
+    name, alias = pair.split("/")
+    assert found(main, name) is found(main, alias)
