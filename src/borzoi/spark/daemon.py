@@ -1,8 +1,8 @@
-"""The process that Spark forks its Python workers from, with what they need imported already.
+"""The process that Spark forks the Python workers of tasks from, with the connector imported.
 
-Spark starts a Python process for each step of a query (planning, tasks, commits). An import of the
-connector takes 0.3 CPU seconds, more than such a step; forked from here a worker has it at once.
-`spark.python.daemon.module` names this module in the sessions that `borzoi.spark` makes.
+An import of the connector takes 0.3 CPU seconds, more than a short task; a worker that is forked
+from here has it at once. `spark.python.daemon.module` names this module in the sessions that
+`borzoi.spark` makes. The processes that plan and commit start from Spark's own daemon all the same.
 """
 
 import gc
