@@ -253,7 +253,7 @@ async def test_an_archive_that_cannot_be_read_is_one_line_in_the_log(
     archiver = archiver_to(Down())
     await archiver.run([view_of(log)], State())
     assert archiver.counters.turns_failed == 1
-    assert caplog.messages == ["the archive could not be used: down"]
+    assert caplog.messages == ["cannot use the archive: down"]
     assert archiver.counters.last_success == 0
 
 

@@ -86,4 +86,4 @@ def test_what_is_wrong_is_one_sentence(borzoi_offline, arguments, sentence):
 def test_a_file_that_is_no_report(borzoi_offline, tmp_path):
     (tmp_path / "a.json").write_text("oops")
     result = borzoi_offline.invoke("bench", "compare", tmp_path / "a.json", tmp_path / "a.json")
-    assert "is no report" in result.stderr
+    assert "is not a report" in result.stderr

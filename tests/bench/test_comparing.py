@@ -41,7 +41,7 @@ def test_pooled_figures_win_over_averages():
 
 
 def test_what_is_no_report_is_refused():
-    with pytest.raises(InvalidFormat, match="no report"):
+    with pytest.raises(InvalidFormat, match="not a report"):
         list(compare({}, report(1, 1)))
     with pytest.raises(InvalidFormat, match="in common"):
         list(compare({"group_metrics": []}, report(1, 1)))

@@ -209,16 +209,16 @@ async def test_waiting_for_messages_crosses_and_may_be_given_up(shards):
     place = owned_by(second)
     arrivals = second.plane._opened[place].arrivals
     waiting = first.plane.run(place, AwaitMessages(60_000_000), now=1)
-    await until(lambda: bool(arrivals))
+    await until(lambda: bool(arrivals.waiting))
     second.plane.run(place, Append(batch_of([b"x"])), now=1)
     await waiting
     given_up = first.plane.run(place, AwaitMessages(60_000_000), now=1)
-    await until(lambda: bool(arrivals))
+    await until(lambda: bool(arrivals.waiting))
     given_up.cancel()
-    await until(lambda: not arrivals)
+    await until(lambda: not arrivals.waiting)
     # Its shard dies: nothing is to be waited for any more, and no error either.
     lost = first.plane.run(place, AwaitMessages(60_000_000), now=1)
-    await until(lambda: bool(arrivals))
+    await until(lambda: bool(arrivals.waiting))
     first.bus.close()
     assert await lost is None
 

@@ -298,7 +298,7 @@ def _read_report(path: Path) -> dict[str, Any]:
     try:
         report: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as fault:
-        raise click.ClickException(f"{file} is no report: {fault}") from fault
+        raise click.ClickException(f"{file} is not a report: {fault}") from fault
     return report
 
 
