@@ -26,7 +26,7 @@ from borzoi.spark.sink import (
     target_partitions,
     way_of_ids,
 )
-from borzoi.spark.targets import Attempt, Written, last_marker
+from borzoi.spark.targets import Attempt, Written
 
 
 @pytest.fixture(autouse=True)
@@ -106,32 +106,6 @@ def test_a_new_run_finds_what_the_old_one_sent(servers: str, broker: Broker, top
     third = send(broker, topic, attempt(2, run="run-2"), rows(100, 10))
     assert (third.rows, third.skipped) == (10, 0)
     assert [m.payload for m in stored(broker, topic, 0)] == [b"0:%d" % n for n in range(110)]
-
-
-def test_an_epoch_that_is_committed_is_not_sent_again(
-    servers: str, broker: Broker, topic: str
-) -> None:
-    """The marker was written, and Spark died before its own checkpoint said so."""
-    commit(servers, topic, 0, send(broker, topic, attempt(0), rows(0, 50)))
-    again = send(broker, topic, attempt(0, run="run-2"), rows(0, 50))
-    assert again.was_committed
-    commit(servers, topic, 0, again)
-    assert len(stored(broker, topic, 0)) == 50
-    found = last_marker(broker, "query", topic)
-    assert found is not None
-    assert (found.epoch, found.run, found.ends[0]) == (0, "run-1", 50)
-
-
-def test_markers_are_found_behind_those_of_other_queries(
-    servers: str, broker: Broker, topic: str
-) -> None:
-    commit(servers, topic, 7, send(broker, topic, attempt(7), rows(0, 5)))
-    for epoch in range(150):
-        other = Written(Attempt("other", "r", epoch, 0, 0), (topic,), 0, 0)
-        commit(servers, topic, epoch, other)
-    found = last_marker(broker, "query", topic)
-    assert found is not None
-    assert found.epoch == 7
 
 
 def test_at_least_once_writes_no_markers(servers: str, broker: Broker, topic: str) -> None:

@@ -6,7 +6,13 @@ spark-submit [OPTIONS] .../borzoi/spark/submitted.py orders.toml
 import sys
 from pathlib import Path
 
-from borzoi.spark.commands import load, run_to_end
+from borzoi.spark.commands import load, reports_errors, run_to_end
+
+
+@reports_errors
+def main(file: str) -> None:
+    sys.exit(run_to_end(load(Path(file)), as_json=True))
+
 
 if __name__ == "__main__":
-    sys.exit(run_to_end(load(Path(sys.argv[1])), as_json=True))
+    main(sys.argv[1])

@@ -31,7 +31,7 @@ DEAD_LETTERS: Final = "dead-letters"
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SinkOutput:
     """Rows, and the format and options they are written with."""
 
     name: str
@@ -60,7 +60,7 @@ def compile_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
     return [_flow(pipeline, each) for each in outputs_of(spark, pipeline)]
 
 
-def outputs_of(spark: SparkSession, pipeline: Pipeline) -> list[Output]:
+def outputs_of(spark: SparkSession, pipeline: Pipeline) -> list[SinkOutput]:
     """What the sinks of a pipeline write, and its dead letters."""
     frames = frames_of(spark, pipeline)
     found = [output_of(spark, pipeline, sink, frames) for sink in pipeline.sinks.values()]
@@ -70,14 +70,14 @@ def outputs_of(spark: SparkSession, pipeline: Pipeline) -> list[Output]:
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
+class PipelineFrames:
     """What the names of a pipeline stand for, and what its sources and steps refuse."""
 
     named: dict[str, DataFrame]
     rejects: list[DataFrame]
 
 
-def frames_of(spark: SparkSession, pipeline: Pipeline) -> Frames:
+def frames_of(spark: SparkSession, pipeline: Pipeline) -> PipelineFrames:
     """A data frame for each table, source and step."""
     named: dict[str, DataFrame] = {}
     rejects: list[DataFrame | None] = []
@@ -94,7 +94,7 @@ def frames_of(spark: SparkSession, pipeline: Pipeline) -> Frames:
                 named[name] = marked
         named[step.name], bad = step_frames(spark, step, named)
         rejects.append(bad)
-    return Frames(named, [bad for bad in rejects if bad is not None])
+    return PipelineFrames(named, [bad for bad in rejects if bad is not None])
 
 
 def result_of(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -252,7 +252,9 @@ def _watermarked(frame: DataFrame, source: Source) -> DataFrame:
 # ---- sinks --------------------------------------------------------------------------------------
 
 
-def output_of(spark: SparkSession, pipeline: Pipeline, sink: Sink, frames: Frames) -> Output:
+def output_of(
+    spark: SparkSession, pipeline: Pipeline, sink: Sink, frames: PipelineFrames
+) -> SinkOutput:
     if pipeline.is_bulk(sink):
         return copy_output(spark, pipeline, sink)
     frame = frames.named[sink.source]
@@ -260,14 +262,14 @@ def output_of(spark: SparkSession, pipeline: Pipeline, sink: Sink, frames: Frame
     mode = step.output if step else "append"
     if sink.topic is not None:
         rows, options = messages_of(pipeline, sink, frame)
-        return Output(sink.name, rows, "borzoi", options, mode=mode, topic=sink.topic)
+        return SinkOutput(sink.name, rows, "borzoi", options, mode=mode, topic=sink.topic)
     if sink.lake is not None:
         rows = frame.drop(META)
-        return Output(sink.name, rows, "borzoi-lake", table_options(sink.lake), mode=mode)
-    return Output(sink.name, frame, "console", {"truncate": "false"}, mode=mode)
+        return SinkOutput(sink.name, rows, "borzoi-lake", table_options(sink.lake), mode=mode)
+    return SinkOutput(sink.name, frame, "console", {"truncate": "false"}, mode=mode)
 
 
-def copy_output(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Output:
+def copy_output(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> SinkOutput:
     """A copy: the query reads ranges, the sink reads the messages."""
     source = pipeline.sources[sink.source]
     options = reader_options(pipeline, source)
@@ -283,10 +285,10 @@ def copy_output(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> Output:
     )
     if sink.lake is not None:
         written = options | table_options(sink.lake)
-        return Output(sink.name, ranges, "borzoi-lake", written, "bulk")
+        return SinkOutput(sink.name, ranges, "borzoi-lake", written, "bulk")
     assert sink.topic is not None
     written = options | {"topic": sink.topic} | dict(sink.options)
-    return Output(sink.name, ranges, "borzoi", written, "bulk", topic=sink.topic)
+    return SinkOutput(sink.name, ranges, "borzoi", written, "bulk", topic=sink.topic)
 
 
 def table_options(lake: Lake) -> dict[str, str]:
@@ -326,16 +328,16 @@ def messages_of(
     return frame.select(*columns), options
 
 
-def dead_letter_output(pipeline: Pipeline, rejects: list[DataFrame]) -> Output:
+def dead_letter_output(pipeline: Pipeline, rejects: list[DataFrame]) -> SinkOutput:
     assert pipeline.dead_letter is not None
     frame = rejects[0]
     for other in rejects[1:]:
         frame = frame.unionByName(other)
     options = dict(pipeline.server) | {"topic": pipeline.dead_letter, "createPartitions": "1"}
-    return Output(DEAD_LETTERS, frame, "borzoi", options, topic=pipeline.dead_letter)
+    return SinkOutput(DEAD_LETTERS, frame, "borzoi", options, topic=pipeline.dead_letter)
 
 
-def _flow(pipeline: Pipeline, output: Output) -> Flow:
+def _flow(pipeline: Pipeline, output: SinkOutput) -> Flow:
     checkpoint = str(pipeline.checkpoint / output.name)
     writer = output.frame.writeStream.format(output.format).options(**output.options)
     writer = writer.outputMode(output.mode).option("checkpointLocation", checkpoint)

@@ -17,16 +17,17 @@ from pyspark import pipelines as declarative
 from pyspark.sql import DataFrame, SparkSession
 
 from borzoi.spark.commands import load
-from borzoi.spark.pipelines.compiling import Output, outputs_of
+from borzoi.spark.pipelines.compiling import SinkOutput, outputs_of
 
 
 def define(path: str | Path) -> None:
     """Define a sink for each sink of a pipeline file, and the flow into it."""
-    for output in outputs_of(SparkSession.active(), load(Path(path))):
+    pipeline = load(Path(path))
+    for output in outputs_of(SparkSession.active(), pipeline):
         sink = output.name.replace("-", "_")
         declarative.create_sink(sink, output.format, dict(output.options))
         declarative.append_flow(target=sink, name=f"{sink}_flow")(_frame_of(output))
 
 
-def _frame_of(output: Output) -> Callable[[], DataFrame]:
+def _frame_of(output: SinkOutput) -> Callable[[], DataFrame]:
     return lambda: output.frame
