@@ -300,9 +300,9 @@ async def test_a_waiting_poll_that_ends_leaves_nothing_behind(stage: Stage) -> N
     client = AsyncClient(stage.shards.url(shard))
     await client.connect()
     waiting = asyncio.create_task(wait_for_messages(client, partition, 200))
-    await until(lambda: bool(arrivals))
+    await until(lambda: bool(arrivals.waiting))
     await client.close()
-    await until(lambda: not arrivals)
+    await until(lambda: not arrivals.waiting)
     with pytest.raises(BorzoiError):
         await waiting
 
