@@ -36,7 +36,8 @@ _no_headers: Final[dict[str, Any]] = {}
 #: The byte order of ids, as often as it is needed.
 _LITTLE: Final["repeat[Literal['little']]"] = repeat("little")
 #: What JSON objects and arrays begin with.
-_OPENINGS: Final = np.frombuffer(b"{[", np.uint8)
+_OBJECT: Final = ord("{")
+_ARRAY: Final = ord("[")
 
 
 def lines_of(partition: int, run: Run) -> bytes:
@@ -102,7 +103,7 @@ def _look_like_json(run: Run) -> bool:
     if not run.headers["payload_length"].all():
         return False
     first = np.frombuffer(run.buffer, np.uint8)[run.payload_starts]
-    return bool(np.isin(first, _OPENINGS).all())
+    return bool(((first == _OBJECT) | (first == _ARRAY)).all())
 
 
 def _sound_on_one_line(payloads: list[memoryview]) -> list[msgspec.Raw]:
