@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import resource
 import socket
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from borzoi.listeners.sockets import SocketOptions, host_of, listening_socket, p
 from borzoi.listeners.tcp import LARGE_PIECE_BYTES, RECEIVE_BUFFER_BYTES, TcpConnection, TcpListener
 from borzoi.memory.pool import PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.users import GlobalPermissions, Permissions
@@ -33,6 +35,7 @@ from borzoi.protocol.commands.users import CreateUser, DeleteUser, GetUsers, Log
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.storage.reading import Produced
 
 PING = encode_request(Ping())
 READER = Consumer(ConsumerKind.CONSUMER, 1)
@@ -637,3 +640,25 @@ async def test_a_session_that_is_ended_while_its_poll_waits_is_answered(
     assert await client.rest() == b""
     client.writer.close()
     await gone(listener)
+
+
+class Deleted(Produced):
+    """Messages whose files are deleted while they are sent."""
+
+    def slices(self) -> Iterator[bytes]:
+        yield b"x"
+        raise StorageFailure("no such file")
+
+
+async def test_messages_deleted_while_they_are_sent_end_the_connection_without_a_traceback(
+    listener: TcpListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    client = await FrameClient.connect(listener.address)
+    await client.login()
+    (connection,) = listener.connections
+    connection.send(RangesReply(b"head", [], [Deleted(1000)]))
+    assert await client.reader.read() == b"headx"
+    await client.close()
+    assert any("no such file" in message for message in caplog.messages)
+    assert not [record for record in caplog.records if record.exc_info]

@@ -163,8 +163,9 @@ class QuicConnection(QuicConnectionProtocol):
         if self._sending.is_due:
             try:
                 self._sending.go_on()
-            except (OSError, BorzoiError):
-                log.exception("a poll cannot be read")
+            except (OSError, BorzoiError) as fault:
+                # The messages were deleted after the poll was answered, or cannot be read.
+                log.info("an answer ended early: %s", fault)
                 self.give_up("its answer cannot be read")
                 return
         self.transmit()

@@ -208,7 +208,7 @@ class TcpConnection:
                     self._block([])
         except WOULD_BLOCK:
             self._block([reply] if isinstance(reply, bytes) else [])
-        except OSError as fault:
+        except (OSError, StorageFailure) as fault:
             self._lose(fault)
         except Exception:
             self._fail()
@@ -250,7 +250,7 @@ class TcpConnection:
         except WOULD_BLOCK:
             self.progressed_at = self._listener.loop.time()
             return
-        except OSError as fault:
+        except (OSError, StorageFailure) as fault:
             self._lose(fault)
             return
         except Exception:
@@ -373,8 +373,10 @@ class TcpConnection:
         if error:
             self._lose(OSError(error, os.strerror(error)))
 
-    def _lose(self, fault: OSError | None) -> None:
-        if fault is not None and fault.errno not in (errno.ECONNRESET, errno.EPIPE):
+    def _lose(self, fault: OSError | StorageFailure | None) -> None:
+        """Close after the peer has gone, or after messages were deleted that it is being sent."""
+        is_reset = isinstance(fault, OSError) and fault.errno in (errno.ECONNRESET, errno.EPIPE)
+        if fault is not None and not is_reset:
             log.info("lost %s: %s", self.session.address, fault)
         self._close()
 

@@ -116,8 +116,9 @@ class TlsConnection(asyncio.Protocol):
             if isinstance(piece, Iterator):
                 try:
                     made = next(piece, None)
-                except (OSError, BorzoiError):
-                    log.exception("a poll cannot be read")
+                except (OSError, BorzoiError) as fault:
+                    # The messages were deleted after the poll was answered, or cannot be read.
+                    log.info("lost %s: %s", conversation.session.address, fault)
                     transport.abort()
                     return
                 if made is None:
