@@ -1,4 +1,5 @@
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,22 @@ async def test_work_waits_until_appends_pause() -> None:
 
 
 async def test_much_work_is_done_in_turns() -> None:
-    idle = IdleWork(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    idle = IdleWork(loop)
     done: list[int] = []
+    #: How much was done before each turn of the loop.
+    seen = [0]
+
+    def turn() -> None:
+        seen.append(len(done))
+        if len(done) < 3 * LOGS_PER_TURN:
+            loop.call_soon(turn)
+
     for number in range(3 * LOGS_PER_TURN):
         idle.wait(lambda number=number: done.append(number))  # type: ignore[misc]
-    await until(lambda: done)
-    assert len(done) <= 2 * LOGS_PER_TURN
-    await until(lambda: len(done) == 3 * LOGS_PER_TURN)
+    turn()
+    await until(lambda: seen[-1] == 3 * LOGS_PER_TURN)
+    assert max(after - before for before, after in pairwise(seen)) == LOGS_PER_TURN
     assert done == list(range(3 * LOGS_PER_TURN))
 
 
