@@ -67,6 +67,10 @@ class Native(Protocol):
         """XXH3-64 of these bytes."""
 
 
+#: What a module must have; one from before an update lacks the newer ones.
+FUNCTIONS: Final = tuple(name for name in vars(Native) if name[0] != "_")
+
+
 class Accelerator(NamedTuple):
     """What was found, and a sentence about it for people."""
 
@@ -83,7 +87,9 @@ def load(name: str = "borzoi.records._native") -> Accelerator:
     except ImportError as refused:
         reason = str(refused)
     else:
-        return Accelerator(found, f"on, with {found.INSTRUCTIONS} instructions")
+        if all(hasattr(found, function) for function in FUNCTIONS):
+            return Accelerator(found, f"on, with {found.INSTRUCTIONS} instructions")
+        reason = "it was built from older sources; install borzoi again"
     return Accelerator(None, f"off: {reason}")
 
 
