@@ -172,7 +172,7 @@ def _ids_column(pa: Any, run: Run) -> Any:
 
 def _headers_column(pa: Any, arrow: Any, run: Run) -> Any:
     if not run.headers["user_headers_length"].any():
-        ends = np.arange(0, 2 * run.count + 1, 2, np.int32)
+        ends = np.arange(0, 2 * run.count + 1, 2, dtype=np.int32)
         texts = [None, pa.py_buffer(ends), pa.py_buffer(b"{}" * run.count)]
         return pa.Array.from_buffers(pa.string(), run.count, texts)
     return arrow.ascii_texts(_headers_texts(run, none="{}"))
