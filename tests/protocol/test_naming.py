@@ -4,12 +4,14 @@ import pytest
 
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.commands.groups import DeleteConsumerGroup, JoinConsumerGroup
-from borzoi.protocol.naming import OfGroup, OfStream, OfTopic, OfUser
+from borzoi.protocol.naming import NoFields, OfGroup, OfName, OfStream, OfTopic, OfUser
 
 
 @pytest.mark.parametrize(
     ("request_", "recorded"),
     [
+        (NoFields(), ""),
+        (OfName("ab"), "026162"),
         (OfStream(1), "010401000000"),
         (OfTopic(1, "ab"), "01040100000002026162"),
         (OfGroup(1, "ab", 2), "01040100000002026162010402000000"),

@@ -2,6 +2,8 @@
 
 ::
 
+    NoFields    no fields
+    OfName      name
     OfStream    identifier stream_id
     OfTopic     identifier stream_id, identifier topic_id
     OfGroup     identifier stream_id, identifier topic_id, identifier group_id
@@ -14,6 +16,26 @@ import msgspec
 
 from borzoi.model.identifiers import Identifier
 from borzoi.protocol.buffers import Reader, Writer
+
+
+class NoFields(msgspec.Struct, frozen=True):
+    def encode(self, out: Writer) -> None:
+        """Nothing to write."""
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls()
+
+
+class OfName(msgspec.Struct, frozen=True):
+    name: str
+
+    def encode(self, out: Writer) -> None:
+        out.name(self.name)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(reader.name())
 
 
 class OfStream(msgspec.Struct, frozen=True):

@@ -48,9 +48,7 @@ class ConsumerOffset(msgspec.Struct, frozen=True):
         return cls(*reader.unpack(_OFFSET))
 
 
-class GetConsumerOffset(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_CONSUMER_OFFSET
-    RESPONSE: ClassVar[type[Response] | None] = ConsumerOffset
+class _OffsetOfConsumer(msgspec.Struct, frozen=True):
     consumer: Consumer
     stream_id: Identifier
     topic_id: Identifier
@@ -65,6 +63,11 @@ class GetConsumerOffset(msgspec.Struct, frozen=True):
     def decode(cls, reader: Reader) -> Self:
         consumer = read_consumer(reader)
         return cls(consumer, reader.identifier(), reader.identifier(), read_optional_u32(reader))
+
+
+class GetConsumerOffset(_OffsetOfConsumer, frozen=True):
+    CODE: ClassVar[Code] = Code.GET_CONSUMER_OFFSET
+    RESPONSE: ClassVar[type[Response] | None] = ConsumerOffset
 
 
 class StoreConsumerOffset(msgspec.Struct, frozen=True):
@@ -90,20 +93,6 @@ class StoreConsumerOffset(msgspec.Struct, frozen=True):
         return cls(consumer, stream_id, topic_id, partition_id if flag == 1 else None, offset)
 
 
-class DeleteConsumerOffset(msgspec.Struct, frozen=True):
+class DeleteConsumerOffset(_OffsetOfConsumer, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_CONSUMER_OFFSET
     RESPONSE: ClassVar[type[Response] | None] = None
-    consumer: Consumer
-    stream_id: Identifier
-    topic_id: Identifier
-    partition_id: int | None = None
-
-    def encode(self, out: Writer) -> None:
-        write_consumer(out, self.consumer)
-        out.identifier(self.stream_id).identifier(self.topic_id)
-        write_optional_u32(out, self.partition_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        consumer = read_consumer(reader)
-        return cls(consumer, reader.identifier(), reader.identifier(), read_optional_u32(reader))

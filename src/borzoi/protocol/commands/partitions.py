@@ -49,9 +49,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
         return cls(*reader.unpack(_PARTITION))
 
 
-class CreatePartitions(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.CREATE_PARTITIONS
-    RESPONSE: ClassVar[type[Response] | None] = None
+class _PartitionsOfTopic(msgspec.Struct, frozen=True):
     stream_id: Identifier
     topic_id: Identifier
     partitions_count: int
@@ -64,18 +62,13 @@ class CreatePartitions(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.identifier(), reader.u32())
 
 
-class DeletePartitions(msgspec.Struct, frozen=True):
+class CreatePartitions(_PartitionsOfTopic, frozen=True):
+    CODE: ClassVar[Code] = Code.CREATE_PARTITIONS
+    RESPONSE: ClassVar[type[Response] | None] = None
+
+
+class DeletePartitions(_PartitionsOfTopic, frozen=True):
     """Removes the partitions with the highest ids."""
 
     CODE: ClassVar[Code] = Code.DELETE_PARTITIONS
     RESPONSE: ClassVar[type[Response] | None] = None
-    stream_id: Identifier
-    topic_id: Identifier
-    partitions_count: int
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).u32(self.partitions_count)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.u32())

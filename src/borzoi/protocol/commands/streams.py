@@ -24,7 +24,7 @@ from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import TopicInfo, Topics
 from borzoi.protocol.contract import Response
-from borzoi.protocol.naming import OfStream
+from borzoi.protocol.naming import NoFields, OfName, OfStream
 
 _STREAM: Final = struct.Struct("<IQIQQ")
 
@@ -101,29 +101,14 @@ class GetStream(OfStream, frozen=True):
     RESPONSE: ClassVar[type[Response] | None] = StreamDetails
 
 
-class GetStreams(msgspec.Struct, frozen=True):
+class GetStreams(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.GET_STREAMS
     RESPONSE: ClassVar[type[Response] | None] = Streams
 
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
-
-
-class CreateStream(msgspec.Struct, frozen=True):
+class CreateStream(OfName, frozen=True):
     CODE: ClassVar[Code] = Code.CREATE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = StreamDetails
-    name: str
-
-    def encode(self, out: Writer) -> None:
-        out.name(self.name)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.name())
 
 
 class DeleteStream(OfStream, frozen=True):

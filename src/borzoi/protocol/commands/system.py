@@ -51,6 +51,7 @@ from borzoi.model.system import (
 from borzoi.protocol.buffers import Buffer, Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Response
+from borzoi.protocol.naming import NoFields
 
 _SNAPSHOT_COMPRESSIONS: Final = {int(each): each for each in SnapshotCompression}
 _SNAPSHOT_KINDS: Final = {int(each): each for each in SnapshotKind}
@@ -289,28 +290,14 @@ class Clients(msgspec.Struct, frozen=True):
         return cls(reader.all_of(ClientInfo.decode))
 
 
-class Ping(msgspec.Struct, frozen=True):
+class Ping(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.PING
     RESPONSE: ClassVar[type[Response] | None] = None
 
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
-
-
-class GetStats(msgspec.Struct, frozen=True):
+class GetStats(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.GET_STATS
     RESPONSE: ClassVar[type[Response] | None] = Stats
-
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
 
 
 class GetSnapshot(msgspec.Struct, frozen=True):
@@ -338,28 +325,14 @@ class GetSnapshot(msgspec.Struct, frozen=True):
         return cls(compression, tuple(kinds))
 
 
-class GetClusterMetadata(msgspec.Struct, frozen=True):
+class GetClusterMetadata(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CLUSTER_METADATA
     RESPONSE: ClassVar[type[Response] | None] = ClusterMetadata
 
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
-
-
-class GetMe(msgspec.Struct, frozen=True):
+class GetMe(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.GET_ME
     RESPONSE: ClassVar[type[Response] | None] = ClientDetails
-
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
 
 
 class GetClient(msgspec.Struct, frozen=True):
@@ -375,13 +348,6 @@ class GetClient(msgspec.Struct, frozen=True):
         return cls(reader.u32())
 
 
-class GetClients(msgspec.Struct, frozen=True):
+class GetClients(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.GET_CLIENTS
     RESPONSE: ClassVar[type[Response] | None] = Clients
-
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()

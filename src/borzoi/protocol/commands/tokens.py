@@ -21,6 +21,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.users import Identity
 from borzoi.protocol.contract import Response
 from borzoi.protocol.hiding import hiding
+from borzoi.protocol.naming import NoFields, OfName
 
 
 class TokenInfo(msgspec.Struct, frozen=True):
@@ -47,7 +48,7 @@ class Tokens(msgspec.Struct, frozen=True):
         return cls(reader.all_of(TokenInfo.decode))
 
 
-class RawToken(msgspec.Struct, frozen=True):
+class _Token(msgspec.Struct, frozen=True):
     token: str
     __repr__ = hiding("token")
 
@@ -59,16 +60,13 @@ class RawToken(msgspec.Struct, frozen=True):
         return cls(reader.name())
 
 
-class GetPersonalAccessTokens(msgspec.Struct, frozen=True):
+class RawToken(_Token, frozen=True):
+    """The answer to a creation: the only time that a server shows the token."""
+
+
+class GetPersonalAccessTokens(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.GET_PERSONAL_ACCESS_TOKENS
     RESPONSE: ClassVar[type[Response] | None] = Tokens
-
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
 
 
 class CreatePersonalAccessToken(msgspec.Struct, frozen=True):
@@ -85,28 +83,11 @@ class CreatePersonalAccessToken(msgspec.Struct, frozen=True):
         return cls(reader.name(), reader.u64())
 
 
-class DeletePersonalAccessToken(msgspec.Struct, frozen=True):
+class DeletePersonalAccessToken(OfName, frozen=True):
     CODE: ClassVar[Code] = Code.DELETE_PERSONAL_ACCESS_TOKEN
     RESPONSE: ClassVar[type[Response] | None] = None
-    name: str
-
-    def encode(self, out: Writer) -> None:
-        out.name(self.name)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.name())
 
 
-class LoginWithPersonalAccessToken(msgspec.Struct, frozen=True):
+class LoginWithPersonalAccessToken(_Token, frozen=True):
     CODE: ClassVar[Code] = Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN
     RESPONSE: ClassVar[type[Response] | None] = Identity
-    token: str
-    __repr__ = hiding("token")
-
-    def encode(self, out: Writer) -> None:
-        out.name(self.token)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.name())

@@ -31,7 +31,7 @@ from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.contract import Response
 from borzoi.protocol.hiding import hiding
-from borzoi.protocol.naming import OfUser
+from borzoi.protocol.naming import NoFields, OfUser
 from borzoi.protocol.values import (
     read_sized_permissions,
     read_status,
@@ -114,16 +114,9 @@ class GetUser(OfUser, frozen=True):
     RESPONSE: ClassVar[type[Response] | None] = UserDetails
 
 
-class GetUsers(msgspec.Struct, frozen=True):
+class GetUsers(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.GET_USERS
     RESPONSE: ClassVar[type[Response] | None] = Users
-
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
 
 
 class CreateUser(msgspec.Struct, frozen=True):
@@ -225,13 +218,6 @@ class LoginUser(msgspec.Struct, frozen=True):
         return cls(username, password, reader.str32(), reader.str32())
 
 
-class LogoutUser(msgspec.Struct, frozen=True):
+class LogoutUser(NoFields, frozen=True):
     CODE: ClassVar[Code] = Code.LOGOUT_USER
     RESPONSE: ClassVar[type[Response] | None] = None
-
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
