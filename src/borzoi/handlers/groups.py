@@ -5,13 +5,10 @@ from typing import Any
 
 from borzoi.handlers.call import Call
 from borzoi.metadata import queries
-from borzoi.metadata.effects import Created
 from borzoi.metadata.groups import JoinGroup, LeaveGroup
 from borzoi.metadata.guards import GroupIs
 from borzoi.metadata.state import Group, Topic
 from borzoi.protocol.commands.groups import (
-    CreateConsumerGroup,
-    DeleteConsumerGroup,
     GetConsumerGroup,
     GetConsumerGroups,
     GroupDetails,
@@ -39,14 +36,6 @@ def get_groups(request: GetConsumerGroups, call: Call) -> Groups:
 
 def group_info(group: Group, topic: Topic) -> GroupInfo:
     return GroupInfo(group.id, len(topic.partitions), len(group.members), group.name)
-
-
-async def create_group(request: CreateConsumerGroup, call: Call) -> Created:
-    return await call.create(request)
-
-
-async def delete_group(request: DeleteConsumerGroup, call: Call) -> None:
-    await call.submit(request)
 
 
 def join_group(request: JoinConsumerGroup, call: Call) -> Coroutine[Any, Any, None]:

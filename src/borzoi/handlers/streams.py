@@ -7,18 +7,13 @@ from borzoi.handlers.call import Call
 from borzoi.handlers.topics import topic_info
 from borzoi.handlers.totals import partitions_of_stream, partitions_of_topic, with_totals
 from borzoi.metadata import queries
-from borzoi.metadata.effects import Created
 from borzoi.metadata.state import Stream
 from borzoi.protocol.commands.streams import (
-    CreateStream,
-    DeleteStream,
     GetStream,
     GetStreams,
-    PurgeStream,
     StreamDetails,
     StreamInfo,
     Streams,
-    UpdateStream,
 )
 from borzoi.protocol.commands.topics import TopicInfo
 from borzoi.shard.partition_table import Totals
@@ -65,19 +60,3 @@ def stream_info(stream: Stream, totals: Totals) -> StreamInfo:
         messages_count=totals.messages_count,
         name=stream.name,
     )
-
-
-async def create_stream(request: CreateStream, call: Call) -> Created:
-    return await call.create(request)
-
-
-async def update_stream(request: UpdateStream, call: Call) -> None:
-    await call.submit(request)
-
-
-async def delete_stream(request: DeleteStream, call: Call) -> None:
-    await call.submit(request)
-
-
-async def purge_stream(request: PurgeStream, call: Call) -> None:
-    await call.submit(request)

@@ -6,21 +6,17 @@ from typing import Any
 from borzoi.handlers.call import Call
 from borzoi.handlers.totals import partitions_of_topic, with_totals
 from borzoi.metadata import queries
-from borzoi.metadata.effects import Created
 from borzoi.metadata.state import PartitionRecord, Topic
+from borzoi.metadata.topics import topic_details
 from borzoi.partitions.futures import then
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.commands.topics import (
-    CreateTopic,
-    DeleteTopic,
     GetTopic,
     GetTopics,
-    PurgeTopic,
     TopicDetails,
     TopicInfo,
     Topics,
-    UpdateTopic,
 )
 from borzoi.shard.partition_table import Totals
 
@@ -60,21 +56,6 @@ def topic_info(topic: Topic, totals: Totals) -> TopicInfo:
     )
 
 
-def topic_details(topic: Topic, partitions: tuple[PartitionInfo, ...]) -> TopicDetails:
-    return TopicDetails(
-        id=topic.id,
-        created_at=topic.created_at,
-        message_expiry=topic.message_expiry,
-        compression=topic.compression,
-        max_topic_size=topic.max_topic_size,
-        replication_factor=topic.replication_factor,
-        size_bytes=sum(partition.size_bytes for partition in partitions),
-        messages_count=sum(partition.messages_count for partition in partitions),
-        name=topic.name,
-        partitions=partitions,
-    )
-
-
 def partition_info(record: PartitionRecord, found: PartitionStatistics) -> PartitionInfo:
     return PartitionInfo(
         id=record.id,
@@ -84,19 +65,3 @@ def partition_info(record: PartitionRecord, found: PartitionStatistics) -> Parti
         size_bytes=found.size,
         messages_count=found.messages_count,
     )
-
-
-async def create_topic(request: CreateTopic, call: Call) -> Created:
-    return await call.create(request)
-
-
-async def update_topic(request: UpdateTopic, call: Call) -> None:
-    await call.submit(request)
-
-
-async def delete_topic(request: DeleteTopic, call: Call) -> None:
-    await call.submit(request)
-
-
-async def purge_topic(request: PurgeTopic, call: Call) -> None:
-    await call.submit(request)

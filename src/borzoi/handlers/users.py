@@ -17,7 +17,6 @@ from borzoi.model.users import Permissions, UserStatus
 from borzoi.protocol.commands.users import (
     ChangePassword,
     CreateUser,
-    DeleteUser,
     GetUser,
     GetUsers,
     Identity,
@@ -78,10 +77,6 @@ async def update_user(request: UpdateUser, call: Call) -> None:
         raise Unauthorized("root stays active: no user could activate it again")
     # The name may be that of root by the time its turn comes.
     await call.submit(request, IsNotRoot(request.user_id))
-
-
-async def delete_user(request: DeleteUser, call: Call) -> None:
-    await call.submit(request)
 
 
 async def update_permissions(request: UpdatePermissions, call: Call) -> None:

@@ -143,6 +143,10 @@ def _created(topic: Topic) -> TopicDetails:
         PartitionInfo(record.id, record.created_at, 0, 0, 0, 0)
         for record in topic.partitions.values()
     ]
+    return topic_details(topic, tuple(partitions))
+
+
+def topic_details(topic: Topic, partitions: tuple[PartitionInfo, ...]) -> TopicDetails:
     return TopicDetails(
         id=topic.id,
         created_at=topic.created_at,
@@ -150,10 +154,10 @@ def _created(topic: Topic) -> TopicDetails:
         compression=topic.compression,
         max_topic_size=topic.max_topic_size,
         replication_factor=topic.replication_factor,
-        size_bytes=0,
-        messages_count=0,
+        size_bytes=sum(partition.size_bytes for partition in partitions),
+        messages_count=sum(partition.messages_count for partition in partitions),
         name=topic.name,
-        partitions=tuple(partitions),
+        partitions=partitions,
     )
 
 

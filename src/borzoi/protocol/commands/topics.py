@@ -64,11 +64,15 @@ class TopicInfo(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         numbers = reader.unpack(_TOPIC)
-        compression = COMPRESSIONS.get(numbers[4])
-        if compression is None:
-            raise InvalidCommand(f"there is no compression algorithm {numbers[4]}")
-        fields = (*numbers[:4], compression, *numbers[5:], reader.name())
+        fields = (*numbers[:4], _compression(numbers[4]), *numbers[5:], reader.name())
         return cls(*fields)
+
+
+def _compression(code: int) -> Compression:
+    compression = COMPRESSIONS.get(code)
+    if compression is None:
+        raise InvalidCommand(f"there is no compression algorithm {code}")
+    return compression
 
 
 class TopicDetails(msgspec.Struct, frozen=True):
@@ -100,6 +104,10 @@ class TopicDetails(msgspec.Struct, frozen=True):
             raise InvalidFormat(
                 f"{len(partitions)} partitions follow a topic that claims {topic.partitions_count}"
             )
+        return cls.of(topic, partitions)
+
+    @classmethod
+    def of(cls, topic: TopicInfo, partitions: tuple[PartitionInfo, ...]) -> Self:
         return cls(
             topic.id,
             topic.created_at,
@@ -169,14 +177,11 @@ class CreateTopic(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         stream_id, partitions_count = reader.identifier(), reader.u32()
-        code, expiry, size, factor = reader.unpack(_SETTINGS)
-        name, compression = reader.name(), COMPRESSIONS.get(code)
-        if compression is None:
-            # Published servers judge the number of partitions before the compression.
-            if partitions_count > PARTITIONS_PER_REQUEST_MAX:
-                raise TooManyPartitions(f"{partitions_count} partitions in one request")
-            raise InvalidCommand(f"there is no compression algorithm {code}")
-        return cls(stream_id, name, partitions_count, compression, expiry, size, factor)
+        numbers, name = reader.unpack(_SETTINGS), reader.name()
+        # Published servers check the number of partitions before the compression.
+        if numbers[0] not in COMPRESSIONS and partitions_count > PARTITIONS_PER_REQUEST_MAX:
+            raise TooManyPartitions(f"{partitions_count} partitions in one request")
+        return cls(stream_id, name, partitions_count, _compression(numbers[0]), *numbers[1:])
 
 
 class DeleteTopic(OfTopic, frozen=True):
@@ -202,11 +207,8 @@ class UpdateTopic(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         stream_id, topic_id = reader.identifier(), reader.identifier()
-        code, expiry, size, factor = reader.unpack(_SETTINGS)
-        name, compression = reader.name(), COMPRESSIONS.get(code)
-        if compression is None:
-            raise InvalidCommand(f"there is no compression algorithm {code}")
-        return cls(stream_id, topic_id, name, compression, expiry, size, factor)
+        numbers, name = reader.unpack(_SETTINGS), reader.name()
+        return cls(stream_id, topic_id, name, _compression(numbers[0]), *numbers[1:])
 
 
 def _write_settings(out: Writer, request: CreateTopic | UpdateTopic) -> None:

@@ -99,19 +99,8 @@ class TopicDetailsDocument(TopicDocument):
         return document
 
     def details(self) -> TopicDetails:
-        topic = self.response()
-        return TopicDetails(
-            topic.id,
-            topic.created_at,
-            topic.message_expiry,
-            topic.compression,
-            topic.max_topic_size,
-            topic.replication_factor,
-            topic.size_bytes,
-            topic.messages_count,
-            topic.name,
-            tuple(partition.response() for partition in self.partitions),
-        )
+        partitions = tuple(partition.response() for partition in self.partitions)
+        return TopicDetails.of(self.response(), partitions)
 
 
 class StreamDocument(msgspec.Struct):
