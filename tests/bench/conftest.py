@@ -1,19 +1,9 @@
 """One server for all runs of a worker."""
 
 import pytest
-from tests.support.command_line import CommandLine
-from tests.support.server import running_server
+from tests.support.command_line import CommandLine, borzoi, server
 
-
-@pytest.fixture(scope="session")
-def server():
-    with running_server() as running:
-        yield running
-
-
-@pytest.fixture
-def borzoi(server, tmp_path):
-    return CommandLine(server.tcp_address, tmp_path / "home")
+__all__ = ["borzoi", "server"]
 
 
 @pytest.fixture

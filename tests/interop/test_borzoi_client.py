@@ -1,11 +1,11 @@
 """Our own client plays the scenarios of the published one: the same program, in both colours."""
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.interop import MESSAGING, PYTHON_PROGRAM, run_reconnecting, run_scenario
 from tests.support.server import RunningServer, running_server
 from tests.support.transports import EVERY_TRANSPORT, SECTIONS
 from tests.support.wire_client import WireClient
@@ -15,8 +15,6 @@ from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
 pytestmark = pytest.mark.interop
 
 CLIENTS = Path(__file__).parent / "clients"
-PROGRAM = CLIENTS / "python" / "scenarios.py"
-SCENARIO_SECONDS_MAX = 300.0
 
 
 @pytest.fixture(params=["async", "sync"])
@@ -35,23 +33,11 @@ def server(colour: str) -> Iterator[RunningServer]:
         assert running.stop() == 0, running.output
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "login",
-        "streams",
-        "topics",
-        "sending",
-        "polling",
-        "committed_offsets",
-        "consuming",
-        "groups",
-    ],
-)
+@pytest.mark.parametrize("scenario", ["login", *MESSAGING])
 def test_our_client_gets_what_the_published_one_expects(
     play: Callable[..., None], scenario: str
 ) -> None:
-    play([sys.executable, PROGRAM], scenario)
+    play([sys.executable, PYTHON_PROGRAM], scenario)
 
 
 def test_our_client_logs_in_with_a_token(play: Callable[..., None], server: RunningServer) -> None:
@@ -59,40 +45,18 @@ def test_our_client_logs_in_with_a_token(play: Callable[..., None], server: Runn
         client.login()
         made = client.call(CreatePersonalAccessToken("interop", 0))
     assert isinstance(made, RawToken)
-    play([sys.executable, PROGRAM], "token_login", made.token)
+    play([sys.executable, PYTHON_PROGRAM], "token_login", made.token)
 
 
 @pytest.mark.usefixtures("colour")
 def test_our_client_speaks_tls(play_over_tls: Callable[..., None]) -> None:
-    play_over_tls([sys.executable, PROGRAM], "tls")
+    play_over_tls([sys.executable, PYTHON_PROGRAM], "tls")
 
 
 @pytest.mark.usefixtures("colour")
 @pytest.mark.parametrize("stop", ["asked", "killed"])
 def test_our_client_finds_the_server_again(stop: str) -> None:
-    with running_server() as server:
-        host, port = server.tcp_address
-        client = subprocess.Popen(
-            [sys.executable, PROGRAM, "reconnecting", f"{host}:{port}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            assert client.stdout is not None
-            ready = client.stdout.readline()
-            assert ready == "ready\n", ready + client.communicate(timeout=SCENARIO_SECONDS_MAX)[0]
-            if stop == "asked":
-                assert server.stop() == 0
-            else:
-                server.kill()
-            server.start()
-            said, _ = client.communicate("go on\n", timeout=SCENARIO_SECONDS_MAX)
-            assert client.returncode == 0, f"{said}\n-- the server:\n{server.output}"
-        finally:
-            client.kill()
-            client.wait()
+    run_reconnecting([sys.executable, PYTHON_PROGRAM], kill=stop == "killed")
 
 
 @pytest.mark.usefixtures("colour")
@@ -100,31 +64,11 @@ def test_our_client_finds_the_server_again(stop: str) -> None:
     ("transport", "scenario"),
     [
         *(("http", scenario) for scenario in ("streams", "topics", "sending", "polling")),
-        *(
-            (transport, scenario)
-            for transport in ("ws", "quic")
-            for scenario in (
-                "streams",
-                "topics",
-                "sending",
-                "polling",
-                "committed_offsets",
-                "consuming",
-                "groups",
-            )
-        ),
+        *((transport, scenario) for transport in ("ws", "quic") for scenario in MESSAGING),
     ],
 )
 def test_our_client_gets_the_same_over_other_transports(transport: str, scenario: str) -> None:
     with running_server(EVERY_TRANSPORT) as server:
         host, port = server.addresses[SECTIONS[transport]]
         address = f"iggy+{transport}://{host}:{port}?connect_timeout=60s"
-        done = subprocess.run(
-            [sys.executable, PROGRAM, scenario, address],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SCENARIO_SECONDS_MAX,
-        )
-        assert done.returncode == 0, f"{done.stdout}\n-- the server:\n{server.output}"
+        run_scenario(server, [sys.executable, PYTHON_PROGRAM], scenario, address)

@@ -1,19 +1,16 @@
 """The published Python client over HTTP and WebSockets, plain and with TLS."""
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.certificates import write_self_signed
+from tests.support.interop import MESSAGING, PYTHON_PROGRAM, run_scenario
 from tests.support.server import RunningServer, running_server
-
-from borzoi.security.certificates import self_signed
 
 pytestmark = pytest.mark.interop
 
-PROGRAM = Path(__file__).parent / "clients" / "python" / "scenarios.py"
-SCENARIO_SECONDS_MAX = 300.0
 TRANSPORTS = {"http": "iggy+http", "websocket": "iggy+ws"}
 
 pytest.importorskip("apache_iggy", reason="apache-iggy is not there: uv sync installs it")
@@ -36,33 +33,14 @@ def server(transport: str) -> Iterator[RunningServer]:
 def play(server: RunningServer, transport: str, scenario: str, options: str = "") -> None:
     host, port = server.addresses[transport]
     address = f"{TRANSPORTS[transport]}://{host}:{port}{options}"
-    done = subprocess.run(
-        [sys.executable, PROGRAM, scenario, address],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SCENARIO_SECONDS_MAX,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n-- the server:\n{server.output}"
+    run_scenario(server, [sys.executable, PYTHON_PROGRAM], scenario, address)
 
 
 @pytest.mark.parametrize(
     ("transport", "scenario"),
     [
         *(("http", scenario) for scenario in ("calls", "polling")),
-        *(
-            ("websocket", scenario)
-            for scenario in (
-                "streams",
-                "topics",
-                "sending",
-                "polling",
-                "committed_offsets",
-                "consuming",
-                "groups",
-            )
-        ),
+        *(("websocket", scenario) for scenario in MESSAGING),
     ],
     indirect=["transport"],
 )
@@ -73,10 +51,7 @@ def test_the_python_client_gets_what_it_expects(
 
 
 def test_websockets_over_tls(tmp_path: Path) -> None:
-    pair = self_signed("localhost")
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    certificate.write_bytes(pair.certificate)
-    key.write_bytes(pair.key)
+    certificate, key = write_self_signed(tmp_path)
     settings = {
         "WEBSOCKET_ENABLED": "true",
         "WEBSOCKET_ADDRESS": "127.0.0.1:0",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.interop import MESSAGING, PYTHON_PROGRAM, run_reconnecting
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
@@ -16,9 +17,7 @@ from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
 pytestmark = pytest.mark.interop
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = Path(__file__).parent / "clients" / "python" / "scenarios.py"
 INSTALL_SECONDS_MAX = 300.0
-SCENARIO_SECONDS_MAX = 300.0
 
 
 @pytest.fixture(
@@ -61,23 +60,11 @@ def server(interpreter: str | Path) -> Iterator[RunningServer]:
         assert running.stop() == 0, running.output
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "login",
-        "streams",
-        "topics",
-        "sending",
-        "polling",
-        "committed_offsets",
-        "consuming",
-        "groups",
-    ],
-)
+@pytest.mark.parametrize("scenario", ["login", *MESSAGING])
 def test_the_python_client_gets_what_it_expects(
     play: Callable[..., None], interpreter: str | Path, scenario: str
 ) -> None:
-    play([interpreter, PROGRAM], scenario)
+    play([interpreter, PYTHON_PROGRAM], scenario)
 
 
 def test_the_python_client_logs_in_with_a_token(
@@ -87,37 +74,15 @@ def test_the_python_client_logs_in_with_a_token(
         client.login()
         made = client.call(CreatePersonalAccessToken("interop", 0))
     assert isinstance(made, RawToken)
-    play([interpreter, PROGRAM], "token_login", made.token)
+    play([interpreter, PYTHON_PROGRAM], "token_login", made.token)
 
 
 def test_the_python_client_speaks_tls(
     play_over_tls: Callable[..., None], interpreter: str | Path
 ) -> None:
-    play_over_tls([interpreter, PROGRAM], "tls")
+    play_over_tls([interpreter, PYTHON_PROGRAM], "tls")
 
 
 @pytest.mark.parametrize("stop", ["asked", "killed"])
 def test_the_python_client_finds_the_server_again(interpreter: str | Path, stop: str) -> None:
-    with running_server() as server:
-        host, port = server.tcp_address
-        client = subprocess.Popen(
-            [interpreter, PROGRAM, "reconnecting", f"{host}:{port}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            assert client.stdout is not None
-            ready = client.stdout.readline()
-            assert ready == "ready\n", ready + client.communicate(timeout=SCENARIO_SECONDS_MAX)[0]
-            if stop == "asked":
-                assert server.stop() == 0
-            else:
-                server.kill()
-            server.start()
-            said, _ = client.communicate("go on\n", timeout=SCENARIO_SECONDS_MAX)
-            assert client.returncode == 0, f"{said}\n-- the server:\n{server.output}"
-        finally:
-            client.kill()
-            client.wait()
+    run_reconnecting([interpreter, PYTHON_PROGRAM], kill=stop == "killed")

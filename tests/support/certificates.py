@@ -8,6 +8,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from borzoi.security.certificates import self_signed
+
 #: Where the settings of each transport have its certificate.
 SECTIONS = {
     "tcp": "TCP_TLS",
@@ -45,6 +47,15 @@ def certified(folder: Path, transport: str) -> tuple[dict[str, str], Path]:
     if transport != "http":
         settings[f"{section}_SELF_SIGNED"] = "false"
     return settings, authority
+
+
+def write_self_signed(folder: Path) -> tuple[Path, Path]:
+    """Files with a self-signed certificate for localhost and its key."""
+    pair = self_signed("localhost")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    return certificate, key
 
 
 def write_certificates(folder: Path) -> tuple[Path, Path, Path]:

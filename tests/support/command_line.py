@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner, Result
+from tests.support.server import running_server
 
 from borzoi.__main__ import main
 from borzoi.client import Client
@@ -72,3 +74,15 @@ def one_of(document: Any, form: str) -> Any:
         (only,) = document
         return only
     return document
+
+
+@pytest.fixture(scope="session")
+def server():
+    """One server for all tests of a worker; a conftest imports it."""
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture
+def borzoi(server, tmp_path):
+    return CommandLine(server.tcp_address, tmp_path / "home")

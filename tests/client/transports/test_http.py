@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.support.certificates import certified
 from tests.support.server import running_server
+from tests.support.wires import fed
 
 from borzoi.client import AsyncClient, Client, NewMessage
 from borzoi.client.options import Address
@@ -38,17 +39,6 @@ ALICE = LoginUser("alice", "secret")
 
 def asked(wire: HttpWire, request: Request) -> bytes:
     return b"".join(wire.outgoing([encode_request(request)]))
-
-
-def fed(wire: HttpWire, data: bytes, step: int = 1 << 20) -> list[tuple[int, bytes]]:
-    answers = []
-    while data:
-        space = wire.space()
-        size = min(len(space), step, len(data))
-        space[:size] = data[:size]
-        data = data[size:]
-        answers += [(status, bytes(payload)) for status, payload in wire.received(size)]
-    return answers
 
 
 def answer(body: bytes, status: str = "200 OK") -> bytes:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.support.certificates import certified
 from tests.support.server import running_server
+from tests.support.wires import fed
 
 from borzoi.client import AsyncClient, Client
 from borzoi.client.options import Address
@@ -22,18 +23,6 @@ def opened() -> WebSocketWire:
     assert fed(wire, answer.response) == []
     assert wire.is_open
     return wire
-
-
-def fed(wire: WebSocketWire, data: bytes, step: int = 1 << 20) -> list[tuple[int, bytes]]:
-    """The answers in data that arrives in pieces of so many bytes."""
-    answers = []
-    while data:
-        space = wire.space()
-        size = min(len(space), step, len(data))
-        space[:size] = data[:size]
-        data = data[size:]
-        answers += [(status, bytes(payload)) for status, payload in wire.received(size)]
-    return answers
 
 
 def message(payload: bytes) -> bytes:
