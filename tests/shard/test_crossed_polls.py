@@ -1,6 +1,7 @@
 """Polls that cross, between two shards on one loop."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.shard.test_routing import Shard, owned_by, shards  # noqa: F401
@@ -40,16 +41,31 @@ def asked_of(owner: Shard, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
+def requests_of(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Future[Any]]:
+    """The requests to owners from now on."""
+    under_way: list[asyncio.Future[Any]] = []
+    ask = CrossedPolls.ask
+
+    def noting(self, owner, namespace, poll, make):
+        under_way.append(ask(self, owner, namespace, poll, make))
+        return under_way[-1]
+
+    monkeypatch.setattr(CrossedPolls, "ask", noting)
+    return under_way
+
+
 async def test_a_client_that_goes_on_gets_every_message_and_seldom_asks(shards, monkeypatch):  # noqa: F811
     asker, owner = await filled(shards)
     asked = asked_of(owner, monkeypatch)
     monkeypatch.setattr("borzoi.shard.reading_ahead.FRESH_SECONDS", 60.0)
+    under_way = requests_of(monkeypatch)
     found: list[bytes] = []
     for start in range(0, MESSAGES, 10):
         polled = await arrived(asker.plane.run(owned_by(owner), poll(start), now=1))
         assert polled.current_offset == MESSAGES - 1
         found += payloads_in(polled.reading.materialise())
-        await asyncio.sleep(0.01)  # the client reads it, and the owner is asked for more
+        # Slower than the read-ahead: what the owner was asked for has arrived.
+        await asyncio.gather(*under_way)
     assert found == [b"%d" % number for number in range(MESSAGES)]
     assert asked == [0, 10, 40, 200, 360, 390], "the end is not said ahead"
 

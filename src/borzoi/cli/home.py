@@ -13,10 +13,11 @@ Keys that this version does not know are kept.
 
 import contextlib
 import json
+import logging
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ CONTEXT_KEYS: Final = (
 )
 
 Table = dict[str, dict[str, Any]]
+
+log = logging.getLogger(__name__)
 
 
 def home() -> Path:
@@ -121,7 +124,7 @@ def stored_token(address: str, name: str) -> str | None:
     """Return a token that was stored under a name."""
     store = _key_store()
     if store is not None:
-        with contextlib.suppress(Exception):
+        with _key_store_may_fail():
             token = store.get_password(f"{SERVICE}:{address}", name)
             return None if token is None else str(token)
     found = _read(home() / TOKENS).get(address, {}).get(name)
@@ -131,7 +134,7 @@ def stored_token(address: str, name: str) -> str | None:
 def keep_token(address: str, name: str, token: str) -> None:
     store = _key_store()
     if store is not None:
-        with contextlib.suppress(Exception):
+        with _key_store_may_fail():
             store.set_password(f"{SERVICE}:{address}", name, token)
             return
     stored = _read(home() / TOKENS)
@@ -142,7 +145,7 @@ def keep_token(address: str, name: str, token: str) -> None:
 def forget_token(address: str, name: str) -> None:
     store = _key_store()
     if store is not None:
-        with contextlib.suppress(Exception):
+        with _key_store_may_fail():
             store.delete_password(f"{SERVICE}:{address}", name)
     stored = _read(home() / TOKENS)
     if stored.get(address, {}).pop(name, None) is not None:
@@ -150,17 +153,26 @@ def forget_token(address: str, name: str) -> None:
 
 
 def _key_store() -> Any:
-    """Return the module ``keyring`` if it is installed and finds a key store.
-
-    A key store that is locked or broken raises whatever its backend raises. Callers suppress that
-    and use the file instead.
-    """
+    """Return the module ``keyring`` if it is installed and finds a key store."""
     try:
         import keyring
         from keyring.backends.fail import Keyring as NoKeyStore
     except ImportError:
         return None
     return None if isinstance(keyring.get_keyring(), NoKeyStore) else keyring
+
+
+@contextlib.contextmanager
+def _key_store_may_fail() -> Iterator[None]:
+    """Log an error of the key store; the caller goes on with the file.
+
+    A key store that is locked or broken raises whatever its backend raises, and must not stop a
+    login.
+    """
+    try:
+        yield
+    except Exception as fault:
+        log.warning("the key store failed, %s is used instead: %r", TOKENS, fault)
 
 
 def _read(path: Path) -> Table:

@@ -147,7 +147,9 @@ async def test_a_call_that_stops_half_way_is_given_up(server: EmbeddedServer, da
         async with asyncio.timeout(10):
             while not listener.connections:
                 await asyncio.sleep(0.001)
-        await asyncio.sleep(0.02)
+            (connection,) = listener.connections
+            while data and connection._head_bytes == 0:
+                await asyncio.sleep(0.001)
         listener.give_up_stalled(before=0)
         await turns(5)
         assert listener.connections
