@@ -61,6 +61,7 @@ class Appender:
         if fresh is not None:
             batch = keep(batch, fresh)
             ids = ids[fresh]
+        assert len(ids) == len(batch), "each message that is kept has one id to withdraw"
         admitted = ids.tobytes()  # a copy: the buffer is the caller's again after the append
         if not len(batch):
             # Only duplicates. Their first copies may not be on the disk yet.

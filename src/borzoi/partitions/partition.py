@@ -232,6 +232,7 @@ class Partition:
             raise InvalidOffset(
                 f"offset {offset} is beyond the last message of partition {self.namespace}"
             )
+        assert offset >= 0, "an offset on the disk is unsigned"
         return self.offsets.store(kind, consumer_id, offset)
 
     def load_offset(self, kind: ConsumerKind, consumer_id: int) -> int | None:
