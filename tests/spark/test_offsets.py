@@ -21,7 +21,8 @@ from borzoi.spark.offsets import (
     to_json,
     total,
 )
-from borzoi.spark.options import Bound, InvalidOption, Moment
+from borzoi.spark.option_values import Moment
+from borzoi.spark.options import Bound, InvalidOption
 
 A, B = PartitionKey("s/t", 0), PartitionKey("s/t", 1)
 EXTENTS = {A: Extent(10, 100, 7, 50), B: Extent(0, 20, 7, 50)}

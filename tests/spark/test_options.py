@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.spark.option_values import Moment
 from borzoi.spark.options import (
     SINK_ROWS,
     SOURCE_ROWS,
     Bound,
     InvalidOption,
-    Moment,
-    moment,
     sink_options,
     source_options,
 )
@@ -97,14 +96,6 @@ def test_bounds_come_in_four_forms() -> None:
         }
     ).starting
     assert by_times == Bound(moments={"shop/orders": {0: 7}}, is_error_when_too_new=True)
-
-
-def test_moments_are_absolute_or_relative() -> None:
-    assert moment("1970-01-01T00:00:01Z").at(99) == 1_000_000
-    assert moment("1970-01-01T00:00:01").at(99) == 1_000_000
-    assert moment("12").at(99) == 12
-    assert moment("-10us").at(99) == 89
-    assert moment("-10m").at(99) == 0
 
 
 def test_secrets_are_not_shown() -> None:

@@ -6,16 +6,28 @@ and a test compares the two.
 """
 
 import difflib
-import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from borzoi.model.errors import BorzoiError, InvalidFormat
-from borzoi.model.units import parse_bytes, parse_duration
+from borzoi.model.errors import BorzoiError
+from borzoi.model.units import parse_duration
+from borzoi.spark.option_values import (
+    Moment,
+    assigned_partitions,
+    boolean,
+    different,
+    limit,
+    moment,
+    one_of,
+    partition_table,
+    pattern,
+    positive,
+    size_above_zero,
+    topic_name,
+    topic_names,
+)
 
 #: Columns a reader may select, in their default order.
 COLUMNS: Final = (
@@ -49,157 +61,20 @@ class Option(NamedTuple):
     meaning: str
 
 
-# ---- readers of single values -------------------------------------------------------------------
-
-
-def _text(value: str) -> str:
-    return value
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def read(value: str) -> str:
-        if value.lower() not in words:
-            raise InvalidFormat(f"one of {', '.join(words)}")
-        return value.lower()
-
-    return read
-
-
-def _boolean(value: str) -> bool:
-    return _one_of("true", "false")(value) == "true"
-
-
-def _positive(value: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) > 0):
-        raise InvalidFormat("a whole number above zero")
-    return int(value)
-
-
-def _size(value: str) -> int:
-    size = parse_bytes(value)
-    if size == 0:
-        raise InvalidFormat("a size above zero")
-    return size
-
-
-def _columns(value: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in value.split(","))
-    unknown = [name for name in names if name not in COLUMNS]
-    if unknown or len(set(names)) < len(names):
-        raise InvalidFormat(f"different names out of {', '.join(COLUMNS)}")
-    return names
-
-
-def _topics(value: str) -> tuple[str, ...]:
-    return tuple(topic_name(part.strip()) for part in value.split(","))
-
-
-def topic_name(text: str) -> str:
-    """`stream/topic` as written, when it has both parts."""
-    stream, slash, topic = text.partition("/")
-    if not (stream and slash and topic):
-        raise InvalidFormat("stream/topic, or several of them with commas between")
-    return text
-
-
-def _pattern(value: str) -> re.Pattern[str]:
-    try:
-        return re.compile(value)
-    except re.error as error:
-        raise InvalidFormat(f"a regular expression over stream/topic ({error})") from error
-
-
-def _partition_table(value: str) -> dict[str, dict[int, int]]:
-    """`{"s/t": {"0": 5}}`, or `{"0": 5}` for the only topic (kept under the empty name)."""
-    shape = 'JSON such as {"stream/topic": {"0": 5}}, or {"0": 5} for one topic'
-    document = _json_object(value, shape)
-    if document and all(key.isdigit() for key in document):
-        document = {"": document}
-    try:
-        return {
-            topic: {int(partition): int(number) for partition, number in table.items()}
-            for topic, table in document.items()
-        }
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidFormat(shape) from error
-
-
-def _assigned(value: str) -> dict[str, tuple[int, ...]]:
-    shape = 'JSON such as {"stream/topic": [0, 1]}'
-    try:
-        return {
-            topic_name(topic): tuple(sorted({int(number) for number in numbers}))
-            for topic, numbers in _json_object(value, shape).items()
-        }
-    except (TypeError, ValueError) as error:
-        raise InvalidFormat(shape) from error
-
-
-def _json_object(value: str, shape: str) -> dict[str, Any]:
-    try:
-        document = json.loads(value)
-    except json.JSONDecodeError as error:
-        raise InvalidFormat(shape) from error
-    if not isinstance(document, dict):
-        raise InvalidFormat(shape)
-    return document
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A point in time: absolute in microseconds, or relative to the start of the query."""
-
-    micros: int
-    is_relative: bool = False
-
-    def at(self, now: int) -> int:
-        """Microseconds since the epoch, for a query that starts now."""
-        return max(0, now - self.micros) if self.is_relative else self.micros
-
-
-def moment(value: str) -> Moment:
-    """`-10m`, `2026-11-01T00:00Z` or microseconds since the epoch."""
-    if value.startswith("-"):
-        return Moment(parse_duration(value[1:]), is_relative=True)
-    if value.isascii() and value.isdigit():
-        return Moment(int(value))
-    try:
-        parsed = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise InvalidFormat(
-            "a time such as 2026-11-01T00:00Z, a span such as -10m, or microseconds since 1970"
-        ) from error
-    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-    return Moment(int(aware.timestamp() * 1_000_000))
-
-
-def _limit_word(value: str) -> str | dict[str, dict[int, int]]:
-    if value.lower() in ("earliest", "latest"):
-        return value.lower()
-    try:
-        return _partition_table(value)
-    except InvalidFormat as error:
-        raise InvalidFormat(f"earliest, latest, or {error}") from error
-
-
-def _moments(value: str) -> dict[str, dict[int, int]]:
-    return _partition_table(value)
-
-
 # ---- the tables ---------------------------------------------------------------------------------
 
 CONNECTION_ROWS: Final = (
-    Option("servers", "127.0.0.1:8090", _text, "address of the server, or several with commas"),
-    Option("connection", None, _text, "connection string, in place of servers and credentials"),
-    Option("username", None, _text, "user to log in as"),
-    Option("password", None, _text, "password; shown in plans unless Spark redacts it"),
-    Option("passwordEnv", None, _text, "environment variable that holds the password"),
-    Option("passwordFile", None, _text, "file that holds the password"),
-    Option("token", None, _text, "personal access token, in place of user and password"),
-    Option("tokenEnv", None, _text, "environment variable that holds the token"),
-    Option("tokenFile", None, _text, "file that holds the token"),
+    Option("servers", "127.0.0.1:8090", str, "address of the server, or several with commas"),
+    Option("connection", None, str, "connection string, in place of servers and credentials"),
+    Option("username", None, str, "user to log in as"),
+    Option("password", None, str, "password; shown in plans unless Spark redacts it"),
+    Option("passwordEnv", None, str, "environment variable that holds the password"),
+    Option("passwordFile", None, str, "file that holds the password"),
+    Option("token", None, str, "personal access token, in place of user and password"),
+    Option("tokenEnv", None, str, "environment variable that holds the token"),
+    Option("tokenFile", None, str, "file that holds the token"),
     Option("timeout", "30s", parse_duration, "wait for one answer of the server at most this long"),
-    Option("retries", "6", _positive, "further attempts when no connection can be made"),
+    Option("retries", "6", positive, "further attempts when no connection can be made"),
     Option(
         "retryInterval", "200ms", parse_duration, "first pause between two attempts; it doubles"
     ),
@@ -207,46 +82,44 @@ CONNECTION_ROWS: Final = (
 
 SOURCE_ROWS: Final = (
     *CONNECTION_ROWS,
-    Option("subscribe", None, _topics, "topics, as stream/topic with commas between"),
-    Option("subscribePattern", None, _pattern, "regular expression over stream/topic"),
-    Option("assign", None, _assigned, 'partitions, as {"stream/topic": [0, 1]}'),
-    Option("columns", None, _columns, "columns to read, in this order"),
-    Option("headers", "raw", _one_of("none", "raw", "map", "typed"), "form of the user headers"),
-    Option("payloadFormat", "binary", _one_of("binary", "string"), "type of the payload column"),
-    Option("startingOffsets", None, _limit_word, "earliest, latest, or offsets by partition"),
+    Option("subscribe", None, topic_names, "topics, as stream/topic with commas between"),
+    Option("subscribePattern", None, pattern, "regular expression over stream/topic"),
+    Option("assign", None, assigned_partitions, 'partitions, as {"stream/topic": [0, 1]}'),
+    Option("columns", None, different(*COLUMNS), "columns to read, in this order"),
+    Option("headers", "raw", one_of("none", "raw", "map", "typed"), "form of the user headers"),
+    Option("payloadFormat", "binary", one_of("binary", "string"), "type of the payload column"),
+    Option("startingOffsets", None, limit, "earliest, latest, or offsets by partition"),
     Option("startingTimestamp", None, moment, "first time to read; -10m is relative"),
-    Option("startingOffsetsByTimestamp", None, _moments, "first time by partition"),
+    Option("startingOffsetsByTimestamp", None, partition_table, "first time by partition"),
     Option(
         "startingOffsetsByTimestampStrategy",
         "latest",
-        _one_of("error", "latest"),
+        one_of("error", "latest"),
         "when no message is that new",
     ),
-    Option("endingOffsets", None, _limit_word, "batch: end (exclusive) by partition"),
+    Option("endingOffsets", None, limit, "batch: end (exclusive) by partition"),
     Option("endingTimestamp", None, moment, "batch: first time not to read"),
-    Option("endingOffsetsByTimestamp", None, _moments, "batch: the same by partition"),
-    Option("maxOffsetsPerTrigger", None, _positive, "stream: messages in one batch"),
-    Option("maxBytesPerTrigger", None, _size, "stream: bytes of messages in one batch"),
-    Option("minOffsetsPerTrigger", None, _positive, "stream: wait for this many messages"),
+    Option("endingOffsetsByTimestamp", None, partition_table, "batch: the same by partition"),
+    Option("maxOffsetsPerTrigger", None, positive, "stream: messages in one batch"),
+    Option("maxBytesPerTrigger", None, size_above_zero, "stream: bytes of messages in one batch"),
+    Option("minOffsetsPerTrigger", None, positive, "stream: wait for this many messages"),
     Option("maxTriggerDelay", "15m", parse_duration, "stream: but at most this long"),
-    Option("minPartitions", None, _positive, "cut into at least this many tasks"),
-    Option("maxRecordsPerPartition", None, _positive, "messages of one task at most"),
-    Option("maxBytesPerPartition", None, _size, "bytes of one task at most; see below"),
-    Option("keepOrder", None, _boolean, "one task for each partition; see below"),
-    Option("failOnDataLoss", "true", _boolean, "end the query when messages are gone"),
-    Option("consumerName", None, _text, "name under which processed offsets are stored"),
+    Option("minPartitions", None, positive, "cut into at least this many tasks"),
+    Option("maxRecordsPerPartition", None, positive, "messages of one task at most"),
+    Option("maxBytesPerPartition", None, size_above_zero, "bytes of one task at most; see below"),
+    Option("keepOrder", None, boolean, "one task for each partition; see below"),
+    Option("failOnDataLoss", "true", boolean, "end the query when messages are gone"),
+    Option("consumerName", None, str, "name under which processed offsets are stored"),
     Option(
         "segments",
         "auto",
-        _one_of("auto", "direct", "server", "direct-only"),
+        one_of("auto", "direct", "server", "direct-only"),
         "where sealed segments are read",
     ),
     Option("dataDirectory", None, Path, "data directory of the server, as the executors see it"),
-    Option("maxPollBytes", "4 MiB", _size, "answer to one poll, about"),
-    Option("verify", "none", _one_of("none", "checksum"), "also check every checksum"),
-    Option(
-        "plane", "row", _one_of("row", "bulk"), "bulk: one row for each range, not each message"
-    ),
+    Option("maxPollBytes", "4 MiB", size_above_zero, "answer to one poll, about"),
+    Option("verify", "none", one_of("none", "checksum"), "also check every checksum"),
+    Option("plane", "row", one_of("row", "bulk"), "bulk: one row for each range, not each message"),
 )
 
 #: Options that cut partitions into several tasks.
@@ -257,13 +130,13 @@ IDEMPOTENCE: Final = ("auto", "lineage", "key", "position", "column", "none")
 SINK_ROWS: Final = (
     *CONNECTION_ROWS,
     Option("topic", None, topic_name, "stream/topic to write to, when no column names it"),
-    Option("idempotence", "auto", _one_of(*IDEMPOTENCE), "how message ids are generated"),
-    Option("idColumns", None, _text, "columns that make a row unique, for idempotence=key"),
-    Option("writeId", None, _text, "batch: makes the ids of a repeated write the same"),
-    Option("batchBytes", "1 MiB", _size, "messages in one request, about"),
-    Option("batchMessages", "10000", _positive, "messages in one request at most"),
+    Option("idempotence", "auto", one_of(*IDEMPOTENCE), "how message ids are generated"),
+    Option("idColumns", None, str, "columns that make a row unique, for idempotence=key"),
+    Option("writeId", None, str, "batch: makes the ids of a repeated write the same"),
+    Option("batchBytes", "1 MiB", size_above_zero, "messages in one request, about"),
+    Option("batchMessages", "10000", positive, "messages in one request at most"),
     Option("orphanGrace", "2s", parse_duration, "wait before the first check after a restart"),
-    Option("createPartitions", None, _positive, "create the topic with this many partitions"),
+    Option("createPartitions", None, positive, "create the topic with this many partitions"),
 )
 
 

@@ -4,10 +4,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import (
     BorzoiError,
-    FeatureUnavailable,
     InvalidCommand,
     InvalidGroupName,
     InvalidIdentifier,
@@ -20,7 +18,7 @@ from borzoi.model.limits import U32_MAX, U64_MAX
 from borzoi.model.topics import Compression
 from borzoi.model.users import UserStatus
 from borzoi.protocol.rest import inputs
-from borzoi.protocol.rest.inputs import Input, consumer_id_of, consumer_of, printed_identifier
+from borzoi.protocol.rest.inputs import Input
 
 TOPIC = {"compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0, "name": "t"}
 
@@ -69,32 +67,6 @@ def test_a_topic_gets_its_settings_by_word_and_number() -> None:
     )
 
 
-def test_a_poll_without_parameters_has_defaults() -> None:
-    assert arguments(inputs.PollInput) == {
-        "consumer": Consumer(ConsumerKind.CONSUMER, 1),
-        "partition_id": 0,
-        "strategy": PollingStrategy.offset(0),
-        "count": 10,
-        "auto_commit": False,
-        "wait_ms": 0,
-    }
-    assert arguments(inputs.PollInput, wait_ms=50)["wait_ms"] == 50
-
-
-@pytest.mark.parametrize("kind", PollingKind)
-def test_a_polling_kind_may_be_cut_down_to_a_letter(kind: PollingKind) -> None:
-    for word in (kind.name.lower(), kind.name[0].lower()):
-        assert arguments(inputs.PollInput, kind=word)["strategy"] == PollingStrategy(kind, 0)
-
-
-def test_a_consumer_is_a_number_or_a_name() -> None:
-    for given, consumer_id in ((7, 7), ("7", 7), ("abc", "abc")):
-        stored = arguments(inputs.StoreOffsetInput, offset=1, consumer_id=given)
-        assert stored["consumer"] == consumer_of(consumer_id)
-    assert arguments(inputs.StoreOffsetInput, offset=1)["consumer"] == consumer_of(1)
-    assert arguments(inputs.OffsetInput, consumer_id="x")["consumer"] == consumer_of("x")
-
-
 @pytest.mark.parametrize(
     ("shape", "fields"),
     [
@@ -113,14 +85,6 @@ def test_a_consumer_is_a_number_or_a_name() -> None:
         (inputs.CreateTopicInput, TOPIC | {"partitions_count": U32_MAX + 1}),
         (inputs.CreateTopicInput, TOPIC | {"partitions_count": 1, "message_expiry": -1}),
         (inputs.TokenNameInput, {"name": "n", "expiry": U64_MAX + 1}),
-        (inputs.StoreOffsetInput, {"offset": U64_MAX + 1}),
-        (inputs.StoreOffsetInput, {"offset": 1, "consumer_id": ""}),
-        (inputs.StoreOffsetInput, {"offset": 1, "consumer_id": -1}),
-        (inputs.OffsetInput, {"consumer_id": ""}),
-        (inputs.PollInput, {"consumer_id": ""}),
-        (inputs.PollInput, {"kind": "nope"}),
-        (inputs.PollInput, {"value": U64_MAX + 1}),
-        (inputs.PollInput, {"auto_commit": "1"}),
     ],
 )
 def test_the_wrong_shape_is_refused(shape: type[Input[Any]], fields: dict[str, Any]) -> None:
@@ -151,16 +115,3 @@ def test_what_the_protocol_has_a_status_for_is_refused_with_it(
 ) -> None:
     with pytest.raises(fault):
         arguments(shape, **fields)
-
-
-def test_a_group_cannot_read_over_http() -> None:
-    assert consumer_id_of(consumer_of("c")) == "c"
-    with pytest.raises(FeatureUnavailable):
-        consumer_id_of(Consumer(ConsumerKind.GROUP, "g"))
-
-
-def test_a_name_of_digits_cannot_be_said() -> None:
-    assert printed_identifier(7) == "7"
-    assert printed_identifier("s7") == "s7"
-    with pytest.raises(InvalidIdentifier, match="would be read as a number"):
-        printed_identifier("7")

@@ -27,6 +27,7 @@ from borzoi.protocol.commands.system import GetClient
 from borzoi.protocol.commands.topics import GetTopic
 from borzoi.protocol.commands.users import GetUser
 from borzoi.protocol.rest import faults, inputs
+from borzoi.protocol.rest.consuming import consumer_id_of, consumer_of, printed_identifier
 from borzoi.protocol.rest.documents import decode_document
 from borzoi.protocol.rest.errors import error_from
 from borzoi.protocol.rest.routes import ROUTES, Route, route_of
@@ -67,12 +68,12 @@ def _printed(request: object, parameter: str) -> str:
     match parameter:
         case "consumer_id":
             consumer = getattr(request, "consumer")  # noqa: B009 - requests have no common type
-            return inputs.printed_identifier(inputs.consumer_id_of(consumer))
+            return printed_identifier(consumer_id_of(consumer))
         case "fsync":
             return "true" if getattr(request, parameter) else "false"
         case "client_id" | "partition_id" | "name":
             return str(getattr(request, parameter))
-    return inputs.printed_identifier(getattr(request, parameter))
+    return printed_identifier(getattr(request, parameter))
 
 
 # ---- the server's side --------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def _identifiers(texts: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in texts.items():
         if name == "consumer_id":
-            found["consumer"] = inputs.consumer_of(identifier_of(text))
+            found["consumer"] = consumer_of(identifier_of(text))
         elif name not in _EARLY:
             found[name] = identifier_of(text)
     return found

@@ -6,23 +6,20 @@ request it stands for, both ways. What msgspec cannot say about a field is check
 raised by `arguments`, once the shape is right.
 """
 
-from typing import Annotated, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import (
     BorzoiError,
-    FeatureUnavailable,
     InvalidCommand,
     InvalidGroupName,
-    InvalidIdentifier,
     InvalidReplicationFactor,
     InvalidStreamName,
     InvalidTopicName,
     TooManyPartitions,
 )
-from borzoi.model.identifiers import Identifier, checked_identifier, identifier_of
+from borzoi.model.identifiers import checked_identifier
 from borzoi.model.limits import (
     NAME_BYTES_MAX,
     PARTITIONS_PER_REQUEST_MAX,
@@ -33,12 +30,6 @@ from borzoi.model.limits import (
 )
 from borzoi.model.system import SnapshotKind
 from borzoi.protocol.commands.groups import CreateConsumerGroup
-from borzoi.protocol.commands.messages import PollMessages
-from borzoi.protocol.commands.offsets import (
-    DeleteConsumerOffset,
-    GetConsumerOffset,
-    StoreConsumerOffset,
-)
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream, UpdateStream
@@ -58,7 +49,6 @@ from borzoi.protocol.rest.permissions import (
 )
 from borzoi.protocol.rest.words import (
     COMPRESSIONS,
-    POLLINGS,
     SNAPSHOT_COMPRESSIONS,
     SNAPSHOT_KINDS,
     USER_STATUSES,
@@ -96,32 +86,6 @@ def _named(name: str, fault: type[BorzoiError]) -> str:
     if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
         raise fault(f"a name has 1 to {NAME_BYTES_MAX} bytes: {name[:40]!r}")
     return name
-
-
-def consumer_of(consumer_id: Identifier) -> Consumer:
-    return Consumer(ConsumerKind.CONSUMER, consumer_id)
-
-
-def consumer_id_of(consumer: Consumer) -> Identifier:
-    """The consumer as a query names it: there are no groups over HTTP, for want of sessions."""
-    if consumer.kind is not ConsumerKind.CONSUMER:
-        raise FeatureUnavailable("a consumer group cannot read over HTTP, which has no sessions")
-    return consumer.id
-
-
-def printed_identifier(identifier: Identifier) -> str:
-    """The identifier as a path or a query says it, where digits are always a number."""
-    text = str(identifier)
-    if isinstance(identifier, str) and identifier_of(text) != identifier:
-        raise InvalidIdentifier(f"over HTTP the name {text!r} would be read as a number")
-    return text
-
-
-def _typed_identifier(text: str) -> Identifier:
-    try:
-        return identifier_of(text)
-    except InvalidIdentifier as fault:
-        raise ValueError(str(fault)) from None
 
 
 # ---- logins and users ---------------------------------------------------------------------------
@@ -333,126 +297,3 @@ class GroupInput(Input[CreateConsumerGroup]):
 
     def arguments(self, *, now: int) -> Arguments:
         return {"name": _named(self.name, InvalidGroupName)}
-
-
-# ---- polls and offsets --------------------------------------------------------------------------
-
-#: Each word may be cut down to its first letter.
-_POLLING_KINDS: Final = {
-    text: kind for kind in PollingKind for word in [POLLINGS.word(kind)] for text in (word, word[0])
-}
-
-
-class PollInput(Input[PollMessages]):
-    consumer_id: str = "1"
-    partition_id: U32 = 0
-    kind: str = "offset"
-    value: U64 = 0
-    count: U32 = 10
-    auto_commit: Literal["true", "false"] = "false"
-    #: borzoi: milliseconds that an empty poll waits for messages.
-    wait_ms: U32 | None = None
-
-    def __post_init__(self) -> None:
-        Input.__post_init__(self)
-        _typed_identifier(self.consumer_id)
-        if self.kind not in _POLLING_KINDS:
-            raise ValueError(f"{self.kind[:40]!r} is none of {', '.join(_POLLING_KINDS)}")
-
-    def arguments(self, *, now: int) -> Arguments:
-        return {
-            "consumer": consumer_of(_typed_identifier(self.consumer_id)),
-            "partition_id": self.partition_id,
-            "strategy": PollingStrategy(_POLLING_KINDS[self.kind], self.value),
-            "count": self.count,
-            "auto_commit": self.auto_commit == "true",
-            "wait_ms": self.wait_ms or 0,
-        }
-
-    @classmethod
-    def of(cls, request: PollMessages) -> Self:
-        return cls(
-            printed_identifier(consumer_id_of(request.consumer)),
-            request.partition_id or 0,
-            POLLINGS.word(request.strategy.kind),
-            request.strategy.value,
-            request.count,
-            "true" if request.auto_commit else "false",
-            request.wait_ms or None,
-        )
-
-
-class FollowInput(Input[Any]):
-    """Which messages to listen to. `access_token` is for browsers, whose event sources have no
-    headers."""
-
-    consumer_id: str = "1"
-    partition_id: U32 = 0
-    kind: str = "next"
-    value: U64 = 0
-    count: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
-    access_token: str | None = None
-
-    def __post_init__(self) -> None:
-        PollInput(self.consumer_id, self.partition_id, self.kind, self.value)
-
-    def arguments(self, *, now: int) -> Arguments:
-        return {
-            "consumer_id": _typed_identifier(self.consumer_id),
-            "partition_id": self.partition_id,
-            "strategy": PollingStrategy(_POLLING_KINDS[self.kind], self.value),
-            "count": self.count,
-        }
-
-    @classmethod
-    def of(cls, request: Any) -> Self:
-        return cls(
-            printed_identifier(request.consumer_id),
-            request.partition_id,
-            POLLINGS.word(request.strategy.kind),
-            request.strategy.value,
-            request.count,
-        )
-
-
-class OffsetInput(Input[GetConsumerOffset]):
-    consumer_id: str = "1"
-    partition_id: U32 = 0
-
-    def __post_init__(self) -> None:
-        _typed_identifier(self.consumer_id)
-
-    def arguments(self, *, now: int) -> Arguments:
-        consumer = consumer_of(_typed_identifier(self.consumer_id))
-        return {"consumer": consumer, "partition_id": self.partition_id}
-
-    @classmethod
-    def of(cls, request: GetConsumerOffset) -> Self:
-        consumer_id = consumer_id_of(request.consumer)
-        return cls(printed_identifier(consumer_id), request.partition_id or 0)
-
-
-class StoreOffsetInput(Input[StoreConsumerOffset]):
-    offset: U64
-    consumer_id: str | U32 = 1
-    partition_id: U32 | None = None
-
-    def __post_init__(self) -> None:
-        Input.__post_init__(self)
-        _typed_identifier(str(self.consumer_id))
-
-    def arguments(self, *, now: int) -> Arguments:
-        return {
-            "consumer": consumer_of(_typed_identifier(str(self.consumer_id))),
-            "partition_id": self.partition_id,
-            "offset": self.offset,
-        }
-
-    @classmethod
-    def of(cls, request: StoreConsumerOffset) -> Self:
-        consumer_id = printed_identifier(consumer_id_of(request.consumer))
-        return cls(request.offset, consumer_id, request.partition_id)
-
-
-class DeleteOffsetInput(Input[DeleteConsumerOffset]):
-    partition_id: U32 | None = None

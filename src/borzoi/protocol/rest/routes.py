@@ -70,7 +70,7 @@ from borzoi.protocol.commands.users import (
     UpdateUser,
 )
 from borzoi.protocol.hiding import hiding
-from borzoi.protocol.rest import inputs
+from borzoi.protocol.rest import consuming, inputs
 from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.protocol.rest.messages import SendInput
 
@@ -234,14 +234,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     _post(TOPIC + "/partitions", CreatePartitions, body=inputs.PartitionsInput, status=CREATED),
     _delete(TOPIC + "/partitions", DeletePartitions, query=inputs.PartitionsInput),
     _delete(TOPIC + "/partitions/{partition_id}", DeleteSegments, query=inputs.SegmentsInput),
-    _get(TOPIC + "/messages", PollMessages, query=inputs.PollInput),
+    _get(TOPIC + "/messages", PollMessages, query=consuming.PollInput),
     _post(TOPIC + "/messages", SendMessages, body=SendInput, status=CREATED),
-    Route("GET", TOPIC + "/messages/stream", FollowMessages, query=inputs.FollowInput,
+    Route("GET", TOPIC + "/messages/stream", FollowMessages, query=consuming.FollowInput,
           answer=bytes, media="text/event-stream"),
     _get(TOPIC + "/messages/flush/{partition_id}/{fsync}", FlushUnsavedBuffer),
-    _get(OFFSETS, GetConsumerOffset, query=inputs.OffsetInput),
-    _put(OFFSETS, StoreConsumerOffset, inputs.StoreOffsetInput),
-    _delete(OFFSETS + "/{consumer_id}", DeleteConsumerOffset, query=inputs.DeleteOffsetInput),
+    _get(OFFSETS, GetConsumerOffset, query=consuming.OffsetInput),
+    _put(OFFSETS, StoreConsumerOffset, consuming.StoreOffsetInput),
+    _delete(OFFSETS + "/{consumer_id}", DeleteConsumerOffset, query=consuming.DeleteOffsetInput),
     _get(GROUPS, GetConsumerGroups),
     _post(GROUPS, CreateConsumerGroup, body=inputs.GroupInput, status=CREATED),
     _get(GROUPS + "/{group_id}", GetConsumerGroup),

@@ -14,7 +14,8 @@ from typing import Any, Final
 from borzoi.model.errors import BorzoiError
 from borzoi.model.units import parse_bytes, parse_duration
 from borzoi.spark.lake.kinds import KINDS
-from borzoi.spark.options import InvalidOption, source_options, topic_name
+from borzoi.spark.option_values import topic_name
+from borzoi.spark.options import InvalidOption, source_options
 
 ON_ERROR: Final = ("fail", "drop", "dead_letter")
 OUTPUTS: Final = ("append", "update", "complete")
