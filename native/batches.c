@@ -8,6 +8,7 @@
  *  8..24    id                            4..8    END of the message
  *  24..32   offset                        8..16   timestamp, in a request zero
  *  32..40   timestamp
+ *  40..48   origin timestamp
  *  48..52   bytes of user headers
  *  52..56   bytes of payload
  *  56..64   reserved, zero
@@ -26,6 +27,7 @@
 #define ID_AT 8
 #define OFFSET_AT 24
 #define TIMESTAMP_AT 32
+#define ORIGIN_TIMESTAMP_AT 40
 #define USER_HEADERS_AT 48
 #define PAYLOAD_AT 52
 #define RESERVED_AT 56
@@ -190,6 +192,8 @@ static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
     PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
     return -1;
 }
+
+#include "messages.h"
 
 /* Receiving. ---------------------------------------------------------------------------------- */
 
@@ -708,7 +712,8 @@ static int configure(PyObject *module)
         instructions = "AVX2";
     }
 #endif
-    if (PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions) < 0)
+    if (types_make(module) < 0 ||
+        PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions) < 0)
         return -1;
     return PyModule_AddIntConstant(module, "FEW", FEW);
 }
@@ -727,6 +732,8 @@ static PyMethodDef methods[] = {
     {"mix", FAST(mix), mix_doc},
     {"uuids", uuids, METH_O, uuids_doc},
     {"checksum", checksum, METH_O, checksum_doc},
+    {"count", count, METH_O, count_doc},
+    {"messages", FAST(messages), messages_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -738,9 +745,12 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT,
     .m_name = "borzoi.records._native",
-    .m_doc = "Batches of messages, checked, stamped and verified.",
+    .m_doc = "Batches of messages, checked, stamped, verified and read.",
+    .m_size = sizeof(Types),
     .m_methods = methods,
     .m_slots = slots,
+    .m_traverse = types_visit,
+    .m_clear = types_clear,
 };
 
 PyMODINIT_FUNC PyInit__native(void)

@@ -1,10 +1,12 @@
 """Received messages: what they show, and how a batch of them is read."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.accelerators import needs_accelerator, without_accelerator
 
 from borzoi.client.messages import Message, Polled, decode_messages, encoded_headers
 from borzoi.model.errors import InvalidBatch, InvalidHeaderKey, InvalidHeaderValue
@@ -52,6 +54,15 @@ def test_headers_that_cannot_be_sent_are_refused(headers, fault) -> None:
         encoded_headers(headers)
 
 
+@pytest.fixture(params=[pytest.param("accelerated", marks=needs_accelerator), "in Python"])
+def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "accelerated":
+        yield
+    else:
+        with without_accelerator():
+            yield
+
+
 def test_a_poll_is_a_sequence() -> None:
     polled = Polled(1, 9, [received()])
     assert len(polled) == 1
@@ -61,6 +72,7 @@ def test_a_poll_is_a_sequence() -> None:
     assert repr(Polled(1, 9, [])) == "<Polled partition 1: 0 messages of 9>"
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_messages_of_one_size_are_made_when_they_are_asked_for() -> None:
     _, encoded = encode_messages([Record(b"abc", number) for number in (1, 2, 3)])
     polled = Polled.of(4, 9, memoryview(encoded))
@@ -94,14 +106,55 @@ def test_a_batch_is_read_as_the_slow_way_reads_it(given_payloads) -> None:
     assert list(polled) == messages == polled.messages == list(polled)
 
 
+def said_of(answer: bytes) -> list[Message] | str:
+    """The messages of an answer, or why there are none."""
+    try:
+        messages = decode_messages(memoryview(answer), 2)
+        polled = Polled.of(2, 0, memoryview(answer))
+    except InvalidBatch as fault:
+        return repr(fault)
+    assert list(polled) == messages == polled.messages
+    assert len(polled) == len(messages)
+    return messages
+
+
+@needs_accelerator
+@given(payloads, st.integers(0, 2000), st.integers(0, 2**32 - 1))
+def test_an_answer_is_read_alike_with_and_without_the_accelerator(
+    given_payloads, place: int, damage: int
+) -> None:
+    records = [
+        Record(payload, number + 1, user_headers({"k": number}) if has_headers else b"")
+        for number, (payload, has_headers) in enumerate(given_payloads)
+    ]
+    _, encoded = encode_messages(records)
+    damaged = bytearray(encoded)
+    damaged[place : place + 4] = damage.to_bytes(4, "little")
+    for answer in (bytes(encoded), bytes(encoded[: -1 - place % 80]), bytes(damaged)):
+        accelerated = said_of(answer)
+        with without_accelerator():
+            assert said_of(answer) == accelerated
+
+
 @given(st.binary(max_size=300) | st.binary(max_size=80).map(lambda end: bytes(64 * 3) + end))
 def test_garbage_is_read_or_refused(garbage: bytes) -> None:
-    try:
-        decode_messages(memoryview(garbage), 0)
-    except InvalidBatch:
-        return
+    said = said_of(garbage)
+    with without_accelerator():
+        assert said_of(garbage) == said
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_messages_outlive_the_memory_they_were_received_in() -> None:
+    _, encoded = encode_messages([Record(b"abc"), Record(b"abc")])
+    memory = bytearray(encoded)
+    polled = Polled.of(0, 1, memoryview(memory))
+    first, second = polled.messages
+    memory[:] = bytes(len(memory))
+    memory.clear()  # nothing looks at it any more
+    assert (first.payload, second.payload) == (b"abc", b"abc")
+
+
+@pytest.mark.usefixtures("both_ways")
 def test_a_message_that_is_cut_off_is_refused() -> None:
     _, encoded = encode_messages([Record(b"abc"), Record(b"defg")])
     for cut in (10, 66, len(encoded) - 1):
@@ -109,6 +162,7 @@ def test_a_message_that_is_cut_off_is_refused() -> None:
             decode_messages(memoryview(encoded)[:cut], 0)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_reserved_field_is_of_no_interest() -> None:
     _, encoded = encode_messages([Record(b"abc"), Record(b"def")])
     strange = bytearray(encoded)

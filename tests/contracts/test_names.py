@@ -21,6 +21,7 @@ SHARED: Mapping[str, str] = MappingProxyType(
         "Polled": _BOTH_ENDS,
         "Request": _TWO_PROTOCOLS,
         "Token": _BOTH_ENDS,
+        "ValueMessage": "the same thing with and without the accelerator",
     }
 )
 

@@ -257,6 +257,9 @@ def test_arguments_of_another_kind_are_refused(native: Native) -> None:
         ("mix", 2),
         ("uuids", 1),
         ("checksum", 1),
+        ("count", 1),
+        ("messages", 2),
+        ("Message", 8),
     ):
         function = getattr(native, name)
         for given_count in (0, count, count + 1):
@@ -303,7 +306,7 @@ def test_ids_that_are_taken_away_meanwhile_are_not_made_up() -> None:
 
 
 @needs_accelerator
-def test_nothing_is_kept() -> None:
+def test_nothing_is_kept(native: Native) -> None:
     """Neither the buffers nor what was made of them."""
     request = sent([Message(b"x" * 500)] * 50)
     faulty = Sent(request.indexes[:-16] + bytes(15) + b"1", request.messages, 50)
@@ -316,6 +319,9 @@ def test_nothing_is_kept() -> None:
             batch.messages.release()
             said_of(refused)
             receive(memoryview(request.messages), memoryview(request.indexes), 50)
+            for message in native.messages(memoryview(request.messages), 3):
+                assert message.id_bytes == bytes(16)
+            next(native.messages(memoryview(request.messages), 3))
         gc.collect()
         return sys.getallocatedblocks()
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from borzoi.client import messages as client_messages
 from borzoi.listeners.binary import CHECKED_AT_ONCE_MAX
 from borzoi.model.errors import BorzoiError
 from borzoi.protocol.commands.messages import split_send
@@ -36,12 +37,15 @@ PAYLOADS: Final = (0, 1, 71, 72, 73, 74, 120, 183, 184, 185, 200, 500, 967, 968,
 @contextmanager
 def without_accelerator() -> Iterator[None]:
     """What runs inside runs in Python alone."""
-    was = batch.native, fresh_ids.native
-    batch.native = fresh_ids.native = None
+    users: tuple[Any, ...] = (batch, fresh_ids, client_messages)
+    was = [module.native for module in users]
+    for module in users:
+        module.native = None
     try:
         yield
     finally:
-        batch.native, fresh_ids.native = was
+        for module, native in zip(users, was, strict=True):
+            module.native = native
 
 
 def numbered_ids() -> Callable[[int], bytes]:

@@ -1,41 +1,38 @@
 """Messages as programs see them: one to send, one that was received, a batch of those."""
 
-import json
 import struct
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from itertools import starmap
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
 
+from borzoi.client.plain_messages import Message as Message
+from borzoi.client.plain_messages import ValueMessage as ValueMessage
 from borzoi.model.errors import InvalidMessagesSize, MessageTooSmall
 from borzoi.model.limits import HEADER_BYTES
+from borzoi.records.accelerator import native
 from borzoi.records.header import HEADER, LENGTHS_AT, RESERVED_AT
 from borzoi.records.user_headers import (
-    HeaderKey,
     HeaderKind,
     HeaderValue,
     PlainValue,
-    decode_user_headers,
     encode_user_headers,
 )
 from borzoi.records.validation import LENGTHS, have_equal_lengths
+
+# Type checkers see one class with these names.
+if not TYPE_CHECKING and native is not None:
+    from borzoi.client.compact_messages import Message
+    from borzoi.client.compact_messages import ValueMessage as ValueMessage
 
 #: Headers to send: the kind of a value follows its type, unless it is a `HeaderValue`.
 Headers: TypeAlias = Mapping[str, PlainValue | HeaderValue]
 
 #: What can be sent as the payload of a message.
 Payload: TypeAlias = bytes | bytearray | memoryview | str
-
-T = TypeVar("T")
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-#: How many characters of a payload `repr` shows.
-_SHOWN: Final = 60
 
 
 class NewMessage(msgspec.Struct, frozen=True):
@@ -48,76 +45,6 @@ class NewMessage(msgspec.Struct, frozen=True):
     payload: Payload
     headers: Headers | None = None
     id: int = 0
-
-
-# A poll creates a thousand of these. The order of the fields is that of the bytes, so one loop in C
-# reads a whole batch. They hold only numbers and bytes, so the garbage collector
-# need not track them.
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message that was received."""
-
-    checksum: int
-    id_bytes: bytes
-    offset: int
-    #: When the server stored it and when its producer created it, µs since the epoch.
-    timestamp: int
-    origin_timestamp: int
-    partition: int
-    payload: bytes
-    #: As they were sent; `headers` reads them.
-    encoded_headers: bytes
-
-    @property
-    def id(self) -> int:
-        """The 128-bit id, chosen by the producer or the server."""
-        return int.from_bytes(self.id_bytes, "little")
-
-    @property
-    def time(self) -> datetime:
-        """When the server stored it."""
-        return _EPOCH + timedelta(microseconds=self.timestamp)
-
-    @property
-    def origin_time(self) -> datetime:
-        """When its producer created it, by the producer's clock."""
-        return _EPOCH + timedelta(microseconds=self.origin_timestamp)
-
-    @property
-    def headers(self) -> dict[Any, PlainValue]:
-        """The user headers with Python values; keys are texts unless a producer chose otherwise."""
-        return {key.value: value.value for key, value in self.typed_headers.items()}
-
-    @property
-    def typed_headers(self) -> dict[HeaderKey, HeaderValue]:
-        """The user headers with the kinds they were sent as."""
-        return decode_user_headers(self.encoded_headers) if self.encoded_headers else {}
-
-    def text(self) -> str:
-        """The payload as UTF-8."""
-        return self.payload.decode()
-
-    def json(self) -> Any:
-        """The payload as JSON."""
-        return json.loads(self.payload)
-
-    def __repr__(self) -> str:
-        shown = repr(self.payload[:_SHOWN])
-        if len(self.payload) > _SHOWN:
-            shown += f"… ({len(self.payload)} bytes)"
-        headers = f", headers={self.headers}" if self.encoded_headers else ""
-        return (
-            f"Message(partition={self.partition}, offset={self.offset}, payload={shown}{headers})"
-        )
-
-
-class ValueMessage(Message, Generic[T], frozen=True, gc=True):
-    """A message that was received, with the value that its payload stands for."""
-
-    value: T
-
-    @classmethod
-    def of(cls, message: Message, value: T) -> "ValueMessage[T]":
-        return cls(*msgspec.structs.astuple(message), value)  # type: ignore[call-arg]
 
 
 class Polled:
@@ -135,21 +62,25 @@ class Polled:
         self.partition = partition
         self.current_offset = current_offset
         self._made: list[Message] | None = messages
-        #: The bytes of messages that are all of one size, and how to read one of them.
-        self._unmade: tuple[struct.Struct, memoryview] | None = None
+        #: Makes messages from the bytes of the answer.
+        self._unmade: Callable[[], Iterator[Message]] | None = None
         self._count = len(messages)
 
     @classmethod
     def of(cls, partition: int, current_offset: int, buffer: memoryview) -> "Polled":
         """The messages in the bytes of an answer, which the caller hands over."""
-        fields = _fields_of_all(buffer)
-        if fields is None:
-            return cls(partition, current_offset, decode_messages(buffer, partition))
-        buffer = _with_partition(buffer, fields.size, partition)
         polled = cls(partition, current_offset, [])
+        count = native.count(buffer) if native is not None else None
+        if native is not None and count is not None:
+            polled._unmade = partial(native.messages, buffer, partition)
+            polled._count = count
+        elif (fields := _fields_of_all(buffer)) is not None:
+            buffer = _with_partition(buffer, fields.size, partition)
+            polled._unmade = partial(_iterate, fields, buffer)
+            polled._count = len(buffer) // fields.size
+        else:
+            return cls(partition, current_offset, decode_messages(buffer, partition))
         polled._made = None
-        polled._unmade = fields, buffer
-        polled._count = len(buffer) // fields.size
         return polled
 
     @property
@@ -166,8 +97,7 @@ class Polled:
     def __iter__(self) -> Iterator[Message]:
         if self._unmade is None:
             return iter(self.messages)
-        fields, buffer = self._unmade
-        return starmap(Message, fields.iter_unpack(buffer))
+        return self._unmade()
 
     def __getitem__(self, index: int) -> Message:
         return self.messages[index]
@@ -195,6 +125,8 @@ def encoded_headers(headers: Headers | None) -> bytes:
 
 def decode_messages(buffer: memoryview, partition: int) -> list[Message]:
     """The messages of a poll's answer, with copies of their bytes."""
+    if native is not None and native.count(buffer) is not None:
+        return list(native.messages(buffer, partition))
     if len(buffer) < HEADER_BYTES:
         if not len(buffer):
             return []
@@ -203,8 +135,12 @@ def decode_messages(buffer: memoryview, partition: int) -> list[Message]:
     if fields is not None:
         # The whole loop over the bytes runs in C: three times as fast as one in Python.
         copy = _with_partition(memoryview(bytes(buffer)), fields.size, partition)
-        return list(starmap(Message, fields.iter_unpack(copy)))
+        return list(_iterate(fields, copy))
     return _decode_mixed(buffer, partition)
+
+
+def _iterate(fields: struct.Struct, buffer: memoryview) -> Iterator[Message]:
+    return starmap(Message, fields.iter_unpack(buffer))
 
 
 def _fields_of_all(buffer: memoryview) -> struct.Struct | None:

@@ -6,9 +6,9 @@ compiles it, and the variable BORZOI_ACCELERATOR chooses: `on` (the default), `p
 vector instructions) or `off`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ class Native(Protocol):
 
     INSTRUCTIONS: str
     FEW: int
+    #: Received messages; see `borzoi.client.compact_messages`.
+    Message: type[Any]
 
     def check(self, messages: memoryview, indexes: memoryview, count: int) -> Found | None:
         """The ends of a sound request; None for any other."""
@@ -65,6 +67,12 @@ class Native(Protocol):
 
     def checksum(self, hashed: bytes | bytearray | memoryview) -> int:
         """XXH3-64 of these bytes."""
+
+    def count(self, messages: memoryview) -> int | None:
+        """How many messages fill the buffer, by their headers; None when they do not."""
+
+    def messages(self, messages: memoryview, partition: int) -> Iterator[Any]:
+        """A `Message` for each message of an answer, with copies of its bytes."""
 
 
 #: What a module must have; one from before an update lacks the newer ones.
