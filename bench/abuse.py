@@ -16,9 +16,9 @@ from tests.support.good_client import Waited, measured
 from tests.support.server import RunningServer, running_server
 
 ROUNDS = 3
-#: Bursts of pings may make a client wait so many times as long as it does alone ...
+#: Bursts of pings may make a client wait this many times as long as it does alone ...
 RATIO_MAX = 5.0
-#: ... and whatever else takes long, so many seconds.
+#: ... and everything else that takes long, this many seconds.
 SECONDS_MAX = 0.05
 
 

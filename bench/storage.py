@@ -261,7 +261,7 @@ def group_commit_row(appenders: int = 32, seconds: float = 1.0) -> Row:
     # The best of each side, not the best ratio: that would pick the round in which the disk was
     # busy while the baseline ran.
     before, after = (max(one.rate for one in column) for column in zip(*rounds, strict=True))
-    # The same by medians: a disk that stalls now and then for somebody else hardly moves them.
+    # The same by medians: a disk that stalls now and then for another process hardly moves them.
     each, cycle = (
         statistics.median(seconds for one in column for seconds in one.cycles)
         for column in zip(*rounds, strict=True)

@@ -44,7 +44,7 @@ DISK_BYTES_MAX = 4 << 20
 #: The file of the metadata that is being written, connections that are about to end.
 DESCRIPTORS_MAX = 8
 PATIENCE_SECONDS = 120.0
-#: A long run says what is held each time it has done so many.
+#: A long run prints what the server holds each time it has done this many.
 PROGRESS_STEPS = 1000
 BATCH = encode_messages([Message(b"some words that can be compressed " * 30)] * 100)
 

@@ -1,4 +1,4 @@
-"""Whoever may only manage topics cannot use up the descriptors of the server by creating them."""
+"""A user that may only manage topics cannot exhaust the server's descriptors by creating them."""
 
 import os
 from pathlib import Path

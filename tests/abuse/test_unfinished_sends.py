@@ -1,4 +1,4 @@
-"""Sends that are begun and never finished: memory is for those who may send."""
+"""Sends that are begun and never finished: only authorised senders get memory."""
 
 import pytest
 from tests.support.attacked import server_with_topic

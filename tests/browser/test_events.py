@@ -38,7 +38,7 @@ def test_a_tail_goes_on_where_it_was_cut(browser, server, api, send):
             send("tail", [text])
         page.until("heard.length === 6")
         assert relay.cut() >= 1
-        send("tail", texts[6:9])  # nobody listens; the browser comes back by itself
+        send("tail", texts[6:9])  # nothing listens; the browser reconnects on its own
         page.until("heard.length >= 9 && opened >= 2")
         assert server.stop() == 0
         server.start()

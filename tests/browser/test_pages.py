@@ -47,7 +47,7 @@ class _Blank(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def elsewhere():
     """A page of another origin."""
-    # With threads that nobody waits for: a browser opens connections that it may never use.
+    # With daemon threads: a browser opens connections that it may never use.
     pages = ThreadingHTTPServer(("127.0.0.1", 0), _Blank)
     thread = threading.Thread(target=pages.serve_forever)
     thread.start()

@@ -37,7 +37,7 @@ CONSUMER = Consumer(ConsumerKind.CONSUMER, 1)
 
 
 def exchanged(browser, server, messages, expected):
-    """What a page hears on one connection; it closes after so many answers."""
+    """What a page receives on one connection; it closes after this many answers."""
     page = browser.opened("http://{}:{}/docs".format(*server.addresses["http"]))
     found = page.evaluated(
         EXCHANGES

@@ -18,7 +18,7 @@ sizes = st.sampled_from(
 
 
 def fed(receiver: AnswerReceiver, data: bytes, most: int) -> list[Any]:
-    """The answers in the data, received in pieces of at most so many bytes."""
+    """The answers in the data, received in pieces of at most this many bytes."""
     answers: list[Any] = []
     rest = memoryview(data)
     while rest:

@@ -67,7 +67,7 @@ def asked(request: pytest.FixtureRequest) -> list[tuple[Exchange, Request]]:
 
 @pytest.fixture
 def real(asked: list[tuple[Exchange, Request]]) -> Iterator[ScriptedServer]:
-    """Answers like the real one, to those who ask like it was asked."""
+    """Answers like the recorded server, to the requests that were recorded."""
     answers = iter(asked)
 
     def answer(heard: Asked) -> bytes:

@@ -110,7 +110,7 @@ def configured(
 
 
 def test_a_checkpoint_is_due_after_so_many_bytes_of_journal():
-    """K1: not only after so many ops; and at the same op everywhere."""
+    """K1: not only after a number of ops, and at the same op on every replica."""
     cluster = configured(ScriptedCluster(checkpoint_interval=10_000), checkpoint_bytes=4 * 1024)
     cluster.elect()
     for number in range(12):

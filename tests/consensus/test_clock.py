@@ -1,4 +1,4 @@
-"""Marzullo's agreement, and who is outside of it (T2)."""
+"""Marzullo's agreement, and the clocks outside of it (T2)."""
 
 import pytest
 from hypothesis import given

@@ -231,7 +231,7 @@ def test_a_primary_whose_clock_is_off_hands_over():
     assert old.clock_error_us == OFF_US
     assert not old.is_primary
     assert cluster.elect() is not old
-    # Whoever is off is passed over from now on.
+    # A replica whose clock is wrong is skipped from now on.
     cluster.tick(1_000)
     assert cluster.primary() is not old
 

@@ -357,7 +357,7 @@ def test_headers_of_recycled_records_say_nothing():
 
 
 def test_a_torn_tail_is_overwritten_though_older_records_were_recycled():
-    """Left in the middle of the file it would be a gap nobody can name, at every later start."""
+    """Left in the middle of the file it would be a gap without a name at every later start."""
     headers = chain(7)
     whole = bytes_of(headers[4:6])
     torn = whole + encode_record(headers[6], body_of(7))[:200]

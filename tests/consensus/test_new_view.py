@@ -1,4 +1,4 @@
-"""The start of a view, at its primary and at those who adopt it (E8, A1-A5)."""
+"""The start of a view, at its primary and at the backups that adopt it (E8, A1-A5)."""
 
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster

@@ -363,7 +363,7 @@ def test_g1_a_majority_is_not_enough_even_if_it_would_start():
 def test_g1_a_replica_counted_at_genesis_formats_although_it_missed_the_others():
     cluster = ScriptedCluster(formatted=False)
     cluster.network.clear()
-    # Replica 2 hears nobody, but everybody hears that it is empty.
+    # Replica 2 receives nothing, but all others receive that it is empty.
     cluster.drop = lambda source, target, header: target == 2
     cluster.tick(40)
     assert not cluster.replicas[0].is_empty

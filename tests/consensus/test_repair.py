@@ -260,7 +260,7 @@ def test_a_slow_disk_gets_no_more_bodies_and_no_peer_is_suspected():
 
 
 def test_a_primary_that_cannot_read_a_lost_op_steps_down():
-    """Found by a seed: it led for ever, with everybody's acks, and answered nobody."""
+    """Found by a seed: it led for ever with acks of all replicas, and answered no client."""
     cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.request(b"x")

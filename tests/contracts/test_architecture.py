@@ -33,7 +33,7 @@ LATE = {
     "src/borzoi/server/launching.py": "emptying knows all of a server, and few starts empty",
     "src/borzoi/server/shard_process.py": "a shard is loaded into memory near its processor",
     "src/borzoi/server/web.py": "only RSA and other issuers need the keys of RSA",
-    "src/borzoi/server/arguments.py": "a wrong setting is told before the whole server is loaded",
+    "src/borzoi/server/arguments.py": "a wrong setting is reported before a whole server loads",
 }
 
 

@@ -24,7 +24,7 @@ from borzoi.protocol.framing import (
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LINES = 2306
 
-#: Statuses that say "malformed": what decoding answers before anyone asks who is asking.
+#: Statuses that say "malformed": decoding answers them before authentication.
 MALFORMED = {3, 4, 6}
 
 

@@ -36,7 +36,7 @@ DIFFERENCES = {
 BODY_BYTES_MAX = 2_000_000
 NOW = 1_700_000_000_000_000
 
-#: What stands for a saved variable when nobody saved one.
+#: What stands for a variable that was not saved.
 VARIABLES = {"cid": "1601683480"}
 
 

@@ -12,7 +12,7 @@ DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_t
 
 
 def rows(columns: int) -> list[list[str]]:
-    """The rows of all tables whose first column is a number and that are so many columns wide."""
+    """The rows of all tables with this many columns whose first column is a number."""
     cells = [line.strip("| ").split(" | ") for line in DOCUMENT.splitlines()]
     return [row for row in cells if len(row) == columns and row[0].isdigit()]
 

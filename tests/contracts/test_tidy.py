@@ -111,7 +111,7 @@ def defaults_for_what_is_empty(_: Path, text: str) -> Iterator[str]:
 
 
 def missing_mirror_tests(path: Path, _: str) -> Iterator[str]:
-    """tests/ has the shape of src/borzoi/: whoever reads a module knows where its tests are."""
+    """tests/ has the shape of src/borzoi/, so the tests of a module are easy to find."""
     if path.stem != "__init__":
         module = path.relative_to(SOURCE)
         mirror = ROOT / "tests" / module.parent / f"test_{path.stem.strip('_')}.py"
@@ -148,7 +148,7 @@ def machine_paths(_: Path, text: str) -> Iterator[str]:
 
 
 def registry_hosts(_: Path, text: str) -> Iterator[str]:
-    """Where packages come from is the business of whoever installs them."""
+    """The place packages come from is chosen when they are installed."""
     for number, line in enumerate(text.splitlines(), start=1):
         if found := REGISTRY_HOST.search(line):
             yield f"line {number}: {found[0]}"

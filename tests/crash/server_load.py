@@ -1,4 +1,4 @@
-"""A busy published client: sends, reads and creates until it is told to stop, whatever happens.
+"""A busy published client: sends, reads and creates until it is stopped, whatever happens.
 
     server_load.py HOST:PORT SEED
 

@@ -115,7 +115,7 @@ def awaited() -> str:
 
 
 async def until_more(produced: Produced, members: list[Member]) -> None:
-    """Returns when so much more was acknowledged and read."""
+    """Returns when this much more was acknowledged and read."""
     acknowledged = len(produced.acknowledged) + ACKNOWLEDGED_MIN
     read = sum(len(member.read) for member in members) + READ_MIN
     await until(

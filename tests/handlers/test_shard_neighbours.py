@@ -30,7 +30,7 @@ async def test_clients_and_usage_of_all_shards_are_found(tmp_path: Path) -> None
     assert [one.shard for one in usage] == [0, 1, 2]
     assert [one.clients_count for one in usage] == [1, 2, 1]
 
-    # A shard that is gone has no clients, and nobody waits for it.
+    # A shard that is gone has no clients, and no request waits for it.
     buses[0].links.on_peer_lost(2)
     async with asyncio.timeout(5):
         assert sorted(one.client_id for one in await found[0].sessions()) == [1, 4]

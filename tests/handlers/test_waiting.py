@@ -79,7 +79,7 @@ async def test_a_message_in_another_partition_wakes_no_poll(server: EmbeddedServ
     assert not poll.done()
     server.services.waits.end()
     assert (await poll).messages_count == 0
-    # And nobody begins to wait any more.
+    # And no new poll begins to wait.
     assert (await server.root().call(poll_of(60_000, partition=1))).messages_count == 0
 
 

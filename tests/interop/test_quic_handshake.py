@@ -40,7 +40,7 @@ def test_the_stack_of_a_published_client_finishes_its_handshake(python: list[str
             [*python, PROGRAM, address], capture_output=True, text=True, timeout=SECONDS_MAX
         )
         assert said.returncode == 0, said.stderr
-        # Nobody at the port would be asked again and again; this is the end of an answered stream.
+        # A client without a server would keep retrying; this is the end of an answered stream.
         assert said.stdout == "Empty response\n"
         with WireClient(server.tcp_address) as client:
             client.login()

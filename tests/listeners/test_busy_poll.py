@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def callbacks_in(turns: int, made: BusyPoll, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often the loop was kept awake in so many turns of it."""
+    """How often the loop was kept awake in this many of its turns."""
     yields = 0
 
     def count() -> None:

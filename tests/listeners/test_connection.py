@@ -300,7 +300,7 @@ async def test_an_answer_that_comes_after_the_end_is_nobodys(
 
 
 class PoisonedPool(MemoryPool):
-    """Whoever still needs a buffer that was given back finds nothing but rubbish in it."""
+    """Overwrites a buffer when it is released, so a later use of it is noticed."""
 
     def release(self, buffer: PooledBuffer) -> None:
         buffer.view[:] = b"\xaa" * len(buffer.view)
@@ -416,7 +416,7 @@ async def test_a_poll_that_is_not_sent_yet_keeps_what_it_found(tmp_path: Path) -
         await server.root().call(PurgeTopic("s", "t"))
         talk.feed(batch_frame(b"h" * 110_000))
         assert b"".join(one for one in held.tail if isinstance(one, memoryview)) == tail
-        # The space of purged files is free at once, whoever still reads them.
+        # The space of purged files is free at once, even while they are read.
         with pytest.raises(StorageFailure, match="is closed"):
             whole(held)
     pool.close()
@@ -629,8 +629,8 @@ async def test_requests_beyond_a_share_wait_for_a_turn(
 
 
 async def test_shares_of_connections_take_turns(server: EmbeddedServer, pool: MemoryPool) -> None:
-    """Between two shares of one connection every other has one; whoever asks one thing waits for
-    nobody."""
+    """Every connection has a share between two shares of another; a client with a single
+    request does not wait."""
     order: list[int] = []
 
     class Noting(Sink):

@@ -1,4 +1,4 @@
-"""Small sends of one turn are stored together, and nobody can tell but by the number of appends."""
+"""Small sends of one turn are stored together; only the number of appends shows it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -109,7 +109,7 @@ async def test_the_first_of_a_turn_is_answered_at_once_and_the_others_together(
     for number, talk in enumerate(clients.talks):
         talk.feed(memoryview(send(b"%d" % number)))
         talk.feed(memoryview(send(b"%d again" % number)))
-    # Nobody has sent like this before, so the first sends are prepared one by one.
+    # No send with these constant bytes came before, so the first ones are prepared one by one.
     await turns(5)
     assert clients.answers == [2] * 6
     clients.appends = 0

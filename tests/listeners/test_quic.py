@@ -26,7 +26,7 @@ from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_requ
 from borzoi.records.message import Message, decode_messages, encode_messages
 
 PING = encode_request(Ping())
-#: The library lets a client have so many at a time.
+#: The library allows a client this many at a time.
 STREAMS = 100
 
 
@@ -77,7 +77,7 @@ async def test_messages_go_in_and_come_out_as_they_were(
 
 
 def may_open(quic: Any, count: int) -> bool:
-    """Whether the client may open so many streams in all, those included that are over."""
+    """Whether the client may open this many streams in all, including finished ones."""
     return bool(quic.max_concurrent_bidi_streams >= count)
 
 
@@ -185,7 +185,7 @@ async def test_who_stops_reading_half_way_harms_nobody(server: EmbeddedServer) -
             quic.stop_stream(writer.get_extra_info("stream_id"), 7)
             writer.close()
             client.protocol.transmit()
-        # What nobody wants is not kept.
+        # Data of a refused stream is not kept.
         await until(lambda: connection._quic.get_send_buffer_size() == 0)
         polled = await client.call(poll_of(1000))
         assert polled.messages_count == 1000

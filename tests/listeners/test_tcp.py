@@ -261,7 +261,7 @@ async def test_a_peer_that_is_gone_in_the_middle_of_a_frame_is_noticed(
     client.writer.transport.abort()  # a reset
     async with asyncio.timeout(PATIENCE_SECONDS):
         while listener.connections:
-            listener.give_up_stalled(0)  # nobody has stood still since then
+            listener.give_up_stalled(0)  # no connection has stalled since then
             await asyncio.sleep(0)
     assert server.opened.pool.counters().in_use_bytes == RECEIVE_BUFFER_BYTES  # its own
 

@@ -12,7 +12,7 @@ async def test_who_is_let_in_can_finish_and_the_others_come_in_order() -> None:
     assert not room.enter(50)
     room.wait(50, lambda: let_in.append("first"))
     room.wait(10, lambda: let_in.append("second"))
-    assert not room.enter(1), "nobody passes those who wait"
+    assert not room.enter(1), "no request overtakes those that wait"
     assert (room.in_use, room.waiting) == (60, 2)
     room.leave(60)
     await asyncio.sleep(0)

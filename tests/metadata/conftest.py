@@ -47,14 +47,14 @@ class Control:
         assert snapshot.encode(self.state, members=True) == before
 
     def topic(self, partitions_count):
-        """Stream 0 with topic 0 of so many partitions, which has group 0."""
+        """Stream 0 with topic 0, which has this many partitions and group 0."""
         self.do(CreateStream("s"))
         self.do(CreateTopic(0, "t", partitions_count))
         self.do(CreateConsumerGroup(0, 0, "g"))
         return self.state.streams[0].topics[0]
 
     def join(self, client_id):
-        """Joins the group; nobody has polled anything, so what is pending moves at once."""
+        """Joins the group. No member has polled anything, so pending partitions move at once."""
         outcome = self.do(JoinGroup(0, 0, 0, client_id))
         for effect in outcome.effects:
             for partition_id in effect.partition_ids:

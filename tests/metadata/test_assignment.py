@@ -8,7 +8,7 @@ from borzoi.metadata.assignment import Move, deal, levelling, quotas
 
 @st.composite
 def holdings(draw):
-    """Partitions spread in any way over members, some perhaps over nobody."""
+    """Partitions spread in any way over members, some perhaps to no member."""
     members = draw(st.integers(1, 6))
     owners = draw(st.lists(st.integers(-1, members - 1), max_size=24))
     held: list[list[int]] = [[] for _ in range(members)]
@@ -28,7 +28,7 @@ def after(held, moves):
 
 
 def fewest_moves(sizes, partitions_count):
-    """Tries every fair choice of who has one more than the others."""
+    """Tries every fair choice of the members that have one more than the others."""
     share, rest = divmod(partitions_count, len(sizes))
     return min(
         sum(max(0, size - share - (member in more)) for member, size in enumerate(sizes))

@@ -134,7 +134,7 @@ def test_a_partition_that_is_pending_stays_with_its_owner(control, group):
 
 
 def test_a_second_newcomer_is_promised_what_the_first_has_not_received_yet(control, group):
-    """Redirecting a promise costs nobody anything, and it keeps its age."""
+    """Redirecting a promise has no cost, and the promise keeps its age."""
     control.join(A)
     control.do(JoinGroup(0, 0, 0, B))
     since = control.now

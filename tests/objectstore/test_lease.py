@@ -22,7 +22,7 @@ HELD = Lease(epoch=1, server_id="a", host="h", nonce="n", acquired_at=0, ttl_ms=
 
 
 class Time:
-    """A clock that moves when somebody sleeps, and lets others do something then."""
+    """A clock that advances during a sleep and lets other tasks run meanwhile."""
 
     def __init__(self) -> None:
         self.now = 0.0

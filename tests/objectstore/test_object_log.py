@@ -26,7 +26,7 @@ from borzoi.objectstore.object_log import LogAddress, ObjectLog, SystemSource, r
 #: A share of the tier `object`, which plays 5,000; the tier `deep` plays 100,000.
 SCHEDULES = int(os.environ.get("BORZOI_OBJECT_LOG_SCHEDULES", "300"))
 DEEP_SCHEDULES = 100_000
-#: The absence of a rule shows within so many schedules of the first that is tried.
+#: A missing rule makes one of this many schedules fail, counted from the first that is tried.
 MUTATED_SCHEDULES = 2_000
 
 
@@ -244,7 +244,7 @@ async def test_a_slot_that_lies_about_its_length_is_corrupt() -> None:
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("part", ["/log/", "/ckpt/"])
 async def test_what_arrives_damaged_is_read_once_more(part: str, times: int) -> None:
-    """Each object arrives damaged so many times: once is nothing, twice is the object."""
+    """Each object arrives damaged this many times: once is retried, twice is damage."""
 
     class Noisy(MemoryStore):
         def __init__(self) -> None:

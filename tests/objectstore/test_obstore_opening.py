@@ -113,7 +113,7 @@ def at(stand_in: StandIn, **keywords) -> Location:
 
 
 def trusted_context(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    """A certificate for localhost that the library is told to trust."""
+    """A certificate for localhost that the library is configured to trust."""
     pair = self_signed()
     (folder / "cert.pem").write_bytes(pair.certificate)
     (folder / "key.pem").write_bytes(pair.key)

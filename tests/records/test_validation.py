@@ -192,7 +192,7 @@ def test_zeros_are_messages_where_they_fit(count: int, data: st.DataObject) -> N
 
 
 def with_lengths(user_headers: int, payload: int, *, beside: int = 0) -> Sent:
-    """One message that has the lengths it says, and so many small ones before it."""
+    """One message with the given lengths, after this many small ones."""
     header = pack_header(MessageHeader(0, 1, 0, 0, 0, user_headers, payload))
     messages = bytes(64) * beside + header + bytes(payload + user_headers)
     ends = [64 * (i + 1) for i in range(beside)] + [len(messages)]

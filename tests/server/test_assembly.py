@@ -58,7 +58,7 @@ def test_root_is_made_the_first_time_and_found_the_second(tmp_path: Path) -> Non
 
 
 def test_root_is_not_stored_before_its_password_can_be_known(tmp_path: Path) -> None:
-    """A start that fails in between would leave a root whose password nobody has."""
+    """A start that fails in between would leave a root with an unknown password."""
     shown = set()
     for _ in range(2):
         opened = open_data(

@@ -158,7 +158,7 @@ def test_a_value_of_the_file_that_is_not_allowed_is_told(
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    # Nobody may read the first bytes of it, not even root.
+    # Its first bytes cannot be read, not even by root.
     memory = "/proc/self/mem"
     with pytest.raises(InvalidConfiguration, match=f"{memory} cannot be read: "):
         load({"BORZOI_CONFIG_PATH": memory}, tmp_path)

@@ -93,7 +93,7 @@ async def test_expired_tokens_are_forgotten_and_others_are_not(
 
 
 async def polled_and_joined(server: EmbeddedServer, root: EmbeddedClient) -> None:
-    """Two members; the second waits for a partition of the first, who has committed nothing."""
+    """Two members; the second waits for a partition of the first, which has committed nothing."""
     await root.call(CreateConsumerGroup("s", "t", "g"))
     await root.call(JoinConsumerGroup("s", "t", "g"))
     for number in range(2):

@@ -113,7 +113,7 @@ def test_a_server_says_when_it_is_ready_and_where() -> None:
     with running_server(encrypted) as server:
         host, port = server.tcp_address
         with WireClient(server.tcp_address) as client:
-            # The file is there before the words are; who is answered comes after both.
+            # The file exists before the banner; requests are answered after both.
             client.call(Ping())
         assert f"{host}:{port}" in server.output
         assert "is ready" in server.output
@@ -290,7 +290,7 @@ def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge:
         assert code == exit_statuses.OK, server.output
         assert took < STOP_SECONDS_MAX / 2
         assert "did not end in time" not in server.output
-        # Nobody was told anything but that it is done, or that the server goes away.
+        # Every client got either success or the status of a server that stops.
         assert set(statuses) <= {0, 8}
         server.start()
         with WireClient(server.tcp_address) as root:

@@ -124,7 +124,7 @@ def test_shard_0_is_replaced_like_any_other_and_stays_where_it_was() -> None:
 
 
 def test_a_shard_that_fails_ends_by_itself_and_is_replaced() -> None:
-    """It drains without having been told to stop, and nobody else does."""
+    """It drains without a request to stop, and no other shard does."""
     supervision = serving()
     assert supervision.drained(1) == [Tell(1, Close())]
     effects = supervision.ended(1, exit_statuses.FAILED, now=0)

@@ -1,4 +1,4 @@
-"""Settings of listeners that cannot work are told before a start, each in a sentence."""
+"""Settings of listeners that cannot work are reported before a start, each with a reason."""
 
 from pathlib import Path
 

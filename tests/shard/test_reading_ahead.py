@@ -126,7 +126,7 @@ def test_the_longer_a_client_goes_on_the_more_is_welcome(files):
     assert wanted == [0, 2, 4, 8, 16, 16]
     assert ahead.welcome(PLACE, poll(5)) == 0
     assert ahead.welcome(PLACE, poll(60, auto_commit=True)) == 0
-    # Nothing was there, so nobody goes on.
+    # Nothing was there, so no poll continues from it.
     ahead.keep(PLACE, poll(900), answer(900, 0), [])
     assert ahead.welcome(PLACE, poll(900)) == 0
 
@@ -208,7 +208,7 @@ def test_an_owner_says_what_the_next_polls_would_find(partition):
 
 
 def test_what_an_owner_says_ends_before_the_last_message(partition):
-    """A client that is told everything would take it for the end, when more has come."""
+    """With everything known ahead, a client would miss that more has arrived."""
     first = poll(50)
     polled = performed(partition, first)
     assert polled.current_offset == 99

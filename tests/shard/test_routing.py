@@ -262,7 +262,7 @@ async def test_totals_and_descriptions_are_of_all_shards(shards):
         assert totals.messages_count == sum(range(1, PARTITIONS + 1))
         assert totals.segments_count == PARTITIONS
         own = [one for one in NAMESPACES if shard.plane.ownership.is_own(one)]
-        assert isinstance(shard.plane.describe(own), list), "nobody is asked"
+        assert isinstance(shard.plane.describe(own), list), "no other shard is asked"
         assert (await arrived(shard.plane.describe([Namespace(7, 7, 7)])))[0].messages_count == 0
 
 

@@ -114,7 +114,7 @@ UNREACHABLE: dict[str, dict[str, str]] = {
     "pipeline": {
         "forget: if highest is None:": OURS,
     },
-    "repair": {"ask: if not r.others:": "nothing rots where nobody else has a copy"},
+    "repair": {"ask: if not r.others:": "no bit rot is injected where no other replica has a copy"},
     "replica": {
         "ticks_until_deadline: return max(1, self.timers.next_deadline - self.timers.now)": ASKED,
         "clock_error_us: return heartbeat.clock_error_us(self)": ASKED,

@@ -1,4 +1,4 @@
-"""In the end all agree; whoever does not is named."""
+"""In the end all replicas agree; one that does not is named."""
 
 import pytest
 

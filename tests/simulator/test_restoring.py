@@ -82,7 +82,7 @@ def test_a_rotten_tail_stays_and_the_ring_remembers_it():
     restoring.keep_scanned(volume, scan)
     assert len(volume.records) == before
     assert newest.header in volume.ring
-    # What a checkpoint covers may have been recycled: nobody has to keep it.
+    # What a checkpoint covers may have been recycled: no replica has to keep it.
     assert newest.header not in restoring.scan_of(volume, newest.header.op).redundant
 
 

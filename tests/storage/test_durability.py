@@ -77,7 +77,7 @@ def test_names_that_logs_share_are_synced_once_for_all_of_them() -> None:
     assert synced(medium) == ["/a/b", "/a", "/", "/a/c"]
     first.name_added()
     first.job(tail, with_tail=False).run()
-    assert synced(medium) == ["/a/b"], "its own directory is nobody else's"
+    assert synced(medium) == ["/a/b"], "no other path shares its directory"
 
 
 def test_a_shared_sync_that_fails_has_failed_for_everyone() -> None:

@@ -1,4 +1,4 @@
-"""How the files of a log are filled, refused, cut and let go; seen through the log."""
+"""How the files of a log are filled, rejected, cut and closed; seen through the log."""
 
 import asyncio
 from pathlib import Path

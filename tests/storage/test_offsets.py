@@ -369,7 +369,7 @@ async def test_a_commit_that_was_answered_as_synced_survives_a_power_cut(seed):
             answer = offsets.store(CONSUMER, consumer_id, offset)
             if draws.random() < 0.7:
                 await stored(answer)
-                # Whoever was answered must find this, or what was asked for later.
+                # An acknowledged commit must be found, or a later one.
                 asked[consumer_id] = {offset}
         await asyncio.sleep(draws.choice([0, 0.001]))
         disk.power_cut(draws)

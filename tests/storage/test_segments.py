@@ -77,7 +77,7 @@ def test_the_oldest_segments_go_with_all_their_files() -> None:
     assert sorted(medium.list(DIRECTORY)) == [
         f"{start:020}.{kind}" for start in (3, 5) for kind in ("index", "log")
     ]
-    assert segments.delete_oldest(9, 4).segments == 0, "it holds what nobody could read yet"
+    assert segments.delete_oldest(9, 4).segments == 0, "it holds messages that cannot be read yet"
     assert segments.delete_oldest(9, 5).segments == 1
     assert len(segments) == 1
 

@@ -59,7 +59,7 @@ class FaultyFile(LocalFile):
 
 
 class FaultyMedium(LenientMedium):
-    """Real files; crashes before a chosen step, or fails where it is told to."""
+    """Real files; crashes before a chosen step, or fails on request."""
 
     __slots__ = ("steps_left", "sync_fails", "truncate_fails", "write_at_most")
 

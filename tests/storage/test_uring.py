@@ -37,7 +37,7 @@ KINDS = ["threads", "stand-in", "kernel"]
 
 
 class StandIn:
-    """A ring that carries out a sync when it is submitted, or fails it as it is told to."""
+    """A ring that carries out a sync when it is submitted, or fails it on request."""
 
     def __init__(self, *, entries_taken: int | None = None) -> None:
         self.eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -302,7 +302,7 @@ async def test_a_group_commit_is_answered_and_a_failed_one_fences(
     commits.settle()
     assert isinstance(waiters[2].exception(), CannotSync)
     assert [type(failure) for failure in fenced] == [CannotSync]
-    await asyncio.sleep(0)  # told once more by the syncer, to nobody
+    await asyncio.sleep(0)  # the syncer resolves it once more, without a waiter
     assert len(fenced) == 1
 
 

@@ -196,7 +196,7 @@ def damaged_requests(count: int, seed: int) -> Iterator[Request]:
 
 
 def first_disagreement(count: int, seed: int) -> Request | None:
-    """The first of so many damaged requests that the two paths see differently."""
+    """The first of this many damaged requests on which the two paths disagree."""
     for request in damaged_requests(count, seed):
         accelerated = said_of(request)
         with without_accelerator():

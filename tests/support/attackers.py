@@ -94,7 +94,7 @@ def large(address: Address, count: int, size: int) -> None:
 
 
 def everywhere(address: Address, count: int, frame: bytes) -> None:
-    """The same request over and over, on so many connections."""
+    """The same request repeatedly, on this many connections."""
 
     def attack(client: WireClient) -> None:
         while True:
@@ -142,7 +142,7 @@ def discard(sock: socket.socket) -> int:
 
 
 def empty_messages(count: int) -> bytes:
-    """A send of so many messages that are nothing but a header."""
+    """A send of this many messages that are only a header."""
     entries = np.zeros(count, INDEX_DTYPE)
     entries["position"] = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(HEADER_BYTES)
     indexes, messages = memoryview(entries.tobytes()), memoryview(bytes(HEADER_BYTES * count))
@@ -152,7 +152,7 @@ def empty_messages(count: int) -> bytes:
 
 
 def large_message(size: int) -> bytes:
-    """A send of one message with a payload of so many zeros."""
+    """A send of one message with a payload of this many zeros."""
     indexes, messages = encode_messages([Message(bytes(size))])
     return encode_request(
         SendMessages(

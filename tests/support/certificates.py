@@ -33,7 +33,7 @@ SUBJECT = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
 
 
 def certified(folder: Path, transport: str) -> tuple[dict[str, str], Path]:
-    """The settings of a server that has this transport too, encrypted, and whom to trust."""
+    """Settings of a server that also has this transport, encrypted; and the authority to trust."""
     certificate, key, authority = write_certificates(folder)
     section = SECTIONS[transport]
     settings = {

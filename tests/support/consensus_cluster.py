@@ -178,7 +178,7 @@ class ScriptedCluster:
         self.disks[replica] = Disk()
 
     def isolate(self, *replicas: int) -> None:
-        """These hear nobody outside their own company, and nobody outside hears them."""
+        """These replicas and all others cannot reach each other."""
         apart = set(replicas)
         self.drop = lambda source, target, header: (source in apart) != (target in apart)
 

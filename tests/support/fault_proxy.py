@@ -1,4 +1,4 @@
-"""A relay before an object store that loses, delays and garbles what it is told to.
+"""A relay before an object store that loses, delays and garbles requests as configured.
 
 It knows HTTP/1.1 as far as stores use it: heads, bodies with a length, chunked answers. A fault is
 played for requests whose line has a given text, so that nothing in the client has to be changed.

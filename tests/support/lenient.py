@@ -6,7 +6,7 @@ from borzoi.storage.local import LocalFile, LocalMedium
 
 
 class LenientMedium(LocalMedium):
-    """Its files are all shared, so nobody is warned who does not close one."""
+    """Its files are all shared, so one that is not closed causes no warning."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> LocalFile:
         file = super().open(path, create=create, writable=writable)

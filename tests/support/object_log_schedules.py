@@ -79,7 +79,7 @@ class Request:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def apply(self) -> None:
-        """Do it, and answer if somebody still waits."""
+        """Carry it out, and answer if the caller still waits."""
         try:
             result = await self.perform()
         except ObjectStoreError as fault:
@@ -89,7 +89,7 @@ class Request:
                 self.answer.set_result(result)
 
     async def perform_quietly(self) -> None:
-        """Do it, and tell nobody."""
+        """Carry it out without an answer."""
         try:
             await self.perform()
         except ObjectStoreError:

@@ -29,7 +29,7 @@ def shard_processes(server: RunningServer) -> dict[int, int]:
 
 
 def shard_of(server: RunningServer, client: WireClient) -> int | None:
-    """The shard that holds the other end of the connection; None while it is nobody's."""
+    """The shard that holds the other end of the connection; None while no shard has it."""
     sockets = _server_sockets(client.address[1])
     for shard, process in shard_processes(server).items():
         folder = Path(f"/proc/{process}/fd")

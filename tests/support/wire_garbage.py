@@ -22,7 +22,7 @@ from borzoi.protocol.framing import REQUEST_PREFIX, ResponseDecoder
 #: too many partitions, bad key.
 REFUSALS: Final = frozenset({3, 4, 6, 2015, 4028})
 
-#: One stream of frames in so many payloads; it costs as much as several of them.
+#: One stream of frames for this many payloads; it costs as much as several of them.
 STREAM_EVERY: Final = 16
 FRAMES_PER_STREAM: Final = 4
 

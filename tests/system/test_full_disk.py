@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system
 
 READER = Consumer(ConsumerKind.CONSUMER, "reader")
 DISK_BYTES = 8 << 20
-#: To delete so many takes more space in the metadata log than the rest of its last page.
+#: Deleting this many takes more space in the metadata log than the rest of its last page.
 SMALL_TOPICS = 60
 
 

@@ -120,7 +120,7 @@ class Replay:
         except CLOSED:
             if silent is None:
                 self._fault(exchange, "the connection is closed")
-            # Whoever finds its connection closed opens another one.
+            # A client whose connection is closed opens another one.
             self._connections.pop(exchange.connection).close()
             return
         if silent is not None:
@@ -136,7 +136,7 @@ class Replay:
             self._connections.pop(exchange.connection).close()
 
     def finish(self) -> None:
-        """Every connection that is still open is in step: nothing came that nobody asked for."""
+        """Every connection that is still open is in step: nothing arrived without a request."""
         for name, client in self._connections.items():
             try:
                 if client.exchange(PING) != (0, b""):
@@ -158,7 +158,7 @@ class Replay:
 
     def _keep_alive(self, exchange: Exchange) -> None:
         """Everyone pings until the recording pauses, then only who pings there, until the server
-        has dropped the others: nobody is dropped because this process had no turn."""
+        has dropped the others: no client is dropped because this process had no turn."""
         for name, client in self._connections.items():
             if self._pinging in (None, name):
                 client.exchange(PING)

@@ -19,7 +19,7 @@ CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,"
     "response_schema_conformance"
 )
-#: These would shut out whoever makes the calls.
+#: These would lock out the user that makes the calls.
 #: Everything else may be called by chance: `--exclude-path` takes whole paths.
 NEVER = ["--exclude-path", "/users/logout", "--exclude-operation-id", "UpdateUser"]
 #: This one would never end.
@@ -30,7 +30,7 @@ KEEPING = [
     for name in ("DeleteStream", "DeleteTopic", "UpdateStream", "UpdateTopic", "DeletePartitions")
     for part in ("--exclude-operation-id", name)
 ]
-#: Nobody has the time for polls that wait.
+#: Polls that wait would take too long.
 ANYWHERE = """
 [parameters]
 "query.wait_ms" = 1

@@ -195,7 +195,7 @@ class Load:
             chance = rng.random()
             if chance < DISCONNECT_SHARE:
                 self.counts["disconnected"] += 1
-                # Often with a request under way, whose answer nobody will hear.
+                # Often with a pending request, whose answer is lost.
                 client.writer.write(encode_request(send(rng)) if rng.random() < 0.5 else b"")
                 return
             if chance < DISCONNECT_SHARE + GARBAGE_SHARE:

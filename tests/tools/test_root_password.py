@@ -71,7 +71,7 @@ def test_a_directory_without_root_and_a_bad_password_are_refused(tmp_path: Path)
 
 @pytest.mark.system
 def test_a_password_that_cannot_be_printed_is_not_stored() -> None:
-    """The same promise as at a first start: what nobody saw is not in force."""
+    """The same promise as at a first start: a password that was not shown is not in force."""
 
     def full(_: str) -> None:
         raise BorzoiError("the disk is full")

@@ -46,7 +46,7 @@ HEADER_BLOCK: Final = np.dtype(f"V{HEADER_BYTES}")
 #: Bytes of messages in one batch of columns. 1 to 16 MiB are equally fast; 64 MiB is slower.
 BATCH_BYTES: Final = 4 * 1024 * 1024
 
-#: Producers send batches of one shape over and over. The indexes of up to so many messages are
+#: Producers send batches of one shape over and over. The indexes of up to this many messages are
 #: kept, for 64 shapes.
 KEPT_INDEXES_COUNT_MAX: Final = 4096
 

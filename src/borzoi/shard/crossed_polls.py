@@ -168,4 +168,4 @@ NO_FILES: Final = _NoFiles(FrameCache(0))
 
 
 def _nothing(_: Polled) -> None:
-    """Nobody waits for the answer: `arrived` has kept what it sent ahead."""
+    """No caller waits for the answer: `arrived` has kept the ranges that came with it."""

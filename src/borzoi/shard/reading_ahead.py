@@ -82,7 +82,7 @@ class ReadingAhead:
         if place.count != poll.count or place.size_max != poll.size_max:
             return None
         if place.until < self._clock():
-            # The client is too slow for so many: less is sent ahead from here on.
+            # The client is too slow to use them all: send less ahead from here on.
             place.said, place.run = None, 1
             return None
         try:

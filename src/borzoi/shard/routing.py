@@ -172,7 +172,7 @@ class RoutedPartitionPlane(PartitionPlane):
 
         if not isinstance(answer, Future):
             return answered(answer)
-        # Nobody waits for messages any more when the shard that asked does not.
+        # Stop waiting for messages when the shard that asked has stopped.
         patient = isinstance(operation, AwaitMessages)
         return following(answer, answered, withdraw=patient)
 

@@ -56,7 +56,7 @@ class Intake:
             return
         if self.pace:
             if self._paced >= self.pace or self.backlog:
-                # A socket takes only so much; what does not fit is lost with its connection.
+                # The buffer of a socket is bounded; what does not fit is lost with its connection.
                 if len(self.backlog) < BACKLOG_MAX:
                     self.backlog.append((source, frame))
                 return

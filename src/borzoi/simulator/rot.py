@@ -99,7 +99,7 @@ def rot_checkpoint(volume: Volume, random: Random) -> str | None:
 def rot_candidates(volume: Volume, replica: int, replicas: int) -> list[int]:
     """The fault atlas: op o may rot on replica o mod n only, so one good copy always remains.
 
-    The newest record only if the ring names it: else it cannot be told from a torn one (S5),
+    The newest record only if the ring names it: otherwise it looks like a torn one (S5),
     and being acknowledged it would be a fault that no format can see. What a power cut left
     behind only once a start has brought it into the ring, whatever lies behind it by then: a
     head of the log that has no name but in its trailer costs the replica its voice.
@@ -120,7 +120,7 @@ def rot_candidates(volume: Volume, replica: int, replicas: int) -> list[int]:
 def may_lose_slot(volume: Volume, index: int) -> bool:
     """Whether this record is still named when its header and its slot of the ring are gone.
 
-    By its trailer, if something good lies behind it: else it cannot be told from a torn one.
+    By its trailer, if an intact record follows it: otherwise it looks like a torn one.
     And by the next prepare of its log: without that one the log would end below an op that may
     have been acknowledged, and the replica would lose its voice. So it would where a record
     without a name needs the whole ring to speak for it.

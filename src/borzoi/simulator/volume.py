@@ -68,7 +68,7 @@ class Volume:
         self.found: dict[bytes, Record] = {}
         # Headers of records that were whole on this disk once, in the order of their syncs.
         self.ring: list[Prepare] = []
-        # Identities whose slot of the ring has rotted; forgotten when the ring is written anew.
+        # Identities whose slot of the ring is corrupt; cleared when the ring is rewritten.
         self.rotten_slots: set[bytes] = set()
         self.unsynced: list[tuple[Record, int]] = []
         self.syncing = 0

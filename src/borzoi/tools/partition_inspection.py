@@ -119,7 +119,7 @@ def _inspect_end(
         try:
             end = reader_of(medium, segments[-1])[1]
         except StorageFailure:
-            return  # told already
+            return  # already reported
     if ends_before(point, start, end):
         yield Finding(
             Severity.DAMAGE,

@@ -91,7 +91,7 @@ async def test_a_partition_that_was_lost_is_not_taken_for_a_purged_one(
             assert await offsets(other, 3) == [0, 1, 2]
             await consumer._poll()
             assert consumer.assignment == ()
-        # Nobody stored an offset, so it begins again, and says so.
+        # No offset was stored, so it begins again, and says so.
         await look(consumer)
         assert await offsets(consumer, 2) == [0, 1]
     assert told == [("assigned", (0,)), ("revoked", (0,)), ("assigned", (0,))]

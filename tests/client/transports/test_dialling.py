@@ -10,7 +10,7 @@ from borzoi.client.transports.dialling import async_dial, dial
 from borzoi.model.errors import CannotConnect, FeatureUnavailable
 from borzoi.model.system import TransportKind
 
-#: Port 1 of this machine: nobody listens there.
+#: Port 1 of this machine: nothing listens there.
 NOWHERE = "127.0.0.1:1?connect_timeout=200ms"
 
 

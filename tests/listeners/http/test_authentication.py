@@ -139,7 +139,9 @@ async def test_a_number_that_went_to_another_user_opens_nothing(server: Embedded
     token = doors.token(user_id)
     assert await doors.user_of(token) == user_id
     await server.root().call(DeleteUser("first"))
-    assert await doors.user_of(token) == user_id  # nobody has the number, and nobody may nothing
+    assert (
+        await doors.user_of(token) == user_id
+    )  # no user has the number, so the token permits nothing
     assert await made_user(server, "second") == user_id
     assert await doors.refuses(token)
 

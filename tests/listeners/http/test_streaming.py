@@ -176,7 +176,7 @@ async def test_messages_are_heard_as_they_come_and_resumed_where_one_stopped(
         headers["Last-Event-ID"] = "1"
         async with client.stream("GET", address, headers=headers) as response:
             assert await Listening(response).offsets(3) == [2, 3, 4]
-        # As a browser does it, which cannot set headers here; and the end of a topic is told.
+        # As a browser does it, which cannot set headers here; the end of a topic is reported.
         async with client.stream("GET", f"{address}&access_token={token}") as response:
             listening = Listening(response)
             assert await listening.offsets(5) == [0, 1, 2, 3, 4]

@@ -173,7 +173,7 @@ async def test_frames_over_the_limits_close_with_their_code(
 
 
 async def test_a_large_frame_of_a_stranger_is_not_held(server: EmbeddedServer) -> None:
-    """It may not be sent by somebody who is not logged in; it is answered and thrown away."""
+    """An unauthenticated client may not send it; it is answered and discarded."""
     async with websocket_listener(server) as listener, opened(listener.address) as client:
         used = server.opened.pool.counters().in_use_bytes
         await client.send(encode_request(send_of(1000, 1000)))

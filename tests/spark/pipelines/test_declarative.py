@@ -1,4 +1,4 @@
-"""Sinks and flows of a pipeline file, as Spark's Declarative Pipelines are told of them."""
+"""Sinks and flows of a pipeline file, as they are declared to Spark's Declarative Pipelines."""
 
 from pathlib import Path
 

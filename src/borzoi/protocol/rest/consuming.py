@@ -27,7 +27,7 @@ def consumer_of(consumer_id: Identifier) -> Consumer:
 
 
 def consumer_id_of(consumer: Consumer) -> Identifier:
-    """The consumer as a query names it: there are no groups over HTTP, for want of sessions."""
+    """The consumer as a query names it. HTTP has no sessions, so it has no groups."""
     if consumer.kind is not ConsumerKind.CONSUMER:
         raise FeatureUnavailable("a consumer group cannot read over HTTP, which has no sessions")
     return consumer.id

@@ -276,7 +276,7 @@ async def committed_offsets(address: str) -> None:
 
 
 async def consuming(address: str) -> None:
-    """The loop with a callback, which commits after each message and ends when it is told to."""
+    """The loop with a callback, which commits after each message and ends on request."""
     client = await logged_in(address)
     where = await topic_of(client, "consuming")
     await client.send_messages(*where, 0, numbered(range(25)))
@@ -413,7 +413,7 @@ async def reconnecting(address: str) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         await client.send_messages(*where, 0, numbered(range(5, 8)))
         polled = await client.poll_messages(*where, 0, PollingStrategy.Next(), 100, True)
-    # The offset of the consumer, the messages, and who is logged in: all as before.
+    # The offset of the consumer, the messages, and the login: all as before.
     assert offsets(polled) == [3, 4, 5, 6, 7]
     assert payloads(polled)[0] == b"message 3"
     # The group's reader joins again by itself and goes on after what it has read.
