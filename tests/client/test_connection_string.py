@@ -1,4 +1,4 @@
-"""Connection strings: what each says, and what is wrong with those that say nothing."""
+"""Connection strings: what each means, and the errors of those that are invalid."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""Options are values that know what they cannot be."""
+"""Options are values that reject invalid combinations."""
 
 import pytest
 

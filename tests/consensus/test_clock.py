@@ -86,7 +86,7 @@ def test_the_error_is_the_distance_to_the_agreement():
     st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 30)), max_size=5),
 )
 def test_the_error_is_what_the_agreement_alone_says(own, peers):
-    """Also where everybody agrees, which is found without looking for the agreement."""
+    """Also when all clocks agree, which is found without a search."""
     samples = [None, *(at(seconds, error=error) for seconds, error in peers)]
     here, slack = own * SECOND, TOLERANCE_US // 2
     intervals = [(one.low - slack, one.high + slack) for one in samples if one is not None]

@@ -1,4 +1,4 @@
-"""9.3 by reading the source: nothing in the core may depend on clock, dice, hash or set order."""
+"""Determinism, checked on the source: the core never depends on clocks, randomness or set order."""
 
 import ast
 from pathlib import Path

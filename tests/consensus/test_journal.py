@@ -1,4 +1,4 @@
-"""Torn tails, rot and gaps, told apart over real bytes; the log a restart may claim (S4-S6)."""
+"""Torn tails, bit rot and gaps in real bytes; the log that a restart may claim (S4-S6)."""
 
 import dataclasses
 
@@ -398,7 +398,7 @@ def without_a_name(headers: list[Prepare], index: int) -> bytes:
 
 
 def test_a_ring_that_reaches_back_speaks_for_a_gap_without_a_name():
-    """Found by a seed: repaired since, so its neighbours in the file do not give it away."""
+    """Found by a seed: repaired since, so its neighbours in the file do not identify it."""
     one, two, three, four = chain(4)
     raw = without_a_name([one, three, two, four, three], 1)
     ring = encode_ring([one, three, two, four])

@@ -274,7 +274,7 @@ def test_d2_a_data_group_acknowledges_nothing_in_a_view_its_node_had_left():
 
 
 def test_g2_a_replica_that_has_its_barrier_costs_the_log_nothing_more():
-    """Found by a seed: an op for each of its questions, and it never caught up with the log."""
+    """Found by a seed: each of its requests added an op, and it never caught up with the log."""
     cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.request(b"x")
@@ -456,7 +456,7 @@ def test_s5_a_named_gap_is_repaired_and_never_nacked():
 
 
 def test_s5_a_lost_head_costs_the_voice_even_with_a_name():
-    """A log that ends below an op it may have acknowledged would deny it."""
+    """A log that ends below an op that it may have acknowledged would prove it was never there."""
     cluster = ScriptedCluster()
     cluster.elect()
     for number in range(3):

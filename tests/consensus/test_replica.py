@@ -1,4 +1,4 @@
-"""The door: determinism, idle cost, and the data plane driven end to end."""
+"""The entry point: determinism, idle cost, and the data plane driven end to end."""
 
 import subprocess
 import sys

@@ -415,7 +415,7 @@ def test_d2_a_node_tells_its_data_groups_only_views_that_are_durable_and_again_a
 
 
 def test_a_stale_promise_delays_the_vote_for_another_log():
-    """L1: who answered the primary a moment ago starts no other view."""
+    """L1: a replica that answered the primary a moment ago starts no other view."""
     cluster = ScriptedCluster()
     primary = cluster.elect()
     cluster.request(b"x")

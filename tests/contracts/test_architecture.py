@@ -1,4 +1,4 @@
-"""What the import contracts cannot say: who stands outside the layers, and where imports stand.
+"""What import contracts cannot express: packages outside the layers, and the place of imports.
 
 The layers themselves and the purity of the pure packages are checked by ``lint-imports``, from the
 table in ``pyproject.toml``.

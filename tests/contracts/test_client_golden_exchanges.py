@@ -1,4 +1,4 @@
-"""Every method of the client says what the real server was told, and reads what it answered.
+"""Every method of the client sends the recorded request and reads the recorded answer.
 
 A recorded request is turned into the call that a program would write; what arrives is compared with
 the recording, and the recorded answer is given back.
@@ -157,7 +157,7 @@ def can_be_sent(request: Any) -> bool:
 
 
 def plain(request: Any) -> Any:
-    """What is the same whenever and by whatever client it is said."""
+    """The parts of a request that do not depend on the time or the client."""
     if request.CODE == Code.SEND_MESSAGES:
         bare = [(each.payload, each.id, each.headers) for each in decode_messages(request.messages)]
         return topic(request), request.partitioning, bare

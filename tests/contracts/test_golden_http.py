@@ -79,7 +79,7 @@ def document_of(line: dict[str, Any]) -> Any:
 
 
 def is_refused_by_the_listener(line: dict[str, Any]) -> bool:
-    """Tokens, preflights and sizes are judged before anyone asks what a call means."""
+    """Tokens, preflights and sizes are checked before the meaning of a call."""
     status = line["response_status"]
     no_token = status == HTTPStatus.UNAUTHORIZED and not line["response_body"]
     too_large = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -243,7 +243,7 @@ def test_what_a_published_client_says_is_heard_and_would_be_said_alike(
 
 
 def without_nothing(value: Any) -> Any:
-    """The value without fields that say what their absence says."""
+    """The value without fields that equal their default."""
     if isinstance(value, list):
         return [without_nothing(each) for each in value]
     if isinstance(value, dict):

@@ -21,7 +21,7 @@ SECTION = re.compile(
     r"|§"
     r"|(?<!\w)\((?:[A-Z]\d{1,2}, )*[1-9]\d?\.\d{1,2}(?=[-,):]| step)"
     r"|\b\d{1,2}\.\d{1,2} steps? \d"
-    r"|^\W*\d{1,2}\.\d{1,2}:"
+    r"|^\W*\d{1,2}\.\d{1,2}(?::| [a-z])"
 )
 
 
@@ -81,7 +81,15 @@ def test_no_comment_cites_a_section_of_a_page_that_is_not_here() -> None:
 
 def test_citations_are_recognised() -> None:
     assert rules_in("N1-N3 and V10") == {"N1", "N2", "N3", "V10"}
-    for line in ("see section 5", "# 4.12: a lease", "(N7, 4.7)", "(6.3-6.6)", "4.4 step 8", "§ 3"):
+    for line in (
+        "see section 5",
+        "# 4.12: a lease",
+        "(N7, 4.7)",
+        "(6.3-6.6)",
+        "4.4 step 8",
+        "§ 3",
+        '"""9.3 by reading',
+    ):
         assert SECTION.search(line), line
     for line in (
         "RFC 9000, section 17.2",

@@ -1,4 +1,4 @@
-"""What every file of the repository owes its reader.
+"""Rules for every file of the repository.
 
 Each rule is a function from a file to its faults. A guilty file may argue its case in `EXCUSES`;
 an excuse that nobody needs any more is a fault itself.
@@ -76,7 +76,7 @@ def long_functions(_: Path, text: str) -> Iterator[str]:
 
 
 def long_modules(_: Path, text: str) -> Iterator[str]:
-    """A module is about one thing, and that fits into a sitting."""
+    """A module is about one thing, and can be read at once."""
     lines = text.count("\n")
     if lines > MODULE_LINES_MAX:
         yield f"has {lines} lines"
@@ -141,7 +141,7 @@ def reexports(path: Path, text: str) -> Iterator[str]:
 
 
 def machine_paths(_: Path, text: str) -> Iterator[str]:
-    """No file knows on which machine, or in whose folder, it was written."""
+    """No file names a machine or a home directory."""
     for number, line in enumerate(text.splitlines(), start=1):
         if found := MACHINE_PATH.search(line):
             yield f"line {number}: {found[0]}…"

@@ -29,7 +29,7 @@ LINES_MIN, LINES_MAX = 20, 400
 
 @dataclass
 class Promised:
-    """What the client was told, in the order in which it was told."""
+    """What the client was promised, in order."""
 
     #: Partition → the sizes of its acknowledged batches.
     batches: dict[int, list[int]] = field(default_factory=lambda: {0: [], 1: []})
@@ -112,7 +112,7 @@ class Client:
 
 
 def work_a_while(client: Client, random: Random) -> None:
-    """Let every task of the load hear from the server, and then some."""
+    """Wait until the server has answered every task of the load, and a little longer."""
     before = progress(client.promised)
     for _ in range(random.randint(LINES_MIN, LINES_MAX)):
         client.hear()

@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 180.0
 
 @dataclass
 class Produced:
-    """What the producer was told."""
+    """What the producer has sent, and what was acknowledged."""
 
     acknowledged: set[str] = field(default_factory=set)
     sent: int = 0

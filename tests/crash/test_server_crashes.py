@@ -1,4 +1,5 @@
-"""A real server under the load of a real client is killed, again and again, and keeps its word.
+"""A real server under the load of a real client is killed repeatedly, and loses nothing that it
+acknowledged.
 
 In the end it is stopped, which is quick and changes nothing.
 

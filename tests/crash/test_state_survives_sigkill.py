@@ -27,7 +27,7 @@ GONE = (ConnectionError, OSError)
 
 
 class Answers:
-    """What the server said yes to, and what it was asked last."""
+    """What the server acknowledged, and the last request."""
 
     def __init__(self) -> None:
         self.streams: set[str] = {"orders"}

@@ -1,4 +1,4 @@
-"""The published command line client, which is the Rust client with a mouth, against a real server.
+"""The published command line client, a command line over the Rust client, against a real server.
 
 Cargo needs a quarter of an hour or more to build it, so the test does not; it says how.
 """

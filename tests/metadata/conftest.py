@@ -1,4 +1,4 @@
-"""A control plane in one hand: gives commands, keeps the log, and distrusts every step."""
+"""A control plane in one object: applies commands, keeps the log, and verifies every step."""
 
 import pytest
 

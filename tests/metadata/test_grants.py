@@ -39,7 +39,7 @@ def test_no_entries_need_no_order():
 
 
 def test_entries_end_with_their_stream(control, bob):
-    """The published servers keep them, and after a restart they open the next stream's door."""
+    """The published servers keep them, and after a restart they grant access to the next stream."""
     control.do(DeleteStream("s"))
     assert bob.permissions == Permissions(FLAGS, {3: StreamPermissions()})
     assert control.do(CreateStream("another")).created_id == 0
@@ -47,7 +47,7 @@ def test_entries_end_with_their_stream(control, bob):
 
 
 def test_entries_end_with_their_topic(control, bob):
-    """The published servers keep them, and they open the next topic's door at once."""
+    """The published servers keep them, and they grant access to the next topic at once."""
     control.do(DeleteTopic("s", "t"))
     assert bob.permissions.streams[0] == StreamPermissions(manage_stream=True, topics={1: READS})
     assert bob.permissions.streams[3] == StreamPermissions()

@@ -1,4 +1,4 @@
-"""Sends in pieces: in order, together, and whole or told to have failed."""
+"""Sends in pieces: in order, together, and either whole or reported as failed."""
 
 import asyncio
 from asyncio import Future

@@ -1,4 +1,4 @@
-"""Whatever arrives, a decoder reads it or refuses it with an error of ours and its status."""
+"""A decoder reads any input or rejects it with an error of ours and its status."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor

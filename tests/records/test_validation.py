@@ -184,7 +184,7 @@ def test_garbage_is_refused_by_name_or_sound(messages: bytes, indexes: bytes) ->
 
 @given(st.integers(1, 30), st.data())
 def test_zeros_are_messages_where_they_fit(count: int, data: st.DataObject) -> None:
-    """Nothing but zeros and positions: every length and every field is sound, only room is not."""
+    """Only zeros and positions: all lengths and fields are valid, but there is too little space."""
     positions = data.draw(st.lists(st.integers(0, 40).map(lambda n: n * 32), min_size=count))
     entries = [bytes(4) + position.to_bytes(4, "little") + bytes(8) for position in positions]
     size = data.draw(st.integers(0, 64 * count + 64))

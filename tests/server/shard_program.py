@@ -58,7 +58,7 @@ async def serve(begin: Begin, links: Links, control: ShardControl, diary: Diary)
 
 
 def meet(peer: Peer, diary: Diary) -> None:
-    """Say who we are and note who answers: the two ends belong together."""
+    """Send our own number and note that of the peer: the two ends belong together."""
     peer.socket.setblocking(False)
     peer.socket.send(f"{os.getpid()}".encode())
 

@@ -8,7 +8,7 @@ from borzoi.telemetry.exposition import openmetrics
 
 
 def scraped(counters: Counters, meters: Meters) -> dict[tuple[str, str], float]:
-    """The values by name and labels, read with the parser of the people who scrape."""
+    """The values by name and labels, read with the parser of Prometheus' own client."""
     text = openmetrics(archive_families(counters, meters)).decode()
     return {
         (sample.name, ",".join(f"{name}={value}" for name, value in sample.labels.items())): (

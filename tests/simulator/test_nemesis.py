@@ -1,4 +1,4 @@
-"""Every kind of trouble strikes when drawn, and none after the end of the safety phase."""
+"""Every kind of fault occurs when drawn, and none after the end of the safety phase."""
 
 import pytest
 

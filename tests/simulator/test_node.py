@@ -48,7 +48,7 @@ def test_a_wiped_node_rejoins_and_says_so():
 
 
 def test_a_node_rejoins_until_its_disk_knows_that_it_is_back():
-    """Else another disk might be lost, and this one after a crash have no voice again."""
+    """Otherwise another disk might be lost, and a crash would cost this one its voice again."""
     simulation = running()
     node = simulation.nodes[2]
     node.crash()

@@ -1,4 +1,4 @@
-"""What may rot, so that a good copy or the care for a lost disk makes up for it."""
+"""What may be corrupted, so that a good copy or the rules for a lost disk make up for it."""
 
 from dataclasses import replace
 from random import Random

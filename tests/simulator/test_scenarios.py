@@ -1,4 +1,4 @@
-"""Scripted scenarios: nothing happens with the rules kept."""
+"""Scripted scenarios: no checker reports anything while the rules are kept."""
 
 import pytest
 

@@ -19,7 +19,7 @@ def running(ticks: int = 300) -> Simulation:
 
 
 def ticks_of_its_own(node: SimulatedNode) -> int:
-    """What the replicas have been told, and what is still saved up for them."""
+    """The ticks that the replicas have had, and those still due."""
     node.timekeeper.account()
     return node.replicas[0].timers.now + node.timekeeper.owed
 

@@ -1,4 +1,4 @@
-"""The clients ask again where no answer came, end their sessions, and rest when told to."""
+"""The clients retry without an answer, end their sessions, and pause on request."""
 
 from borzoi.consensus.effects import Refusal
 from borzoi.consensus.messages import Operation

@@ -1,4 +1,4 @@
-"""Options: every text becomes a value or a sentence."""
+"""Options: every text becomes a value or an error that says what is allowed."""
 
 from pathlib import Path
 

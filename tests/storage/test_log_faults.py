@@ -19,7 +19,7 @@ SYNCS = ("fdatasync", "fsync_directory")
 
 
 class Scenario:
-    """A short life of a log, whose failures are noted and outlived."""
+    """A short history of a log that records failures and continues."""
 
     def __init__(self, level: Acknowledge, fault: Fault | None, failing: int) -> None:
         self.level = level
@@ -131,7 +131,7 @@ class Scenario:
         await self.attempt("close")
 
     async def cut(self, name: str, *arguments: int) -> None:
-        """All of it happens or nothing: the acknowledged messages before and after tell."""
+        """All of it happens or nothing: the acknowledged messages before and after show it."""
         before = self.log.next_offset
         target = arguments[0] if arguments else 0
         await self.attempt(name, *arguments)

@@ -1,4 +1,4 @@
-"""What may lie in a partition's directory after whatever happened to it."""
+"""Everything that a partition's directory may hold after a crash or damage."""
 
 import asyncio
 import shutil
@@ -389,7 +389,7 @@ def test_what_recovery_cut_off_never_comes_back_behind_new_messages(seed: int) -
 
 @pytest.mark.parametrize("seed", range(200))
 async def test_under_synced_the_index_names_nothing_that_is_not_on_the_disk(seed: int) -> None:
-    """It is believed after a power cut, so an entry ahead of its message would serve garbage."""
+    """It is trusted after a power cut, so an entry ahead of its message would serve garbage."""
     disk = SimulatedDisk()
     settings = PartitionSettings(acknowledge=Acknowledge.SYNCED)
     log = open_log(DIRECTORY, disk, partition=settings, syncer=ManualSyncer())

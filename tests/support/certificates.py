@@ -1,4 +1,4 @@
-"""A server with a certificate, and the authority that a client can be told to trust."""
+"""A server with a certificate, and the authority that a client can trust."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,7 +59,7 @@ def write_self_signed(folder: Path) -> tuple[Path, Path]:
 
 
 def write_certificates(folder: Path) -> tuple[Path, Path, Path]:
-    """Files with a certificate for localhost, its key, and the certificate of who signed it."""
+    """Files with a certificate for localhost, its key, and the certificate of its authority."""
     authority_key, key = (
         ec.generate_private_key(ec.SECP256R1()),
         ec.generate_private_key(ec.SECP256R1()),
@@ -93,7 +93,7 @@ def write_certificates(folder: Path) -> tuple[Path, Path, Path]:
 def _builder(
     name: x509.Name, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
-    """With what strict clients want, as those of Python 3.13 are."""
+    """With the extensions that strict clients require, such as Python 3.13."""
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

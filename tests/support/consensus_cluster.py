@@ -101,7 +101,7 @@ class Disk:
 
 
 class ScriptedCluster:
-    """n replicas of one group, and a script that decides who hears what."""
+    """n replicas of one group, and a script that decides which frames arrive."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class ScriptedCluster:
     # -- the world ------------------------------------------------------------------------------
 
     def execute(self, replica: int) -> None:
-        """Carry out what a replica wants."""
+        """Carry out the effects of a replica."""
         disk = self.disks[replica]
         for effect in self.replicas[replica].take_effects():
             match effect:

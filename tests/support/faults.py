@@ -1,4 +1,4 @@
-"""A medium that fails when told to, around one that works."""
+"""A medium that fails on request, around one that works."""
 
 import errno
 import os

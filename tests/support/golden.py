@@ -65,7 +65,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A frame that a published client sent, and the answer it was content with."""
+    """A frame that a published client sent, and the answer that it accepted."""
 
     line: int
     command: str

@@ -80,7 +80,7 @@ class ManualSyncer:
         return once.run
 
     def run_next(self) -> bool:
-        """Run the oldest job, and tell; False when there is none."""
+        """Run the oldest job and report it; False when there is none."""
         if not self.jobs:
             return False
         job, done = self.jobs.popleft()

@@ -1,4 +1,4 @@
-"""A server that says what a test wants it to say: late, wrong, half, or nothing at all."""
+"""A server with scripted answers: late, wrong, half, or none at all."""
 
 import socket
 import threading
@@ -39,7 +39,7 @@ def answered(response: Response) -> bytes:
 
 
 def ok(asked: Asked) -> bytes:
-    """Logs everybody in and says yes to everything else."""
+    """Accepts every login, and answers everything else with success."""
     if asked.code in (Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN):
         return encode_response(0, bytes(4))
     if asked.code == GetClusterMetadata.CODE:
@@ -91,7 +91,7 @@ class ScriptedServer:
         return [asked.code for asked in self.asked]
 
     def push(self, data: bytes) -> None:
-        """Say something unasked on every connection."""
+        """Send something without a request on every connection."""
         for connection in self._connections:
             with suppress(OSError):
                 connection.sendall(data)

@@ -119,8 +119,8 @@ class RunningServer:
 def reserved(address: tuple[str, int]) -> socket.socket:
     """A socket that keeps the port of a server for its next start.
 
-    While none runs, the system would give the port to whoever asks for any free one. This socket is
-    bound and does not listen; a server, which shares its port between processes, binds beside it.
+    While none runs, the system could give the port to another process that binds port 0. This
+    socket is bound and does not listen; a server, which shares its port between processes, binds beside it.
     """
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

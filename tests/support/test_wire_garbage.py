@@ -1,4 +1,4 @@
-"""The storm itself: repeatable, and it notices what it is there to notice."""
+"""The storm itself: it is repeatable, and detects the faults that it is for."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""A server on a disk without a free byte: it starts, serves reads, says what is full, and lets
-people delete."""
+"""A server on a disk without a free byte: it starts, serves reads, reports what is full,
+and allows deletions."""
 
 import contextlib
 import subprocess

@@ -157,8 +157,8 @@ class Replay:
             time.sleep(exchange.sleep_before_ms / 1000)
 
     def _keep_alive(self, exchange: Exchange) -> None:
-        """Everyone pings until the recording pauses, then only who pings there, until the server
-        has dropped the others: no client is dropped because this process had no turn."""
+        """All clients ping until the recording pauses, then only those that ping there, until the
+        server has dropped the others: no client is dropped because this process had no turn."""
         for name, client in self._connections.items():
             if self._pinging in (None, name):
                 client.exchange(PING)

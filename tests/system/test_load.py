@@ -1,4 +1,4 @@
-"""Two hundred connections that do what they like, some of it nonsense, and come and go.
+"""Two hundred connections with random requests, some of them invalid, that come and go.
 
 What each does is drawn from a seed. `BORZOI_LOAD_SECONDS` says for how long (10 unless told, 120 on
 demand; a slow machine takes longer until enough was answered) and `BORZOI_LOAD_SEED` which draw.

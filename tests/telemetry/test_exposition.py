@@ -1,4 +1,4 @@
-"""The text is read back with the parser of the people who scrape it."""
+"""The text is read back with the parser of Prometheus' own client."""
 
 import msgspec
 import pytest

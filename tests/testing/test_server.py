@@ -1,4 +1,4 @@
-"""The test broker: a real server in a process or in the loop, and everything that can befall it."""
+"""The test broker: a real server in a process or in the loop, and its faults."""
 
 import asyncio
 import time

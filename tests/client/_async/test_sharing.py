@@ -13,7 +13,7 @@ Told = list[tuple[str, tuple[int, ...]]]
 
 @pytest.fixture
 def proxy(server) -> Iterator[Proxy]:
-    """The way of the member that everything happens to."""
+    """The connection of the member under test, which can be cut."""
     with Proxy(server.tcp_address) as between:
         yield between
 

@@ -1,4 +1,4 @@
-"""Who may call: tokens issued, shown, exchanged, given back; and every token that is refused."""
+"""Authentication: tokens issued, used, refreshed, revoked; and every token that is rejected."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ class Remembered(dict[str, int]):
 
 
 class Elsewhere:
-    """An issuer that believes everything with its name on it."""
+    """An issuer that accepts every token that names it."""
 
     user_id = 1
 

@@ -1,4 +1,4 @@
-"""What is scraped, read with the parser of the people who scrape."""
+"""The metrics, read with the parser of Prometheus' own client."""
 
 import asyncio
 from pathlib import Path

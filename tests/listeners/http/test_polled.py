@@ -60,7 +60,7 @@ async def test_others_have_turns_between_the_pieces() -> None:
 
 
 async def test_nothing_is_written_for_who_has_gone() -> None:
-    """What is sent to a client that has gone vanishes without a word."""
+    """What is sent to a client that is gone is discarded silently."""
     leaving = asyncio.Event()
 
     async def receive() -> MutableMapping[str, Any]:

@@ -1,4 +1,4 @@
-"""WebSockets over real sockets, with a client of other people."""
+"""WebSockets over real sockets, with a third-party client."""
 
 import asyncio
 import random

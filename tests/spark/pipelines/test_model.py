@@ -1,4 +1,4 @@
-"""Pipeline files: what they say, and the sentence for what they say wrongly."""
+"""Pipeline files: what they mean, and the error for each mistake."""
 
 import tomllib
 from pathlib import Path

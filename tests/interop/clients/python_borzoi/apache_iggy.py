@@ -1,4 +1,4 @@
-"""Our own client in the clothes of the published one, so that both play the same scenarios.
+"""Our own client behind the interface of the published one, so that both play the same scenarios.
 
 Found before the published package on the path of the scenarios' program; `BORZOI_COLOUR` says which
 of our clients is inside: ``async``, or ``sync`` in threads.
