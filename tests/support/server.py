@@ -120,7 +120,7 @@ def reserved(address: tuple[str, int]) -> socket.socket:
     """A socket that keeps the port of a server for its next start.
 
     While none runs, the system could give the port to another process that binds port 0. This
-    socket is bound and does not listen; a server, which shares its port between processes, binds beside it.
+    socket is bound and does not listen; a server shares its port and binds beside it.
     """
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
