@@ -21,14 +21,7 @@ def sends(cluster: ScriptedCluster, replica: int) -> list[Header]:
 
 
 def heard_commit(cluster: ScriptedCluster) -> Commit:
-    heard: list[Commit] = []
-
-    def watch(source: int, target: int, header: Header) -> bool:
-        if isinstance(header, Commit):
-            heard.append(header)
-        return False
-
-    cluster.drop = watch
+    heard = cluster.watch(Commit)
     cluster.tick(12)
     cluster.heal()
     return heard[-1]

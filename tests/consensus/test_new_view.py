@@ -12,7 +12,6 @@ from borzoi.consensus.messages import (
     UNSEALED,
     ZERO,
     Command,
-    Header,
     Prepare,
     RequestStartView,
     RequestStateChunk,
@@ -129,14 +128,7 @@ def test_an_answer_to_a_probe_carries_the_suffix(bare):
     cluster.isolate(primary.replica_id)
     for number in range(3):
         cluster.request(b"x", number=number)
-    answers: list[StartView] = []
-
-    def watch(source: int, target: int, header: Header) -> bool:
-        if isinstance(header, StartView):
-            answers.append(header)
-        return True
-
-    cluster.drop = watch
+    answers = cluster.watch(StartView, drop=True)
     # fmt: off
     probe = RequestStartView(
         UNSEALED, EMPTY_BODY, CLUSTER, 256, 0, 1, Command.REQUEST_START_VIEW.value, backup, 0, 0,

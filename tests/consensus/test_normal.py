@@ -165,14 +165,7 @@ def test_n8_a_replayed_heartbeat_does_not_keep_a_dead_primary_alive(accepts_old)
     plant_bugs(old_heartbeat_accepted=accepts_old)
     cluster = ScriptedCluster()
     primary = cluster.elect()
-    heard: list[Commit] = []
-
-    def watch(source: int, target: int, header: Header) -> bool:
-        if isinstance(header, Commit):
-            heard.append(header)
-        return False
-
-    cluster.drop = watch
+    heard = cluster.watch(Commit)
     cluster.tick(20)
     cluster.crash(primary.replica_id)
     for _ in range(200):

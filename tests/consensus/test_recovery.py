@@ -29,6 +29,17 @@ def fatal(cluster: ScriptedCluster) -> list[str]:
     return [effect.reason for _, effect in cluster.outputs if isinstance(effect, Fatal)]
 
 
+def with_crashed_backup(ops: int) -> tuple[ScriptedCluster, int]:
+    """A cluster that has committed some ops, and a backup that has crashed since."""
+    cluster = ScriptedCluster()
+    cluster.elect()
+    for number in range(ops):
+        cluster.request(b"%d" % number, number=number)
+    crashed = backups(cluster)[0]
+    cluster.crash(crashed)
+    return cluster, crashed
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_p2_a_whole_cluster_restart_keeps_everything_acknowledged(count):
     cluster = ScriptedCluster(count)
@@ -423,12 +434,7 @@ def test_a_missing_or_foreign_checkpoint_is_refused():
 
 
 def test_s5_an_unnamed_gap_costs_the_voice_until_the_barrier_and_only_once():
-    cluster = ScriptedCluster()
-    cluster.elect()
-    for number in range(6):
-        cluster.request(b"%d" % number, number=number)
-    damaged = backups(cluster)[0]
-    cluster.crash(damaged)
+    cluster, damaged = with_crashed_backup(ops=6)
     cluster.disks[damaged].rot_header(3, trailer_too=True)
     cluster.disks[damaged].rot_header(4, trailer_too=True)
     assert cluster.start(damaged).status == Status.RECOVERING
@@ -440,12 +446,7 @@ def test_s5_an_unnamed_gap_costs_the_voice_until_the_barrier_and_only_once():
 
 
 def test_s5_a_named_gap_is_repaired_and_never_nacked():
-    cluster = ScriptedCluster()
-    cluster.elect()
-    for number in range(6):
-        cluster.request(b"%d" % number, number=number)
-    damaged = backups(cluster)[0]
-    cluster.crash(damaged)
+    cluster, damaged = with_crashed_backup(ops=6)
     cluster.disks[damaged].rot_header(3)
     again = cluster.start(damaged)
     assert again.status == Status.NORMAL
@@ -457,12 +458,7 @@ def test_s5_a_named_gap_is_repaired_and_never_nacked():
 
 def test_s5_a_lost_head_costs_the_voice_even_with_a_name():
     """A log that ends below an op that it may have acknowledged would prove it was never there."""
-    cluster = ScriptedCluster()
-    cluster.elect()
-    for number in range(3):
-        cluster.request(b"%d" % number, number=number)
-    damaged = backups(cluster)[0]
-    cluster.crash(damaged)
+    cluster, damaged = with_crashed_backup(ops=3)
     disk = cluster.disks[damaged]
     repaired_later = disk.records[1]
     disk.rot_header(4)
@@ -473,12 +469,7 @@ def test_s5_a_lost_head_costs_the_voice_even_with_a_name():
 
 
 def test_faulty_bodies_found_at_restart_are_repaired():
-    cluster = ScriptedCluster()
-    cluster.elect()
-    for number in range(4):
-        cluster.request(b"%d" % number, number=number)
-    damaged = backups(cluster)[0]
-    cluster.crash(damaged)
+    cluster, damaged = with_crashed_backup(ops=4)
     cluster.disks[damaged].rot_body(3)
     cluster.start(damaged)
     cluster.tick(60)

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
+from tests.support.embedded import BROKEN_ROWS, EmbeddedServer, embedded_server, sent, with_topic
 
 from borzoi.handlers.answers import Delivery
 from borzoi.handlers.dispatch import Dispatcher
-from borzoi.handlers.scopes import everywhere
-from borzoi.handlers.table import COMMANDS, Row
-from borzoi.metadata.permissions import Rule
+from borzoi.handlers.table import COMMANDS
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
     BorzoiError,
@@ -118,17 +116,7 @@ async def test_a_stale_session_goes_on_except_for_what_needs_its_groups_or_its_r
 async def test_a_fault_of_the_server_is_logged_and_raised_as_an_error_with_a_status(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(request: object, call: object) -> None:
-        raise ZeroDivisionError
-
-    async def broken_later(request: object, call: object) -> None:
-        raise ZeroDivisionError
-
-    rows = (
-        Row(Ping, Rule.ANYONE, everywhere, broken),
-        Row(GetMe, Rule.LOGGED_IN, everywhere, broken_later),
-    )
-    monkeypatch.setattr("borzoi.handlers.dispatch.COMMANDS", rows)
+    monkeypatch.setattr("borzoi.handlers.dispatch.COMMANDS", BROKEN_ROWS)
     dispatcher, session = Dispatcher(server.services), server.root().session
     monkeypatch.setattr(logging.getLogger("borzoi"), "propagate", True)
     with pytest.raises(ServerError) as at_once:

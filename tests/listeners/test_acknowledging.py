@@ -21,8 +21,6 @@ from borzoi.listeners.acknowledging import SEGMENT_BYTES_MAX, acknowledge, may_b
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
-from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
 from borzoi.protocol.websocket.frames import Opcode, frame_head
@@ -37,13 +35,6 @@ REPEATED = 15
 pytestmark = pytest.mark.skipif(
     acknowledging.QUICKACK is None, reason="this kernel cannot be told to acknowledge"
 )
-
-
-@pytest.fixture
-async def topic(server: EmbeddedServer) -> None:
-    root = server.root()
-    await root.call(CreateStream("s"))
-    await root.call(CreateTopic("s", "t", 1))
 
 
 def batch(size: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.embedded import (
+    BROKEN_ROWS,
     EmbeddedClient,
     EmbeddedServer,
     embedded_server,
@@ -123,17 +124,7 @@ async def test_a_change_that_waits_for_the_disk_is_answered_through_a_future(
 async def test_a_fault_of_the_server_is_a_status_and_a_line_in_the_log(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(request: object, call: object) -> None:
-        raise ZeroDivisionError
-
-    async def broken_later(request: object, call: object) -> None:
-        raise ZeroDivisionError
-
-    rows = (
-        Row(Ping, Rule.ANYONE, everywhere, broken),
-        Row(GetMe, Rule.LOGGED_IN, everywhere, broken_later),
-    )
-    monkeypatch.setattr("borzoi.handlers.dispatch.COMMANDS", rows)
+    monkeypatch.setattr("borzoi.handlers.dispatch.COMMANDS", BROKEN_ROWS)
     server.binary = BinaryProtocol(Dispatcher(server.services))
     logging.getLogger("borzoi").propagate = True
     assert await server.root().exchange(Code.PING, b"") == (1, b"")

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
+from tests.support.listener_conformance import batch
 from tests.support.quic_client import quic_client, quic_listener
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import StreamNotFound, Unauthenticated
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
@@ -23,7 +23,7 @@ from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.users import CreateUser
 from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 PING = encode_request(Ping())
 #: The library allows a client this many at a time.
@@ -31,10 +31,7 @@ STREAMS = 100
 
 
 def send_of(count: int, size: int) -> SendMessages:
-    indexes, messages = encode_messages([Message(bytes([n % 256]) * size) for n in range(count)])
-    return SendMessages(
-        "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(messages)
-    )
+    return batch(bytes([n % 256]) * size for n in range(count))
 
 
 def poll_of(count: int) -> PollMessages:

@@ -48,13 +48,6 @@ async def listener(server: EmbeddedServer) -> AsyncIterator[TcpListener]:
         yield listening
 
 
-@pytest.fixture
-async def topic(server: EmbeddedServer) -> None:
-    root = server.root()
-    await root.call(CreateStream("s"))
-    await root.call(CreateTopic("s", "t", 1))
-
-
 def batch(*payloads: bytes) -> SendMessages:
     indexes, messages = encode_messages([Message(payload) for payload in payloads])
     return SendMessages(

@@ -15,9 +15,7 @@ from borzoi.listeners.tls import TlsConnection, TlsListener
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
-from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
-from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.framing import encode_request
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.security.certificates import self_signed_context
@@ -46,13 +44,6 @@ def trusting() -> ssl.SSLContext:
 async def listener(server: EmbeddedServer, context: ssl.SSLContext) -> AsyncIterator[TlsListener]:
     async with tls_listener(server, context) as listening:
         yield listening
-
-
-@pytest.fixture
-async def topic(server: EmbeddedServer) -> None:
-    root = server.root()
-    await root.call(CreateStream("s"))
-    await root.call(CreateTopic("s", "t", 1))
 
 
 def batch(payload: bytes) -> SendMessages:

@@ -32,14 +32,18 @@ CONSUMER = ConsumerKind.CONSUMER
 A = TypeVar("A")
 
 
-async def test_operations_do_what_they_say_one_after_another() -> None:
+def empty_partition() -> Partition:
     disk, directory = SimulatedDisk(), Path("/d")
-    partition = Partition(
+    return Partition(
         Namespace(1, 2, 3),
         open_log(directory, disk),
         open_offsets(directory, OffsetWriter(disk)),
         new_ids=lambda count: b"\1" * 16 * count,
     )
+
+
+async def test_operations_do_what_they_say_one_after_another() -> None:
+    partition = empty_partition()
 
     def ask(operation: PartitionOperation[A]) -> A:
         answer = operation.perform(partition, 5)
@@ -68,13 +72,7 @@ async def test_operations_do_what_they_say_one_after_another() -> None:
 
 
 async def test_a_wait_knows_what_arrived_on_its_way() -> None:
-    disk, directory = SimulatedDisk(), Path("/d")
-    partition = Partition(
-        Namespace(1, 2, 3),
-        open_log(directory, disk),
-        open_offsets(directory, OffsetWriter(disk)),
-        new_ids=lambda count: b"\1" * 16 * count,
-    )
+    partition = empty_partition()
     minute = 60_000_000
     Append(batch_of([b"a", b"b", b"c"])).perform(partition, 5)
     assert AwaitMessages(minute, known_offset=1).perform(partition, 5).done(), "c has come since"

@@ -102,16 +102,22 @@ async def test_faults_of_the_other_side_arrive_as_they_are(buses, caplog):
     assert "a bug" in caplog.text
 
 
-async def test_no_more_operations_than_the_window_are_under_way(buses, monkeypatch):
-    monkeypatch.setattr(module, "WINDOW_REQUESTS", 4)
-    first, second, _ = buses
+def pending_operations(bus: Bus) -> list[asyncio.Future[Letter]]:
+    """The operations that the bus gets from now on; the test resolves them."""
     begun: list[asyncio.Future[Letter]] = []
 
     def later(_: Arrived) -> asyncio.Future[Letter]:
         begun.append(asyncio.get_running_loop().create_future())
         return begun[-1]
 
-    second.answer(Subject.OPERATION, later)
+    bus.answer(Subject.OPERATION, later)
+    return begun
+
+
+async def test_no_more_operations_than_the_window_are_under_way(buses, monkeypatch):
+    monkeypatch.setattr(module, "WINDOW_REQUESTS", 4)
+    first, second, _ = buses
+    begun = pending_operations(second)
     second.answer(Subject.TOTALS, echo)
     asked = [first.request(1, Subject.OPERATION) for _ in range(10)]
     # What is urgent does not wait for the window.
@@ -128,13 +134,7 @@ async def test_no_more_operations_than_the_window_are_under_way(buses, monkeypat
 async def test_large_operations_wait_for_each_other(buses, monkeypatch):
     monkeypatch.setattr(module, "WINDOW_BYTES", 1000)
     first, second, _ = buses
-    begun: list[asyncio.Future[Letter]] = []
-
-    def later(_: Arrived) -> asyncio.Future[Letter]:
-        begun.append(asyncio.get_running_loop().create_future())
-        return begun[-1]
-
-    second.answer(Subject.OPERATION, later)
+    begun = pending_operations(second)
     asked = [first.request(1, Subject.OPERATION, Letter(bytes(5000))) for _ in range(3)]
     for number in range(3):
         await until(lambda: len(begun) == number + 1)  # noqa: B023

@@ -70,13 +70,20 @@ async def test_a_client_that_goes_on_gets_every_message_and_seldom_asks(shards, 
     assert asked == [0, 10, 40, 200, 360, 390], "the end is not said ahead"
 
 
-async def test_nothing_is_known_ahead_after_a_purge(shards, monkeypatch):  # noqa: F811
+async def with_read_ahead(shards, monkeypatch):  # noqa: F811
+    """The shard that asks, to which the owner has sent the messages from 20 on ahead."""
     asker, owner = await filled(shards)
     place = owned_by(owner)
     monkeypatch.setattr("borzoi.shard.reading_ahead.FRESH_SECONDS", 60.0)
     for start in (0, 10):
         await arrived(asker.plane.run(place, poll(start), now=1))
     assert asker.plane._polls.known(1, place, poll(20)) is not None
+    return asker, owner
+
+
+async def test_nothing_is_known_ahead_after_a_purge(shards, monkeypatch):  # noqa: F811
+    asker, owner = await with_read_ahead(shards, monkeypatch)
+    place = owned_by(owner)
     effect = PurgedTopic(place.stream_id, place.topic_id, (place.partition_id,))
     # An answer that is on its way is too old when it arrives.
     late = asker.plane.run(place, poll(7), now=1)
@@ -88,12 +95,8 @@ async def test_nothing_is_known_ahead_after_a_purge(shards, monkeypatch):  # noq
 
 
 async def test_what_a_lost_peer_said_is_forgotten(shards, monkeypatch):  # noqa: F811
-    asker, owner = await filled(shards)
+    asker, owner = await with_read_ahead(shards, monkeypatch)
     place = owned_by(owner)
-    monkeypatch.setattr("borzoi.shard.reading_ahead.FRESH_SECONDS", 60.0)
-    for start in (0, 10):
-        await arrived(asker.plane.run(place, poll(start), now=1))
-    assert asker.plane._polls.known(1, place, poll(20)) is not None
     asker.bus.links.on_peer_lost(1)
     assert asker.plane._polls.known(1, place, poll(20)) is None
     assert asker.plane.files_held == 0

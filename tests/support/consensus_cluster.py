@@ -8,7 +8,7 @@ nothing is left to do. The seeded simulator is another thing (``borzoi.simulator
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from borzoi.consensus import effects as out
 from borzoi.consensus.checkpoint import Artifact, Checkpoint
@@ -19,6 +19,8 @@ from borzoi.consensus.messages import ZERO, Header, Operation, Prepare
 from borzoi.consensus.recovery import Restored
 from borzoi.consensus.replica import Replica
 from borzoi.consensus.superblock import Empty, Superblock, Unreadable, genesis
+
+H = TypeVar("H")
 
 CLUSTER = b"borzoi-test-cell"
 SETTLE_STEPS_MAX = 100_000
@@ -328,6 +330,18 @@ class ScriptedCluster:
         self.execute(target)
         if settle:
             self.settle()
+
+    def watch(self, kind: type[H], *, drop: bool = False) -> list[H]:
+        """The headers of a kind that are sent from now on; `drop` loses every frame."""
+        seen: list[H] = []
+
+        def note(source: int, target: int, header: Header) -> bool:
+            if isinstance(header, kind):
+                seen.append(header)
+            return drop
+
+        self.drop = note
+        return seen
 
     def replies(self) -> list[out.Respond]:
         return [effect for _, effect in self.outputs if isinstance(effect, out.Respond)]

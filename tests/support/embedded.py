@@ -16,10 +16,13 @@ from tests.support.server import with_small_segments
 from borzoi.archive.archiver import Archiver
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
+from borzoi.handlers.scopes import everywhere
 from borzoi.handlers.sessions import Session
+from borzoi.handlers.table import Row
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
 from borzoi.memory.pool import Payload
 from borzoi.metadata.groups import ClientGone
+from borzoi.metadata.permissions import Rule
 from borzoi.metadata.proposals import Proposal
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
@@ -32,6 +35,7 @@ from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.errors import error_of
@@ -206,3 +210,18 @@ def here(answer: "A | Future[A]") -> A:
     """The answer, which must not be a future."""
     assert not isinstance(answer, Future)
     return answer
+
+
+def _broken(request: object, call: object) -> None:
+    raise ZeroDivisionError
+
+
+async def _broken_later(request: object, call: object) -> None:
+    raise ZeroDivisionError
+
+
+#: Commands whose handlers fail, at once and later.
+BROKEN_ROWS = (
+    Row(Ping, Rule.ANYONE, everywhere, _broken),
+    Row(GetMe, Rule.LOGGED_IN, everywhere, _broken_later),
+)

@@ -11,7 +11,7 @@ An actor blocks on its own socket; several share a process as threads.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
@@ -135,6 +135,13 @@ class _Acting:
         _sleep_until(intended)
         return intended
 
+    def batches(self, frames: Iterator[SendFrame]) -> Iterator[SendFrame]:
+        """The frames of the run, until it is complete or interrupted."""
+        for _ in range(self.actor.message_batches):
+            if self.stage.board.interrupted:
+                return
+            yield next(frames)
+
     def record(
         self, began_ns: int, latency_ns: int, messages: int, payload: int, total: int
     ) -> None:
@@ -172,10 +179,7 @@ class _Producing(_Acting):
         while time.monotonic_ns() < self.measured_from_ns and not self.stage.board.interrupted:
             self.send(next(frames))
         self.pacer = Pacer(self.actor.rate, max(self.measured_from_ns, time.monotonic_ns()))
-        for _ in range(self.actor.message_batches):
-            if self.stage.board.interrupted:
-                break
-            frame = next(frames)
+        for frame in self.batches(frames):
             began = self.paced(frame.payload_bytes)
             self.send(frame)
             total = frame.payload_bytes + frame.messages_count * HEADER_BYTES
@@ -234,10 +238,7 @@ class _Alternating(_Acting):
         grouped = self.actor.group is not None
         self.wait_for_start()
         offset = 0
-        for _ in range(self.actor.message_batches):
-            if self.stage.board.interrupted:
-                break
-            frame = next(frames)
+        for frame in self.batches(frames):
             began = self.paced(frame.payload_bytes)
             self.send(frame)
             # A member of a group may get the batch of another actor.

@@ -212,65 +212,67 @@ class Gate:
         return turn.wait(seconds)
 
 
-class AsyncOutcome:
+class _Outcome:
+    """The outcome of a send, which becomes known later."""
+
+    __slots__ = ("_done", "fault", "partition")
+
+    def __init__(self, done: Any, partition: int | None) -> None:
+        self.partition = partition
+        self._done = done
+        self.fault: BaseException | None = None
+
+    @property
+    def is_known(self) -> bool:
+        known: bool = self._done.is_set()
+        return known
+
+    def settle(self, fault: BaseException | None = None) -> None:
+        self.fault = fault
+        self._done.set()
+
+    def _raise_fault(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+
+class AsyncOutcome(_Outcome):
     """The outcome of a send: awaited, it returns when the messages are stored or raises why not.
 
     `partition` is where they go, None when the server chooses it. The protocol does not report
     their offsets.
     """
 
-    __slots__ = ("_done", "fault", "partition")
+    __slots__ = ()
 
     def __init__(self, partition: int | None = None) -> None:
-        self.partition = partition
-        self._done = asyncio.Event()
-        self.fault: BaseException | None = None
-
-    @property
-    def is_known(self) -> bool:
-        return self._done.is_set()
-
-    def settle(self, fault: BaseException | None = None) -> None:
-        self.fault = fault
-        self._done.set()
+        super().__init__(asyncio.Event(), partition)
 
     async def wait(self) -> None:
         """Returns when the messages are stored, raises when they could not be."""
         await self._done.wait()
-        if self.fault is not None:
-            raise self.fault
+        self._raise_fault()
 
     def __await__(self) -> Generator[Any, None, None]:
         return self.wait().__await__()
 
 
-class Outcome:
+class Outcome(_Outcome):
     """The outcome of a send.
 
     `partition` is where they go, None when the server chooses it. The protocol does not report
     their offsets.
     """
 
-    __slots__ = ("_done", "fault", "partition")
+    __slots__ = ()
 
     def __init__(self, partition: int | None = None) -> None:
-        self.partition = partition
-        self._done = threading.Event()
-        self.fault: BaseException | None = None
-
-    @property
-    def is_known(self) -> bool:
-        return self._done.is_set()
-
-    def settle(self, fault: BaseException | None = None) -> None:
-        self.fault = fault
-        self._done.set()
+        super().__init__(threading.Event(), partition)
 
     def wait(self) -> None:
         """Returns when the messages are stored, raises when they could not be."""
         self._done.wait()
-        if self.fault is not None:
-            raise self.fault
+        self._raise_fault()
 
 
 class AsyncWorker:

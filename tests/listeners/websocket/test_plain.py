@@ -6,6 +6,7 @@ import socket
 
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
+from tests.support.listener_conformance import batch
 from tests.support.listening import FrameClient, turns, websocket_listener
 from tests.support.websocket_client import answer_in, called, opened, received
 from websockets.exceptions import ConnectionClosed, InvalidMessage
@@ -17,14 +18,13 @@ from borzoi.listeners.binary import failed
 from borzoi.listeners.websocket import plain
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import Unauthenticated
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.framing import encode_request
 from borzoi.protocol.websocket.frames import Limits
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -34,10 +34,7 @@ PING = encode_request(Ping())
 
 
 def send_of(count: int, size: int) -> SendMessages:
-    indexes, messages = encode_messages([Message(bytes([n % 256]) * size) for n in range(count)])
-    return SendMessages(
-        "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(messages)
-    )
+    return batch(bytes([n % 256]) * size for n in range(count))
 
 
 def poll_of(count: int) -> PollMessages:
