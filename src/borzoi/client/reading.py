@@ -21,7 +21,7 @@ COUNT_MAX: Final = 10_000
 COUNT_FIRST: Final = 1000
 
 #: About as many bytes as a poll is to bring.
-POLL_BYTES: Final = 1 << 20
+POLL_BYTES: Final = 2 << 20
 
 
 def read(
