@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -31,6 +32,11 @@ async def serve(begin: Begin, links: Links, control: ShardControl, diary: Diary)
     if mischief == "cannot start":
         return 1
     if mischief == "cannot start again" and not begin.first_start:
+        return 1
+    if mischief == "cannot start when told":
+        diary.note("waits")
+        while not (Path(os.environ["SHARD_EVENTS"]) / "fail").exists():
+            await asyncio.sleep(0.01)
         return 1
     links.on_peer_lost = lambda shard: diary.note(f"lost {shard}")
     links.on_peer = lambda peer: meet(peer, diary)
@@ -60,10 +66,14 @@ async def serve(begin: Begin, links: Links, control: ShardControl, diary: Diary)
 def meet(peer: Peer, diary: Diary) -> None:
     """Send our own number and note that of the peer: the two ends belong together."""
     peer.socket.setblocking(False)
-    peer.socket.send(f"{os.getpid()}".encode())
+    with contextlib.suppress(BrokenPipeError):  # it has ended already, which is no reason to end
+        peer.socket.send(f"{os.getpid()}".encode())
 
     def heard() -> None:
-        said = peer.socket.recv(64)
+        try:
+            said = peer.socket.recv(64)
+        except ConnectionResetError:
+            said = b""
         asyncio.get_running_loop().remove_reader(peer.socket.fileno())
         if said:
             diary.note(f"met {peer.shard} {said.decode()}")

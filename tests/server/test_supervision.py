@@ -82,6 +82,17 @@ def test_a_shard_that_ends_before_the_server_was_ready_ends_the_start() -> None:
     assert supervision.exit_status == exit_statuses.CANNOT_START
 
 
+def test_shards_that_end_together_before_the_server_was_ready_are_all_named() -> None:
+    supervision = Supervision(3, restart=True)
+    supervision.begin()
+    # Shard 0 may have ended because of shard 1; the system reports them in any order.
+    supervision.ended(0, exit_statuses.CANNOT_START, now=0)
+    second = supervision.ended(1, exit_statuses.CANNOT_START, now=0)
+    assert reports(second) == "shard 1 ended with status 1 before the server was ready"
+    assert reports(supervision.ended(2, KILLED, now=0)) == ""
+    assert supervision.exit_status == exit_statuses.CANNOT_START
+
+
 def test_a_stop_before_the_server_was_ready_is_no_failure() -> None:
     supervision = Supervision(2, restart=True)
     supervision.begin()
@@ -222,6 +233,17 @@ def test_a_shard_that_is_being_replaced_is_killed() -> None:
     supervision.ended(1, KILLED, now=0)
     assert supervision.stop(now=0) == [Tell(0, Stop()), Kill(1)]
     assert without_reports(supervision.ended(1, KILLED, now=0)) == [Tell(0, PeerLost(1))]
+    supervision.drained(0)
+    supervision.ended(0, 0, now=0)
+    assert supervision.exit_status == exit_statuses.OK
+
+
+def test_a_replacement_that_fails_during_the_stop_is_named_and_is_no_failure_of_the_stop() -> None:
+    supervision = serving(2)
+    supervision.ended(1, KILLED, now=0)
+    supervision.stop(now=0)
+    effects = supervision.ended(1, exit_statuses.CANNOT_START, now=0)
+    assert reports(effects) == "shard 1 ended with status 1 before it was ready"
     supervision.drained(0)
     supervision.ended(0, 0, now=0)
     assert supervision.exit_status == exit_statuses.OK

@@ -222,6 +222,21 @@ def test_a_shard_that_cannot_start_ends_the_start(supervised: Callable[..., Supe
     assert "shard 1 ended with status 1 before the server was ready" in output
 
 
+def test_shards_that_fail_together_are_all_named(supervised: Callable[..., Supervised]) -> None:
+    server = supervised(3, SHARD_0="cannot start when told", SHARD_1="cannot start when told")
+    server.wait_for(lambda: all(_has_noted(server, shard, "waits") for shard in (0, 1)))
+    # So that it finds both ended when it looks.
+    server.process.send_signal(signal.SIGSTOP)
+    (server.events / "fail").touch()
+    server.wait_for(lambda: not server.living().keys() & {0, 1})
+    server.process.send_signal(signal.SIGCONT)
+    status, output = server.ended()
+    assert status == 1
+    for shard in (0, 1):
+        assert f"shard {shard} ended with status 1 before the server was ready" in output
+    assert "Traceback" not in output
+
+
 def test_a_shard_that_cannot_start_again_is_given_up(supervised: Callable[..., Supervised]) -> None:
     server = supervised(2, SHARD_1="cannot start again")
     server.wait_until_ready()

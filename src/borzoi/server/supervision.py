@@ -11,6 +11,7 @@ CLOSING   is not waited for any more               every shard has ended, or tim
 """
 
 import enum
+import signal
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -35,6 +36,8 @@ STOP_SECONDS_MAX: Final = 15.0
 STARTS_MAX: Final = 5
 #: The pause between them.
 PAUSE_SECONDS: Final = 1.0
+#: The status of a process that was killed.
+KILLED: Final = -int(signal.SIGKILL)
 
 
 class Phase(enum.Enum):
@@ -252,8 +255,13 @@ class Supervision:
         return [Tell(shard, Close()) for shard in self._living()]
 
     def _failed(self, status: int, how: str, was: Condition) -> list[Effect]:
-        """Whether we killed a shard while it was starting."""
-        if status == exit_statuses.OK or was is Condition.STARTING:
+        """Report a shard that failed while the server stops."""
+        if status == exit_statuses.OK:
             return []
+        if was is Condition.STARTING:
+            # Killed by us, unless it failed at the same time as the shard that was reported first:
+            # the system does not say which one failed because of the other.
+            what = "it" if self.was_ready else "the server"
+            return [] if status == KILLED else [OperatorReport(f"{how} before {what} was ready")]
         self._status = self._status or exit_statuses.FAILED
         return [OperatorReport(how)]

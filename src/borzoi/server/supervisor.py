@@ -211,7 +211,9 @@ class Supervisor:
                 case Tell(number, message):
                     self._tell(number, message)
                 case Kill(number):
-                    self._shards[number].process.kill()
+                    # It may have ended since this was decided.
+                    if number in self._shards:
+                        self._shards[number].process.kill()
                 case OperatorReport(text, is_fault):
                     log.log(logging.ERROR if is_fault else logging.INFO, "%s", text)
 
