@@ -19,12 +19,13 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
-from borzoi.partitions.operations import Append
+from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import encode_request
+from borzoi.records.batch import Batch
 from borzoi.records.message import Message, decode_messages, encode_messages
 from borzoi.storage.reading import Reading
 
@@ -59,13 +60,13 @@ class Clients:
             server.services.sessions.add(session)
             self.talks.append(Conversation(session, server.binary, sink, self.pool))
         self.appends = 0
-        perform = Append.perform
+        append = Partition.append
 
-        def counted(operation: Append, partition: Any, now: int) -> Any:
+        def counted(partition: Partition, batch: Batch, now: int) -> Any:
             self.appends += 1
-            return perform(operation, partition, now)
+            return append(partition, batch, now)
 
-        monkeypatch.setattr(Append, "perform", counted)
+        monkeypatch.setattr(Partition, "append", counted)
 
     @property
     def answers(self) -> list[int]:
@@ -192,7 +193,7 @@ async def test_an_append_that_fails_has_failed_for_all(
     def fail(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(Append, "perform", fail)
+    monkeypatch.setattr(Partition, "append", fail)
     for talk in clients.talks:
         talk.feed(memoryview(send(b"lost")))
     await turns(2)
@@ -242,7 +243,8 @@ async def test_large_batches_and_full_turns_do_not_gather(clients: Clients) -> N
     assert clients.answers[:2] == [1, 1]
     assert [len(payload) for payload in clients.stored()[-2:]] == [5, GATHERED_BYTES_MAX]
     gathering = clients.server.binary.gathering
-    assert gathering.takes_more()
+    clients.talks[3].feed(memoryview(send(b"gathered")))
+    assert clients.answers[3] == 0
     gathering._bytes = TURN_BYTES_MAX + 1
     clients.talks[2].feed(memoryview(send(b"at once")))
     assert clients.answers[2] == 1
@@ -272,7 +274,7 @@ async def test_under_synced_all_wait_for_one_sync(
             await answered(sink, 1)
     assert clients.stored() == [b"synced"] * 18
     assert clients.appends < 18
-    monkeypatch.setattr(Append, "perform", lambda *_: failed_later())
+    monkeypatch.setattr(Partition, "append", lambda *_: failed_later())
     for talk in clients.talks:
         talk.feed(memoryview(send(b"lost")))
     for sink in clients.sinks:
@@ -296,7 +298,7 @@ async def test_without_an_answer_the_connection_ends(
         future.cancel()
         return future
 
-    monkeypatch.setattr(Append, "perform", cancelled)
+    monkeypatch.setattr(Partition, "append", cancelled)
     for talk in clients.talks:
         talk.feed(memoryview(send(b"lost")))
     await turns(4)

@@ -65,7 +65,7 @@ def later(value: A) -> "Future[A]":
 class ReadsLater(Wrapped):
     """A log whose segments lie somewhere else."""
 
-    def read(self, offset: int, count: int, *, size_max: int | None = None) -> "Future[Reading]":
+    def read(self, offset: int, count: int, size_max: int | None = None) -> "Future[Reading]":
         return later(self.log.read(offset, count, size_max=size_max))
 
     def offset_at(self, timestamp: int) -> "Future[int]":
@@ -82,14 +82,14 @@ def wrapped(kind: Callable[[SegmentedLog], Log], directory: Path) -> Log:
 
 
 class ForgetsTheBound(Wrapped):
-    def read(self, offset: int, count: int, *, size_max: int | None = None) -> Reading:
+    def read(self, offset: int, count: int, size_max: int | None = None) -> Reading:
         return self.log.read(offset, count)
 
 
 class CutsTheFirstMessage(Wrapped):
     """Respects the bound of a reading even for its first message."""
 
-    def read(self, offset: int, count: int, *, size_max: int | None = None) -> Reading:
+    def read(self, offset: int, count: int, size_max: int | None = None) -> Reading:
         reading = self.log.read(offset, count, size_max=size_max)
         return Reading(offset) if size_max is not None and reading.size > size_max else reading
 

@@ -18,7 +18,7 @@ from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import open_log
 from borzoi.storage.media import ReadOnlyFile
 from borzoi.storage.offsets import OffsetWriter, open_offsets
-from borzoi.storage.reading import Reading
+from borzoi.storage.reading import FileRange, Reading
 
 PLACE = Namespace(1, 2, 3)
 
@@ -74,7 +74,7 @@ def test_a_poll_that_goes_on_is_answered_by_what_was_said(files):
         assert known.more is None
         found = known.polled
         assert (found.reading.first_offset, found.reading.count) == (start, 10)
-        assert found.reading.ranges == [(files.file, start * 100, 1000)]
+        assert found.reading.ranges == [FileRange(files.file, start * 100, 1000)]
         assert found.current_offset == 1000
     assert ahead.found(PLACE, poll(30), files) is None
     # Another consumer, or the same one again.

@@ -207,7 +207,7 @@ async def test_a_file_crosses_once_and_is_closed_when_it_is_deleted(shards, tmp_
 async def test_waiting_for_messages_crosses_and_may_be_given_up(shards):
     first, second = shards
     place = owned_by(second)
-    arrivals = second.plane._opened[place].arrivals
+    arrivals = second.plane.owned[place].arrivals
     waiting = first.plane.run(place, AwaitMessages(60_000_000), now=1)
     await until(lambda: bool(arrivals.waiting))
     second.plane.run(place, Append(batch_of([b"x"])), now=1)
@@ -329,12 +329,12 @@ async def test_a_shard_holds_what_the_state_of_a_new_writer_has(shards):
     apply(after, Entry(2, 0, DeleteTopic(0, 0)))
     create = CreateTopic(0, "t", 3, Compression.NONE, NEVER, UNLIMITED, 1)
     apply(after, Entry(3, 0, create))
-    kept = {one: first.plane._opened[one] for one in first.plane.opened()}
+    kept = {one: first.plane.owned[one] for one in first.plane.opened()}
     await first.plane.follow(before, metadata())
-    assert {one: first.plane._opened[one] for one in first.plane.opened()} == kept
+    assert {one: first.plane.owned[one] for one in first.plane.opened()} == kept
     await first.plane.follow(before, after)
     assert all(one.partition_id < 3 for one in first.plane.opened())
-    assert all(first.plane._opened[one] is not kept[one] for one in first.plane.opened())
+    assert all(first.plane.owned[one] is not kept[one] for one in first.plane.opened())
 
 
 async def test_a_poll_is_asked_again_of_the_process_that_replaces_the_owner(shards):

@@ -296,7 +296,7 @@ async def test_a_waiting_poll_that_ends_leaves_nothing_behind(stage: Stage) -> N
     partition = 0
     shard = stage.shards.others(stage.owner(partition))[0]
     owner = stage.shards.servers[stage.owner(partition)]
-    arrivals = owner._partitions._opened[(0, 0, partition)].arrivals  # type: ignore[index]
+    arrivals = owner._partitions.owned[(0, 0, partition)].arrivals  # type: ignore[index]
     client = AsyncClient(stage.shards.url(shard))
     await client.connect()
     waiting = asyncio.create_task(wait_for_messages(client, partition, 200))

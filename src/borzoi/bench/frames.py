@@ -114,7 +114,9 @@ class PollFrame:
         request = PollMessages(consumer, actor.stream, TOPIC, actor.partition, strategy, count)
         payload = encode_payload(request)
         prefix = REQUEST_PREFIX.pack(CODE_BYTES + len(payload), PollMessages.CODE)
-        self._constant = prefix + split_poll(memoryview(payload))
+        parts = split_poll(memoryview(payload))
+        assert parts is not None, "it was encoded here"
+        self._constant = prefix + parts[0]
 
     def at(self, offset: int) -> list[Buffer]:
         """Return the frame that polls from the offset on; a group reads what is next."""

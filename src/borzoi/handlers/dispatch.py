@@ -35,6 +35,7 @@ from borzoi.model.errors import (
 from borzoi.model.identifiers import Identifier
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.operations import Append, Poll
+from borzoi.partitions.polling import Polled
 from borzoi.protocol.commands.groups import JoinConsumerGroup, LeaveConsumerGroup
 from borzoi.protocol.commands.messages import PollMessages, SendMessages, SendMetadata
 from borzoi.protocol.commands.offsets import DeleteConsumerOffset, StoreConsumerOffset
@@ -137,18 +138,20 @@ class Dispatcher:
         self._permitted_topic(SEND, session, stream_id, topic_id)
 
     def send(
-        self, session: Session, prepared: PreparedSend, namespace: Namespace, batch: Batch
+        self,
+        session: Session,
+        namespace: Namespace,
+        batch: Batch,
+        prepared: PreparedSend | None = None,
     ) -> Performed:
-        """Store the batch of a prepared send in the partition that was chosen for it."""
-        return self.append(session, namespace, batch)
-
-    def is_local(self, namespace: Namespace) -> bool:
-        """Whether a send to the partition may be stored by `append`, together with others."""
-        return True
-
-    def append(self, session: Session, namespace: Namespace, batch: Batch) -> Performed:
+        """Store a batch in the partition that was chosen for it; `prepared` is its request, if it
+        is the batch of a single one."""
         services = self.services
-        waiter = services.partitions.run(namespace, Append(batch), now=services.clock())
+        partition = services.partitions.owned.get(namespace)
+        if partition is None:
+            waiter = services.partitions.run(namespace, Append(batch), now=services.clock())
+        else:
+            waiter = partition.append(batch, services.clock())
         return None if waiter is None else self._promised(SEND, session, waiter)
 
     def prepare_poll(self, session: Session, request: PollMessages) -> PreparedPoll:
@@ -169,13 +172,22 @@ class Dispatcher:
         if auto_commit:
             quota = services.consumer_quota
             quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
-        operation = Poll(
-            strategy, count, CONSUMER, consumer_id, auto_commit, services.polled_bytes_max
-        )
-        polled = services.partitions.run(namespace, operation, now=services.clock())
-        if isinstance(polled, Future):
-            return self._promised(POLL, session, polled, lambda one: delivered(namespace, one))
-        return Delivery(namespace.partition_id, polled.current_offset, polled.reading)
+        size_max = services.polled_bytes_max
+        partition = services.partitions.owned.get(namespace)
+        if partition is None:
+            operation = Poll(strategy, count, CONSUMER, consumer_id, auto_commit, size_max)
+            polled = services.partitions.run(namespace, operation, now=services.clock())
+        else:
+            polled = partition.poll(strategy, count, CONSUMER, consumer_id, auto_commit, size_max)
+        if isinstance(polled, Polled):
+            return Delivery(namespace.partition_id, polled.current_offset, polled.reading)
+        return self._promised_delivery(session, namespace, polled)
+
+    # A function of its own: a closure in `poll` would slow every poll down.
+    def _promised_delivery(
+        self, session: Session, namespace: Namespace, polled: "Future[Polled]"
+    ) -> "Future[Answer]":
+        return self._promised(POLL, session, polled, lambda one: delivered(namespace, one))
 
     def _permitted_topic(
         self, row: Row, session: Session, stream_id: Identifier, topic_id: Identifier

@@ -35,20 +35,21 @@ class RoutedDispatcher(Dispatcher):
         self._plane = plane
         self._misplaced = misplaced
 
-    def is_local(self, namespace: Namespace) -> bool:
-        ownership = self._plane.ownership
-        return ownership.owner_of(namespace) == ownership.shard
-
     def send(
-        self, session: Session, prepared: PreparedSend, namespace: Namespace, batch: Batch
+        self,
+        session: Session,
+        namespace: Namespace,
+        batch: Batch,
+        prepared: PreparedSend | None = None,
     ) -> Performed:
         plane = self._plane
         owner = plane.ownership.owner_of(namespace)
         if owner == plane.ownership.shard:
-            return self.append(session, namespace, batch)
+            return super().send(session, namespace, batch)
         answer = self._counted(SEND, plane.append(owner, namespace, batch, self.services.clock()))
         misplaced = self._misplaced
-        if misplaced is not None and prepared.namespace is not None and not session.migrated:
+        names_it = prepared is not None and prepared.namespace is not None
+        if misplaced is not None and names_it and not session.migrated:
             # In the turn after the answer was sent, so that nothing is pending.
             answer.add_done_callback(
                 lambda done: done.get_loop().call_soon(misplaced, session, owner, namespace)

@@ -23,6 +23,7 @@ from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError, InvalidCommand, NotFound
+from borzoi.model.system import TransportKind
 from borzoi.partitions.turns import turns
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
@@ -32,7 +33,6 @@ from borzoi.protocol.commands.messages import (
     SendMetadata,
     constant_of_send,
     decode_send_metadata,
-    moving_part,
     split_poll,
     split_send,
 )
@@ -40,11 +40,13 @@ from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import DONE as DONE
 from borzoi.protocol.framing import RESPONSE_PREFIX
+from borzoi.protocol.values import strategy_of
 from borzoi.records.accelerator import native
 from borzoi.records.batch import SMALL, Batch, found_batch, receive, receive_at
 from borzoi.records.layouts import Layouts
 from borzoi.storage.media import read_exactly
 from borzoi.storage.reading import FileRange, Produced
+from borzoi.telemetry.durations import Durations
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ READ_BYTES_MAX: Final = 16 * 1024
 #: The start of a response to a poll: status, length, and the fixed start of the payload.
 POLLED_HEAD = struct.Struct(RESPONSE_PREFIX.format + POLLED_PREFIX.format.removeprefix("<"))
 assert POLLED_HEAD.size == RESPONSE_PREFIX.size + POLLED_PREFIX.size
+_polled_head: Final = POLLED_HEAD.pack
+POLLED_PREFIX_BYTES: Final = POLLED_PREFIX.size
 
 
 class RangesReply(msgspec.Struct):
@@ -100,10 +104,12 @@ class BinaryProtocol:
         self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
         #: Small sends of one turn, which are stored together.
-        self.gathering = GatheredSends(dispatcher.append, self._refusal_of_append)
+        self.gathering = GatheredSends(dispatcher.send, self._refusal_of_append)
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
         self._layouts = Layouts()
+        #: Durations of requests by code and transport.
+        self._durations: dict[tuple[int, TransportKind], Durations] = {}
         self._checking = asyncio.Lock()
         self._turn = 0
 
@@ -130,7 +136,7 @@ class BinaryProtocol:
                 answer = self._perform(session, code, payload.view)
             if isinstance(answer, Future):
                 if started and answer is not self.gathering.running:
-                    answer.add_done_callback(lambda _: self._measure(session, code, started))
+                    self._measure_later(session, code, started, answer)
                 return answer
             reply = DONE if answer is None else encoded(answer)
         except Exception as fault:
@@ -164,12 +170,25 @@ class BinaryProtocol:
 
         return measured
 
+    def _measure_later(
+        self, session: Session, code: int, started: int, answer: "Future[Answer]"
+    ) -> None:
+        answer.add_done_callback(lambda _: self._measure(session, code, started))
+
     def _measure(self, session: Session, code: int, started: int) -> None:
+        taken = perf_counter_ns() - started
+        durations = self._durations.get((code, session.transport))
+        if durations is None:
+            durations = self._durations_of(code, session.transport)
+        durations.observe(taken, MEASURED_EVERY if code in HOT_CODES else 1)
+
+    def _durations_of(self, code: int, transport: TransportKind) -> Durations:
         row = self.dispatcher.rows.get(code)
         command = "unknown" if row is None else row.request.CODE.name.lower()
-        weight = MEASURED_EVERY if code in HOT_CODES else 1
-        taken = perf_counter_ns() - started
-        self.dispatcher.times.observe(command, session.transport.name.lower(), taken, weight)
+        durations = self.dispatcher.times.of(command, transport.name.lower())
+        if row is not None:  # unknown codes are as many as clients make up
+            self._durations[code, transport] = durations
+        return durations
 
     def reply_to(self, session: Session, code: int, done: "Future[Answer]") -> Reply:
         """Return the response to a frame whose answer was pending and was not cancelled."""
@@ -223,14 +242,13 @@ class BinaryProtocol:
         if (
             conclude is not None
             and batch.size <= GATHERED_BYTES_MAX
-            and gathering.takes_more()
-            and dispatcher.is_local(namespace)
+            and namespace in dispatcher.services.partitions.owned
+            and gathering.take(session, namespace, batch, conclude)
         ):
-            gathering.add(session, namespace, batch, conclude)
             return gathering.running
         if namespace in gathering.sends:
             gathering.flush(namespace)
-        return dispatcher.send(session, prepared, namespace, batch)
+        return dispatcher.send(session, namespace, batch, prepared)
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:
         """A send with too many messages to check on the event loop."""
@@ -262,7 +280,10 @@ class BinaryProtocol:
 
     def _poll(self, session: Session, payload: memoryview) -> Performed:
         dispatcher = self.dispatcher
-        constant = split_poll(payload)
+        parts = split_poll(payload)
+        if parts is None:
+            return dispatcher.perform(session, PollMessages.decode(Reader(payload)))
+        constant, kind, value, count, auto_commit = parts
         revision = dispatcher.services.metadata.revision
         prepared = self._polls.find(session.user_id, constant, revision)
         if prepared is None:
@@ -273,7 +294,8 @@ class BinaryProtocol:
                 return dispatcher.perform(session, request)
             prepared = dispatcher.prepare_poll(session, request)
             self._polls.keep(session.user_id, constant, prepared)
-        return dispatcher.poll(session, prepared, *moving_part(payload))
+        strategy = strategy_of(kind, value)
+        return dispatcher.poll(session, prepared, strategy, count, auto_commit != 0)
 
     def _refusal_of_append(self, session: Session, fault: Exception) -> bytes:
         return self._refusal(session, SEND_MESSAGES, fault)
@@ -291,17 +313,16 @@ class BinaryProtocol:
 
 def encoded(answer: Answer) -> Reply:
     """The response frame of an answer."""
-    if answer is None:
-        return DONE
     if not isinstance(answer, Delivery):
-        return ok(encode_payload(answer))
+        return DONE if answer is None else ok(encode_payload(answer))
     reading = answer.reading
     ranges, tail = reading.ranges, reading.tail
-    size = ranges[0].length if len(ranges) == 1 and not tail else reading.size
-    head = POLLED_HEAD.pack(
-        0, POLLED_PREFIX.size + size, answer.partition_id, answer.current_offset, reading.count
+    is_one = len(ranges) == 1 and not tail
+    size = ranges[0].length if is_one else reading.size
+    head = _polled_head(
+        0, POLLED_PREFIX_BYTES + size, answer.partition_id, answer.current_offset, reading.count
     )
-    if len(ranges) == 1 and not tail and size <= READ_BYTES_MAX:
+    if is_one and size <= READ_BYTES_MAX:
         part = ranges[0]
         return head + read_exactly(part.file, size, part.position)
     if ranges or (tail and size > JOINED_BYTES_MAX):

@@ -5,7 +5,7 @@ A conversation owns no socket. The listener feeds it what arrived and sends what
 ::
 
     State        the conversation waits for
-    IDLE         the next frame; `_head` may hold the first bytes of its prefix
+    IDLE         the next frame; `head` may hold the first bytes of its prefix
     RECEIVING    the rest of a frame, received straight into `wanted`
     DISCARDING   the rest of a frame that was refused
     RUNNING      the answer to a request; `_unread` keeps what the client sends ahead
@@ -137,11 +137,9 @@ class Conversation:
         "_announced",
         "_binary",
         "_code",
-        "_discard",
         "_discard_answer",
         "_frame",
         "_frame_buffer",
-        "_head",
         "_held",
         "_input_ended",
         "_output",
@@ -151,7 +149,9 @@ class Conversation:
         "_unread",
         "_wanted_room",
         "blocked",
+        "discard",
         "ended",
+        "head",
         "is_waiting",
         "session",
         "wanted",
@@ -164,7 +164,8 @@ class Conversation:
         self._binary = binary
         self._output: Output = output
         self._pool = pool
-        self._head = b""
+        #: The first bytes of a prefix that is not whole.
+        self.head = b""
         self._frame: Payload | None = None
         self._frame_buffer: PooledBuffer | None = None
         #: The memory to receive the next bytes into: the rest of `_frame`.
@@ -172,7 +173,8 @@ class Conversation:
         self._code = 0
         #: The size of a large send whose metadata is being received, in the place of `_frame`.
         self._announced = 0
-        self._discard = 0
+        #: How many bytes of a refused frame are still to come.
+        self.discard = 0
         self._discard_answer: Reply = b""
         self._running: Future[Answer] | None = None
         #: Whether its answer comes from the disk or another process, not from this turn.
@@ -200,12 +202,12 @@ class Conversation:
             return State.RUNNING
         if self.wanted is not None:
             return State.RECEIVING
-        return State.DISCARDING if self._discard else State.IDLE
+        return State.DISCARDING if self.discard else State.IDLE
 
     @property
     def inside_frame(self) -> bool:
         """Whether a frame has begun and the client has to send the rest."""
-        return self.wanted is not None or bool(self._head) or self._discard > 0
+        return self.wanted is not None or bool(self.head) or self.discard > 0
 
     @property
     def takes_input(self) -> bool:
@@ -241,20 +243,20 @@ class Conversation:
     def received(self, data: memoryview, lender: Lender | None = None) -> None:
         """Bytes arrived: run the whole frames, as many as its turn allows. One that is not whole
         may stay where it lies, in the receive buffer of the lender."""
-        if self._head and self._running is None and not self.blocked and not self._held:
-            data = memoryview(self._head + data)
+        if self.head and self._running is None and not self.blocked and not self._held:
+            data = memoryview(self.head + data)
             lender = None
-            self._head = b""
+            self.head = b""
         position, end, frames = 0, len(data), 0
         while position < end and not self.ended:
             if self._running is not None or self.blocked or self._held:
                 self._keep(data[position:])
                 return
-            if self._discard:
+            if self.discard:
                 position += self._discarded(end - position)
                 continue
             if end - position < PREFIX_BYTES:
-                self._head = bytes(data[position:])
+                self.head = bytes(data[position:])
                 return
             if frames >= FRAMES_BEFORE_LOGIN and self._had_its_turn(frames):
                 continue
@@ -266,7 +268,7 @@ class Conversation:
                 self._output.send(failed(INVALID_COMMAND))
             elif size >= COUNTED_BYTES_MIN and not self._is_let_in(code, size, data[position:]):
                 # Its first bytes are discarded next, or were kept.
-                position = position if self._discard else end
+                position = position if self.discard else end
             elif size <= end - position:
                 payload = data[position : position + size]
                 if code == SEND_MESSAGES:
@@ -348,7 +350,7 @@ class Conversation:
     def _refuse(self, size: int, answer: Reply) -> None:
         """Discard a frame as it arrives, and answer at its end."""
         self._leave()
-        self._discard, self._discard_answer = size, answer
+        self.discard, self._discard_answer = size, answer
 
     def _begin_metadata(self, size: int, first: memoryview) -> None:
         """Receive the metadata of a large send by itself."""
@@ -382,9 +384,9 @@ class Conversation:
             self._reserved = 0
 
     def _discarded(self, available: int) -> int:
-        gone = min(available, self._discard)
-        self._discard -= gone
-        if not self._discard:
+        gone = min(available, self.discard)
+        self.discard -= gone
+        if not self.discard:
             self._output.send(self._discard_answer)
         return gone
 
@@ -547,7 +549,7 @@ class Conversation:
             return None
         if self.blocked or self._held:
             return None
-        unread = self._head
+        unread = self.head
         if self._frame is not None and self.wanted is not None:
             arrived = len(self._frame.view) - len(self.wanted)
             if arrived > PIPELINED_BYTES_MAX:

@@ -83,27 +83,28 @@ class GatheredSends:
         #: Stands for the answer of every send that waits here. It is never resolved.
         self.running: Future[Answer] = self._loop.create_future()
 
-    def takes_more(self) -> bool:
-        """Whether a small batch is to be added, and not to be stored at once."""
-        if self._bytes > TURN_BYTES_MAX:
-            return False
-        if self._is_open:
-            return True
-        self._alone += 1
-        if self._alone < ALONE_MAX or self._alone % ALONE_MAX == 0:
+    def take(
+        self, session: Session, namespace: Namespace, batch: Batch, conclude: Conclude
+    ) -> bool:
+        """Store a small batch when the turn ends, and then call `conclude`. False when it is to be
+        stored at once."""
+        if not self._is_open:
+            self._alone += 1
+            if self._alone >= ALONE_MAX and self._alone % ALONE_MAX:
+                return False
             self._is_open = True
             self._loop.call_soon(self._end_turn)
-            return self._has_company
-        return False
-
-    def add(self, session: Session, namespace: Namespace, batch: Batch, conclude: Conclude) -> None:
-        """Store the batch when the turn ends, and then call `conclude`."""
+            if not self._has_company:
+                return False
+        if self._bytes > TURN_BYTES_MAX:
+            return False
         sends = self.sends.get(namespace)
         if sends is None:
             sends = self.sends[namespace] = _Sends(session)
         sends.batches.append(batch)
         sends.conclusions.append(conclude)
         self._bytes += batch.size
+        return True
 
     def flush(self, namespace: Namespace) -> None:
         """Store now what gathered for the partition: something is about to be stored behind it."""

@@ -151,8 +151,10 @@ class TcpConnection:
             return
         if self._low_water:
             self._gather(is_large=False)
-        if conversation.inside_frame and may_be_held_back(rest) and self._sock.fileno() >= 0:
-            acknowledge(self._sock)
+        # `inside_frame`, without a call for every request.
+        if rest is not None or conversation.head or conversation.discard:
+            if may_be_held_back(rest) and self._sock.fileno() >= 0:
+                acknowledge(self._sock)
 
     def _receive_rest(
         self, conversation: Conversation, rest: memoryview, *, is_there: bool
@@ -216,7 +218,9 @@ class TcpConnection:
     def _queue(self, reply: Reply) -> None:
         if isinstance(reply, RangesReply):
             self._outgoing.append(reply.head)
-            self._outgoing.extend(_Rest(*part) for part in reply.ranges)
+            self._outgoing.extend(
+                _Rest(part.file, part.position, part.length) for part in reply.ranges
+            )
             self._outgoing.extend(
                 _Making(part.slices(), part.length) if isinstance(part, Produced) else part
                 for part in reply.tail

@@ -44,15 +44,14 @@ class Appender:
     deduplicator: Deduplicator | None = None
     cipher: Cipher | None = None
 
-    def append(self, batch: Batch, *, now: int, is_part: bool = False) -> "Future[None] | None":
+    def append(self, batch: Batch, now: int, *, is_part: bool = False) -> "Future[None] | None":
         """Return None if the messages are acknowledged at the log's level, else a future.
 
         A batch that `is_part` of a send is encrypted already.
         """
         log = self.log
         if self.deduplicator is None and self.cipher is None:
-            timestamp = self._stamp(batch, now)
-            return log.append(batch, timestamp=timestamp, is_part=is_part)
+            return log.append(batch, self._stamp(batch, now), is_part)
         if self.deduplicator is None:
             stamped = self.stamp(batch, now, is_encrypted=is_part)
             return log.append(stamped.batch, timestamp=stamped.timestamp, is_part=is_part)
@@ -119,8 +118,8 @@ class Appender:
         log = self.log
         log.ensure_writable()
         # A clock may be set back, but timestamps in a log must ascend for searches.
-        timestamp = max(now, log.last_timestamp)
-        stamp(batch, base_offset=log.next_offset, timestamp=timestamp, new_ids=self.new_ids)
+        timestamp = now if now > log.last_timestamp else log.last_timestamp
+        stamp(batch, log.next_offset, timestamp, self.new_ids)
         return timestamp
 
     def _withdraw_if_failed(self, stored: "Future[None]", ids: bytes) -> None:

@@ -66,7 +66,7 @@ class Log(Protocol):
         ...
 
     def append(
-        self, batch: Batch, *, timestamp: int | None = None, is_part: bool = False
+        self, batch: Batch, timestamp: int | None = None, is_part: bool = False
     ) -> "Future[None] | None":
         """Add a stamped batch whose first offset is `next_offset`.
 
@@ -102,7 +102,7 @@ class Log(Protocol):
         ...
 
     def read(
-        self, offset: int, count: int, *, size_max: int | None = None
+        self, offset: int, count: int, size_max: int | None = None
     ) -> "Reading | Future[Reading]":
         """Read up to `count` visible messages from `offset` on, or from the oldest one left.
 

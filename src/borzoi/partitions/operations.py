@@ -56,10 +56,10 @@ class Poll(PartitionOperation[Polled], frozen=True):
         return partition.poll(
             self.strategy,
             self.count,
-            kind=self.kind,
-            consumer_id=self.consumer_id,
-            auto_commit=self.auto_commit,
-            size_max=self.size_max,
+            self.kind,
+            self.consumer_id,
+            self.auto_commit,
+            self.size_max,
         )
 
 

@@ -106,7 +106,7 @@ class Partition:
         """Why this partition accepts no messages, if so."""
         return self.log.fenced
 
-    def append(self, batch: Batch, *, now: int) -> "asyncio.Future[None] | None":
+    def append(self, batch: Batch, now: int) -> "asyncio.Future[None] | None":
         """Stamp and store a batch that `records.batch.receive` has checked; it is changed in place.
 
         None when it is acknowledged already. Otherwise its bytes must stay until the future is
@@ -119,7 +119,7 @@ class Partition:
             or self._long_appends is not None
         ):
             return self._append_in_pieces(batch, now)
-        waiter = self._appender.append(batch, now=now)
+        waiter = self._appender.append(batch, now)
         if self.arrivals.waiting:
             self._announce(waiter)
         return waiter
@@ -157,7 +157,6 @@ class Partition:
         self,
         strategy: PollingStrategy,
         count: int,
-        *,
         kind: ConsumerKind,
         consumer_id: int,
         auto_commit: bool = False,
@@ -172,19 +171,33 @@ class Partition:
         if strategy.kind is not OFFSET:
             stored = self.offsets.load(kind, consumer_id) if strategy.kind is NEXT else None
             start = start_of(strategy, count, log, stored)
-        if not isinstance(start, asyncio.Future):
-            reading = log.read(start, count, size_max=size_max)
-            if not isinstance(reading, asyncio.Future) and self._is_ready(reading):
-                if self._cipher is not None:
-                    reading = with_clear_bodies(reading, self._cipher)
-                return self._delivered(reading, kind, consumer_id, auto_commit)
+        if isinstance(start, int):
+            reading = log.read(start, count, size_max)
+            if isinstance(reading, Reading):
+                cipher = self._cipher
+                is_plain = cipher is None and not reading.tail
+                if is_plain and not auto_commit and kind is not GROUP:
+                    return Polled(reading, max(log.visible_offset - 1, 0))
+                if is_plain or self._is_ready(reading):
+                    if cipher is not None:
+                        reading = with_clear_bodies(reading, cipher)
+                    return self._delivered(reading, kind, consumer_id, auto_commit)
+        later = self._poll_later(start, count, kind, consumer_id, auto_commit, size_max)
+        return asyncio.ensure_future(later)
 
-        async def later() -> Polled:
-            found = await arrived(log.read(await arrived(start), count, size_max=size_max))
-            ready = await turns().work(self._made_ready(found))
-            return await arrived(self._delivered(ready, kind, consumer_id, auto_commit))
-
-        return asyncio.ensure_future(later())
+    async def _poll_later(
+        self,
+        start: "int | asyncio.Future[int]",
+        count: int,
+        kind: ConsumerKind,
+        consumer_id: int,
+        auto_commit: bool,
+        size_max: int | None,
+    ) -> Polled:
+        """The same where bytes have to be fetched or produced first."""
+        found = await arrived(self.log.read(await arrived(start), count, size_max))
+        ready = await turns().work(self._made_ready(found))
+        return await arrived(self._delivered(ready, kind, consumer_id, auto_commit))
 
     def _is_ready(self, reading: Reading) -> bool:
         """Whether an answer can be produced quickly."""

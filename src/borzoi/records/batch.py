@@ -280,7 +280,7 @@ def _with_ends(messages: memoryview, ends: list[int]) -> Batch:
 # Stamping: what the server adds. -----------------------------------------------------------------
 
 
-def stamp(batch: Batch, *, base_offset: int, timestamp: int, new_ids: NewIds) -> None:
+def stamp(batch: Batch, base_offset: int, timestamp: int, new_ids: NewIds) -> None:
     """Number the messages from `base_offset`, in place, and seal them with their checksums.
 
     `new_ids(n)` gives n × 16 bytes for the messages that came without an id.

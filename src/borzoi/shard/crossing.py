@@ -173,7 +173,7 @@ def encode_polled(polled: Polled, number_of: NumberOf, further: Sequence[Reading
 
 
 def _encode_ranges(reading: Reading, number_of: NumberOf) -> list[_Range]:
-    return [(number_of(file), position, length) for file, position, length in reading.ranges]
+    return [(number_of(part.file), part.position, part.length) for part in reading.ranges]
 
 
 def _encode_tail(
@@ -187,8 +187,8 @@ def _encode_tail(
             number = number_of(piece.body.file)
             tail.append(_Tail(piece.length, number, piece.position, is_compressed=True))
         elif isinstance(piece, FileSlices):
-            file, position, length = piece.range
-            tail.append(_Tail(length, number_of(file), position))
+            part = piece.range
+            tail.append(_Tail(part.length, number_of(part.file), part.position))
         else:
             body = b"".join(piece.slices()) if isinstance(piece, Produced) else piece
             tail.append(_Tail(len(body)))

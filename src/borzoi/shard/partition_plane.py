@@ -49,7 +49,8 @@ class PartitionPlane:
 
     def __init__(self, table: PartitionTable, upkeep: Upkeep, store: PartitionStore) -> None:
         self._table = table
-        self._opened = table.opened
+        #: The open partitions of this shard. The hot path calls them without an operation.
+        self.owned = table.opened
         #: Retention and compression.
         self.upkeep = upkeep
         self._store = store
@@ -66,7 +67,7 @@ class PartitionPlane:
         Raises, or resolves with, what the operation raises; `PartitionNotFound` when there is no
         such partition. `now` is in microseconds since the epoch.
         """
-        partition = self._opened.get(namespace)
+        partition = self.owned.get(namespace)
         if partition is None:
             partition = self._table.find(namespace)
         return operation.perform(partition, now)
@@ -75,7 +76,7 @@ class PartitionPlane:
         self, namespaces: Iterable[Namespace]
     ) -> "list[PartitionStatistics] | Future[list[PartitionStatistics]]":
         """Return the totals of each partition. One that is not open yet counts as empty."""
-        opened = self._opened
+        opened = self.owned
         return gathered(
             [
                 self.run(namespace, DESCRIBE, now=0) if namespace in opened else EMPTY
@@ -104,7 +105,7 @@ class PartitionPlane:
     async def flush_all(self, *, sync: bool) -> None:
         """Flush the partitions of this shard; one that fails does not stop the others."""
         flush = Flush(sync)
-        for namespace in list(self._opened):
+        for namespace in list(self.owned):
             try:
                 await arrived(self.run(namespace, flush, now=0))
             except BorzoiError as fault:

@@ -96,7 +96,7 @@ class RoutedPartitionPlane(PartitionPlane):
     def run(
         self, namespace: Namespace, operation: PartitionOperation[Answer], *, now: int
     ) -> "Answer | Future[Answer]":
-        partition = self._opened.get(namespace)
+        partition = self.owned.get(namespace)
         if partition is None:
             owner = self.ownership.owner_of(namespace)
             if owner != self.ownership.shard:
@@ -156,7 +156,7 @@ class RoutedPartitionPlane(PartitionPlane):
 
         request = decode_request(asked.body, lent)
         operation = request.operation
-        partition = self._opened.get(request.namespace)
+        partition = self.owned.get(request.namespace)
         if partition is None:
             partition = self._table.find(request.namespace)
         answer = operation.perform(partition, request.now)
@@ -230,7 +230,7 @@ class RoutedPartitionPlane(PartitionPlane):
         return [found[number] for number in range(len(wanted))]
 
     def _described(self, namespace: Namespace) -> PartitionStatistics:
-        partition = self._opened.get(namespace)
+        partition = self.owned.get(namespace)
         return EMPTY if partition is None else DESCRIBE.perform(partition, 0)
 
     def _describe_own(self, asked: Arrived) -> Letter:

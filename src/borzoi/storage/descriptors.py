@@ -138,7 +138,11 @@ class OnDemandFile:
         return self.held().size()
 
     def read(self, length: int, position: int) -> bytes:
-        return self.held().read(length, position)
+        opened = self.opened
+        if opened is None:
+            opened = self.held()
+        self.used = True
+        return opened.read(length, position)
 
     def write(self, buffers: Sequence[Readable], position: int) -> int:
         return self.held().write(buffers, position)

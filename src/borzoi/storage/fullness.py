@@ -11,27 +11,26 @@ from borzoi.storage.settings import PartitionSettings
 class Fullness:
     """How much of the open segment of a log counts as saved."""
 
-    __slots__ = ("_bytes_max", "_saved_offset", "_saved_size", "_settings")
+    __slots__ = ("_bytes_max", "_settings", "due_offset", "due_size")
 
     def __init__(self, bytes_max: int, settings: PartitionSettings) -> None:
         self._bytes_max = bytes_max
         self._settings = settings
-        self._saved_size = self._saved_offset = 0
+        #: Below both of these nothing changes, and `reached_by` need not be called.
+        self.due_size = self.due_offset = 0
+        self.saved(0, 0)
 
     def saved(self, size: int, offset: int) -> None:
         """All of the segment is saved: `size` bytes, with messages below `offset`."""
-        self._saved_size = size
-        self._saved_offset = offset
+        settings = self._settings
+        is_full = size >= self._bytes_max
+        self.due_size = 0 if is_full else size + settings.size_of_messages_required_to_save
+        self.due_offset = offset + settings.messages_required_to_save
 
     def reached_by(self, size: int, offset: int) -> bool:
         """Whether to seal the segment, which has grown to this by one append."""
-        if self._saved_size >= self._bytes_max:
+        if not self.due_size:
             return True
-        settings = self._settings
-        if (
-            offset - self._saved_offset >= settings.messages_required_to_save
-            or size - self._saved_size >= settings.size_of_messages_required_to_save
-        ):
-            self._saved_size = size
-            self._saved_offset = offset
+        if size >= self.due_size or offset >= self.due_offset:
+            self.saved(size, offset)
         return False

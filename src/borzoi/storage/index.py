@@ -123,6 +123,19 @@ class SegmentIndex:
             self._last_end = (number, position)
         return position
 
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """Where message `first` begins and message `last` ends in the log."""
+        at = (first - self._window_start) * INDEX_ENTRY_BYTES
+        if at > 0:
+            if self._deferred:
+                self.gather()
+            window = self._window
+            return (
+                _unpack_entry(window, at - INDEX_ENTRY_BYTES)[1],
+                _unpack_entry(window, at + (last - first) * INDEX_ENTRY_BYTES)[1],
+            )
+        return self.end_position(first - 1), self.end_position(last)
+
     def first_at_or_after(self, timestamp: int, *, count: int) -> int:
         """The first of the first `count` messages that is not older; `count` when there is none.
 

@@ -180,7 +180,7 @@ class SegmentedLog:
     # Appending. ----------------------------------------------------------------------------------
 
     def append(
-        self, batch: Batch, *, timestamp: int | None = None, is_part: bool = False
+        self, batch: Batch, timestamp: int | None = None, is_part: bool = False
     ) -> Waiter | None:
         """Add messages numbered from `next_offset`; None when they are acknowledged already.
 
@@ -217,8 +217,10 @@ class SegmentedLog:
 
     def end_send(self) -> None:
         """Begin a new segment if the open one was full before the last send."""
-        size = self._files.segments.tail.size + self._journal.size
-        if self._fullness.reached_by(size, self.next_offset):
+        size, fullness = self._files.segments.tail.size + self._journal.size, self._fullness
+        if size < fullness.due_size and self.next_offset < fullness.due_offset:
+            return
+        if fullness.reached_by(size, self.next_offset):
             try:
                 self._seal()
             except StorageFailure as failure:
@@ -290,7 +292,7 @@ class SegmentedLog:
 
     # Reading. ------------------------------------------------------------------------------------
 
-    def read(self, offset: int, count: int, *, size_max: int | None = None) -> Reading:
+    def read(self, offset: int, count: int, size_max: int | None = None) -> Reading:
         """Read up to `count` messages from `offset` on, or from the oldest if that was removed.
 
         `size_max` bounds the bytes; the first message is returned whatever its size.
@@ -299,8 +301,11 @@ class SegmentedLog:
         if files.damage is not None or files.cutting.due:
             files.ensure_readable()
         segments = files.segments
-        offset = max(offset, segments.first_offset)
-        end = min(offset + count, self.visible_offset)
+        if offset < segments.first_offset:
+            offset = segments.first_offset
+        end = offset + count
+        if end > self.visible_offset:
+            end = self.visible_offset
         reading = Reading(offset)
         if offset < end and segments.read(reading, offset, end, size_max):
             offset += reading.count

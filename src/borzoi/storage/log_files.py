@@ -298,7 +298,8 @@ class LogFiles:
 
     def write_one(self, batch: Batch, timestamp: int, offset: int, *, index_later: bool) -> Segment:
         """The same for one batch of one timestamp, whose index entries may be made later."""
-        tail = self._put([batch.messages], batch.size)
+        size = batch.size
+        tail = self._put([batch.messages], size)
         first, position = offset - tail.start_offset, tail.size
         if index_later:
             entries = partial(
@@ -308,16 +309,16 @@ class LogFiles:
                 position=position,
                 timestamp=timestamp,
             )
-            tail.extend_later(batch.count, entries, batch.size, timestamp)
+            tail.extend_later(batch.count, entries, size, timestamp)
         else:
             made = (
-                pack_entry(first, position + batch.size, timestamp)
+                pack_entry(first, position + size, timestamp)
                 if batch.count == 1
                 else index_entries(
                     batch, relative_offset=first, position=position, timestamp=timestamp
                 )
             )
-            tail.extend(made, batch.size, timestamp, timestamp)
+            tail.extend(made, size, timestamp, timestamp)
             self.lag.wrote(tail)
         if self._idle is not None and self._index_waits:
             self._idle.appended += 1

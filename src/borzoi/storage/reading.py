@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,7 @@ SLICE_BYTES: Final = 256 * 1024
 Chunk: TypeAlias = bytes | memoryview
 
 
-class FileRange(NamedTuple):
+class FileRange(msgspec.Struct, frozen=True):
     """Bytes of a segment, for `sendfile`. Holding the range keeps the file open, unless the file
     is opened on demand."""
 

@@ -13,7 +13,7 @@ from borzoi.storage import layout
 from borzoi.storage.descriptors import Descriptors, OnDemandFile
 from borzoi.storage.index import SegmentIndex
 from borzoi.storage.media import Medium, write_all
-from borzoi.storage.reading import FileRange, FileSlices, Produced, Reading
+from borzoi.storage.reading import FileRange, FileSlices, Reading
 from borzoi.storage.recovery import Found
 from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
 
@@ -38,6 +38,7 @@ class Segments:
         "_starts",
         "directory",
         "end_timestamp",
+        "first_offset",
         "medium",
         "sealed_size",
         "tail",
@@ -49,6 +50,8 @@ class Segments:
         self._descriptors = descriptors
         self._segments: list[Segment] = []
         self._starts: list[int] = []
+        #: Of the oldest message, or of the next one when there is none.
+        self.first_offset = 0
         self.tail = _no_segment(directory, descriptors)
         self.sealed_size = 0
         #: The timestamp of the last message in any segment that is sealed or was loaded.
@@ -59,10 +62,6 @@ class Segments:
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
-
-    @property
-    def first_offset(self) -> int:
-        return self._starts[0] if self._starts else 0
 
     def facts(self) -> list[SegmentFacts]:
         return [segment.facts() for segment in self._segments]
@@ -75,11 +74,15 @@ class Segments:
 
     def read(self, reading: Reading, offset: int, end: int, size_max: int | None) -> bool:
         """Add the messages offset..end to a reading; whether `size_max` left room for all."""
+        segments = self._segments
         number = bisect_right(self._starts, offset) - 1
-        while offset < end and number < len(self._segments):
-            segment = self._segments[number]
+        while number < len(segments):
+            segment = segments[number]
             first = offset - segment.start_offset
-            wanted = min(end, segment.next_offset) - offset
+            wanted = segment.index.count - first
+            if wanted >= end - offset:  # nearly always, and at once
+                wanted = end - offset
+                return _add(reading, segment, first, wanted, size_max) == wanted
             if wanted > 0:
                 taken = _add(reading, segment, first, wanted, size_max)
                 if taken < wanted:
@@ -187,6 +190,7 @@ class Segments:
             for path in paths[:-1]:
                 self.medium.unlink(path)
             del self._segments[0], self._starts[0]
+            self.first_offset = self._starts[0]
             self.sealed_size -= segment.size
             segments += 1
             messages += segment.index.count
@@ -209,6 +213,7 @@ class Segments:
         self.sealed_size += self.tail.size
         self._segments.append(segment)
         self._starts.append(segment.start_offset)
+        self.first_offset = self._starts[0]
         self.tail = segment
         self.end_timestamp = segment.end_timestamp
 
@@ -241,7 +246,7 @@ def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: i
     """Add up to `count` messages of the segment from number `first` on; how many there was room
     for. The first one of a reading is given whatever its size."""
     index = segment.index
-    start, end = index.end_position(first - 1), index.end_position(first + count - 1)
+    start, end = index.span(first, first + count - 1)
     if size_max is not None and end - start > size_max - (reading.size if reading.count else 0):
         end_max = start + size_max - reading.size
         last = index.last_ending_by(end_max, first=first, last=first + count - 1)
@@ -250,14 +255,12 @@ def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: i
             return 0
         end = index.end_position(first + count - 1)
     part = segment.part(start, end - start)
-    if isinstance(part, FileRange) and not reading.tail:
-        reading.ranges.append(part)
+    if not isinstance(part, FileRange):
+        reading.tail.append(part)
+    elif reading.tail:
+        # Keep the order ranges, then tail: behind bytes that are made, a range is read like them.
+        reading.tail.append(FileSlices(part))
     else:
-        _add_behind(reading, part)
+        reading.ranges.append(part)
     reading.count += count
     return count
-
-
-def _add_behind(reading: Reading, part: FileRange | memoryview | Produced) -> None:
-    """Keep the order ranges, then tail: behind bytes that are made, a range is read like them."""
-    reading.tail.append(FileSlices(part) if isinstance(part, FileRange) else part)

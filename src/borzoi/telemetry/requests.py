@@ -13,10 +13,14 @@ class RequestTimes:
 
     def observe(self, command: str, transport: str, nanoseconds: int, weight: int = 1) -> None:
         """Record a duration; `weight` counts it for requests that were not measured."""
+        self.of(command, transport).observe(nanoseconds, weight)
+
+    def of(self, command: str, transport: str) -> Durations:
+        """The histogram of a pair, for callers that keep it."""
         durations = self._durations.get((command, transport))
         if durations is None:
             durations = self._durations[command, transport] = Durations()
-        durations.observe(nanoseconds, weight)
+        return durations
 
     def __iter__(self) -> Iterator[tuple[str, str, Durations]]:
         for (command, transport), durations in sorted(self._durations.items(), key=_pair):

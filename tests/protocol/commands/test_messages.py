@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.wire_strategies import REQUESTS
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import InvalidCommand, InvalidIdentifier, InvalidKeyLength
+from borzoi.model.limits import NAME_BYTES_MAX
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.catalog import decode_request
@@ -22,7 +23,6 @@ from borzoi.protocol.commands.messages import (
     SendMessages,
     constant_of_send,
     decode_send_metadata,
-    moving_part,
     split_poll,
     split_send,
 )
@@ -287,6 +287,16 @@ def test_polls_of_one_consumer_differ_in_their_moving_part_only() -> None:
     first = PollMessages(consumer, "s", "t", 0, PollingStrategy.offset(5), 10, False)
     second = PollMessages(consumer, "s", "t", 0, PollingStrategy.next(), 99, True)
     one, other = (memoryview(encode_payload(request)) for request in (first, second))
-    assert split_poll(one) == split_poll(other)
-    assert moving_part(one) == (PollingStrategy.offset(5), 10, False)
-    assert moving_part(other) == (PollingStrategy.next(), 99, True)
+    constant = bytes(one[:-14])
+    assert split_poll(one) == (constant, PollingKind.OFFSET, 5, 10, 0)
+    assert split_poll(other) == (constant, PollingKind.NEXT, 0, 99, 1)
+
+
+def test_a_payload_of_another_size_is_not_split_as_a_poll() -> None:
+    name = "n" * NAME_BYTES_MAX
+    consumer = Consumer(ConsumerKind.CONSUMER, name)
+    longest = encode_payload(PollMessages(consumer, name, name, 0, PollingStrategy.next(), 1))
+    assert split_poll(memoryview(longest)) == (longest[:-14], PollingKind.NEXT, 0, 1, 0)
+    assert split_poll(memoryview(longest + b"x")) is None
+    assert split_poll(memoryview(bytes(14))) == (b"", 0, 0, 0, 0)
+    assert split_poll(memoryview(bytes(13))) is None

@@ -29,7 +29,8 @@ The indexes and messages themselves are judged by `borzoi.records.batch`.
 """
 
 import struct
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
@@ -63,6 +64,8 @@ _WAIT: Final = struct.Struct("<4sI")
 _POLL_END: Final = struct.Struct("<BIBQIB")
 #: The end of it that differs from poll to poll of one consumer: strategy, count, auto_commit.
 _POLL_MOVING: Final = struct.Struct("<BQIB")
+#: A poll without a wait is not longer: its kind, three identifiers, and the rest.
+_POLL_BYTES_MAX: Final = 1 + 3 * (2 + NAME_BYTES_MAX) + _POLL_END.size
 
 _U32: Final = struct.Struct("<I")
 _unpack_u32 = _U32.unpack_from
@@ -301,20 +304,23 @@ def constant_of_send(first: memoryview) -> bytes:
     return bytes(first[_U32.size : min(_unpack_u32(first)[0], _METADATA_LENGTH_MAX)])
 
 
-def split_poll(payload: memoryview) -> bytes:
-    """The constant bytes of a poll: what precedes strategy, count and auto_commit.
+def split_poll(payload: memoryview) -> tuple[bytes, int, int, int, int] | None:
+    """The constant bytes of a poll, then the fields that differ from poll to poll: kind and value
+    of the strategy, count, auto_commit.
 
-    True of a payload only if nothing follows those.
+    True of a payload only if nothing follows those, which another payload with the same constant
+    bytes proves. None for a payload that is no poll by its size.
     """
-    return bytes(payload[: -_POLL_MOVING.size])
+    size = len(payload)
+    if not _POLL_MOVING.size <= size <= _POLL_BYTES_MAX:
+        return None
+    return _unpack_poll(size)(payload)
 
 
-def moving_part(payload: memoryview) -> tuple[PollingStrategy, int, bool]:
-    """Strategy, count and auto_commit of a poll that was split."""
-    kind, value, count, auto_commit = _POLL_MOVING.unpack_from(
-        payload, len(payload) - _POLL_MOVING.size
-    )
-    return strategy_of(kind, value), count, auto_commit != 0
+@cache
+def _unpack_poll(size: int) -> Callable[[memoryview], tuple[bytes, int, int, int, int]]:
+    """One call takes a poll of this size apart, in a third of the time of one for each part."""
+    return struct.Struct(f"<{size - _POLL_MOVING.size}s{_POLL_MOVING.format[1:]}").unpack
 
 
 class FlushUnsavedBuffer(msgspec.Struct, frozen=True):
