@@ -1,6 +1,7 @@
 """Prepares in flight at the primary, with a queue per partition and ack bitsets (N3, D1)."""
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 from borzoi.consensus.invariants import invariant
@@ -9,39 +10,18 @@ from borzoi.consensus.messages import U128, ZERO, Prepare
 LOCAL: Final = -1
 
 
+@dataclass(slots=True, eq=False)
 class Queued:
     """A request that was accepted and waits for room in the pipeline."""
 
-    __slots__ = (
-        "client",
-        "epoch",
-        "operation",
-        "origin",
-        "payload",
-        "request",
-        "request_checksum",
-        "user_id",
-    )
-
-    def __init__(
-        self,
-        client: U128,
-        request: int,
-        operation: int,
-        payload: bytes,
-        request_checksum: U128,
-        user_id: int,
-        epoch: int,
-        origin: int,
-    ) -> None:
-        self.client = client
-        self.epoch = epoch
-        self.request = request
-        self.operation = operation
-        self.payload = payload
-        self.request_checksum = request_checksum
-        self.user_id = user_id
-        self.origin = origin
+    client: U128
+    request: int
+    operation: int
+    payload: bytes
+    request_checksum: U128
+    user_id: int
+    epoch: int
+    origin: int
 
 
 class InFlight:

@@ -19,6 +19,7 @@ from borzoi.server.declaring import Kind
 from borzoi.server.placement import parsed_allocation
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
+_TEXT_OR_NUMBER = {"type": ["string", "integer"]}
 
 
 def _flag(value: Any) -> bool:
@@ -94,6 +95,13 @@ def _cpu_allocation(value: Any) -> str:
     return text
 
 
+def _quantity(
+    name: str, allowed: str, parse: Callable[[Any], int], shown: Callable[[int], str]
+) -> Kind:
+    """A number, or a text with a unit."""
+    return Kind(name, allowed, _unit(parse), shown, _TEXT_OR_NUMBER)
+
+
 def _as_is(value: Any) -> Any:
     return value
 
@@ -115,40 +123,24 @@ ADDRESS = Kind(
     shown_address,
     {"type": "string"},
 )
-DURATION = Kind(
-    "duration",
-    'a duration like "30 s", "1h 30m" or "none"',
-    _unit(parse_duration),
-    format_duration,
-    {"type": ["string", "integer"]},
+DURATION = _quantity(
+    "duration", 'a duration like "30 s", "1h 30m" or "none"', parse_duration, format_duration
 )
-BYTES = Kind(
-    "bytes",
-    'a size like "1 GiB", "100 KB" or a number of bytes',
-    _unit(parse_bytes),
-    format_bytes,
-    {"type": ["string", "integer"]},
+BYTES = _quantity(
+    "bytes", 'a size like "1 GiB", "100 KB" or a number of bytes', parse_bytes, format_bytes
 )
 BYTES_OR_UNSET = Kind(
     "bytes, optional",
     'a size like "64 KB", or "" for the library\'s own',
     _optional_bytes,
     lambda size: "" if size is None else format_bytes(size),
-    {"type": ["string", "integer"]},
+    _TEXT_OR_NUMBER,
 )
-EXPIRY = Kind(
-    "expiry",
-    'a duration like "7 days", or "none" for never',
-    _unit(parse_expiry),
-    format_expiry,
-    {"type": ["string", "integer"]},
+EXPIRY = _quantity(
+    "expiry", 'a duration like "7 days", or "none" for never', parse_expiry, format_expiry
 )
-MAX_SIZE = Kind(
-    "max size",
-    'a size like "10 GiB", or "unlimited"',
-    _unit(parse_max_size),
-    format_max_size,
-    {"type": ["string", "integer"]},
+MAX_SIZE = _quantity(
+    "max size", 'a size like "10 GiB", or "unlimited"', parse_max_size, format_max_size
 )
 CPU_ALLOCATION = Kind(
     "cpus",
@@ -156,7 +148,7 @@ CPU_ALLOCATION = Kind(
     ' "numa:nodes=0;cores=4"',
     _cpu_allocation,
     _as_is,
-    {"type": ["string", "integer"]},
+    _TEXT_OR_NUMBER,
 )
 
 
