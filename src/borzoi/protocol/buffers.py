@@ -16,8 +16,8 @@ Nothing is allocated for a length before the bytes it speaks of are known to be 
 
 import builtins
 import struct
-from collections.abc import Callable
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from borzoi.model.errors import InvalidCommand, InvalidFormat, InvalidIdentifier, InvalidNumber
 from borzoi.model.identifiers import Identifier
@@ -197,6 +197,12 @@ class Reader:
         return name
 
 
+class Encodable(Protocol):
+    """A value that writes its own fields."""
+
+    def encode(self, out: "Writer") -> None: ...
+
+
 class Writer:
     """Puts fields at the end of a payload; every method returns the writer itself.
 
@@ -222,6 +228,12 @@ class Writer:
             self._out += fields.pack(*values)
         except (struct.error, OverflowError) as fault:
             raise InvalidNumber(f"{values} do not fit their fields: {fault}") from None
+        return self
+
+    def all_of(self, values: Iterable[Encodable]) -> Self:
+        """One value after another, without a count."""
+        for value in values:
+            value.encode(self)
         return self
 
     def u8(self, value: int) -> Self:

@@ -76,8 +76,7 @@ class GroupDetails(msgspec.Struct, frozen=True):
 
     def encode(self, out: Writer) -> None:
         _write_group(out, self)
-        for member in self.members:
-            member.encode(out)
+        out.all_of(self.members)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
@@ -99,8 +98,7 @@ class Groups(msgspec.Struct, frozen=True):
     groups: tuple[GroupInfo, ...]
 
     def encode(self, out: Writer) -> None:
-        for group in self.groups:
-            _write_group(out, group)
+        out.all_of(self.groups)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:

@@ -60,8 +60,7 @@ class StreamDetails(msgspec.Struct, frozen=True):
 
     def encode(self, out: Writer) -> None:
         _write_stream(out, self)
-        for topic in self.topics:
-            topic.encode(out)
+        out.all_of(self.topics)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
@@ -88,8 +87,7 @@ class Streams(msgspec.Struct, frozen=True):
     streams: tuple[StreamInfo, ...]
 
     def encode(self, out: Writer) -> None:
-        for stream in self.streams:
-            _write_stream(out, stream)
+        out.all_of(self.streams)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:

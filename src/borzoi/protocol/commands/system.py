@@ -282,8 +282,7 @@ class Clients(msgspec.Struct, frozen=True):
     clients: tuple[ClientInfo, ...]
 
     def encode(self, out: Writer) -> None:
-        for client in self.clients:
-            _write_client(out, client)
+        out.all_of(self.clients)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:

@@ -40,8 +40,7 @@ class Tokens(msgspec.Struct, frozen=True):
     tokens: tuple[TokenInfo, ...]
 
     def encode(self, out: Writer) -> None:
-        for token in self.tokens:
-            token.encode(out)
+        out.all_of(self.tokens)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:

@@ -93,8 +93,7 @@ class TopicDetails(msgspec.Struct, frozen=True):
 
     def encode(self, out: Writer) -> None:
         _write_topic(out, self)
-        for partition in self.partitions:
-            partition.encode(out)
+        out.all_of(self.partitions)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
@@ -141,8 +140,7 @@ class Topics(msgspec.Struct, frozen=True):
     topics: tuple[TopicInfo, ...]
 
     def encode(self, out: Writer) -> None:
-        for topic in self.topics:
-            _write_topic(out, topic)
+        out.all_of(self.topics)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:

@@ -88,8 +88,7 @@ class Users(msgspec.Struct, frozen=True):
     users: tuple[UserInfo, ...]
 
     def encode(self, out: Writer) -> None:
-        for user in self.users:
-            _write_user(out, user)
+        out.all_of(self.users)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
