@@ -17,7 +17,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = Path("native/batches.c")
 #: Everything that the module is made of.
-PARTS = (SOURCE, Path("native/messages.h"), Path("native/xxh3.h"), Path("hatch_build.py"))
+PARTS = (
+    SOURCE,
+    *(Path("native", name) for name in ("lines.h", "messages.h", "xxh3.h")),
+    Path("hatch_build.py"),
+)
 MODULE = Path("src/borzoi/records/_native.abi3.so")
 IN_WHEEL = "borzoi/records/_native.abi3.so"
 

@@ -194,6 +194,7 @@ static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
 }
 
 #include "messages.h"
+#include "lines.h"
 
 /* Receiving. ---------------------------------------------------------------------------------- */
 
@@ -734,6 +735,7 @@ static PyMethodDef methods[] = {
     {"checksum", checksum, METH_O, checksum_doc},
     {"count", count, METH_O, count_doc},
     {"messages", FAST(messages), messages_doc},
+    {"json_lines", FAST(json_lines), json_lines_doc},
     {NULL, NULL, 0, NULL},
 };
 

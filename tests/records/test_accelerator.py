@@ -259,6 +259,7 @@ def test_arguments_of_another_kind_are_refused(native: Native) -> None:
         ("checksum", 1),
         ("count", 1),
         ("messages", 2),
+        ("json_lines", 3),
         ("Message", 8),
     ):
         function = getattr(native, name)
@@ -275,6 +276,22 @@ def test_bytes_that_cannot_be_changed_are_not(native: Native) -> None:
     ):
         with pytest.raises((BufferError, ValueError)):
             attempt()
+
+
+@pytest.mark.parametrize("start", [-1, 1, 65, 2**62])
+def test_lines_of_messages_outside_of_the_buffer_are_refused(native: Native, start: int) -> None:
+    message = memoryview(pack_header(MessageHeader(0, 0, 0, 0, 0, 0, 0)))
+    if start == 1:  # the header would not be whole
+        assert native.json_lines(message, np.array([start]), 0) is None
+        return
+    with pytest.raises(ValueError, match="does not lie in the buffer"):
+        native.json_lines(message, np.array([start]), 0)
+
+
+@pytest.mark.parametrize("starts", [np.zeros(2, np.int32), b"12345678", None])
+def test_starts_of_another_kind_are_refused(native: Native, starts) -> None:
+    with pytest.raises(TypeError):
+        native.json_lines(memoryview(bytes(64)), starts, 0)
 
 
 @needs_accelerator

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from borzoi.cli.output import plain
+from borzoi.records.accelerator import native
 from borzoi.records.columnar import Run
 from borzoi.records.user_headers import decode_user_headers
 
@@ -40,8 +41,12 @@ _OBJECT: Final = ord("{")
 _ARRAY: Final = ord("[")
 
 
-def lines_of(partition: int, run: Run) -> bytes:
+def lines_of(partition: int, run: Run) -> bytes | bytearray:
     """The lines of the messages."""
+    if native is not None:
+        written = native.json_lines(run.buffer, run.starts, partition)
+        if written is not None:
+            return written
     headers = run.headers
     return _encoder.encode_lines(
         list(

@@ -55,21 +55,21 @@ def opened(path: Path, mode: str) -> IO[bytes]:
         raise CommandFailed(f"{path} cannot be opened: {fault.strerror}", code) from fault
 
 
-def _writer(file: IO[bytes]) -> Callable[[bytes], None]:
-    def write(data: bytes) -> None:
+def _writer(file: IO[bytes]) -> Callable[[bytes | bytearray], None]:
+    def write(data: bytes | bytearray) -> None:
         file.write(data)
 
     return write
 
 
-def _json_sink(write: Callable[[bytes], None]) -> Sink:
+def _json_sink(write: Callable[[bytes | bytearray], None]) -> Sink:
     def sink(partition: int, run: Run) -> None:
         write(lines_of(partition, run))
 
     return sink
 
 
-def _csv_sink(write: Callable[[bytes], None]) -> Sink:
+def _csv_sink(write: Callable[[bytes | bytearray], None]) -> Sink:
     draft = io.StringIO(newline="")
     writer = csv.writer(draft)
     writer.writerow(CSV_FIELDS)

@@ -74,6 +74,12 @@ class Native(Protocol):
     def messages(self, messages: memoryview, partition: int) -> Iterator[Any]:
         """A `Message` for each message of an answer, with copies of its bytes."""
 
+    def json_lines(
+        self, messages: memoryview, starts: NDArray[np.int64], partition: int
+    ) -> bytearray | None:
+        """A line of JSON for each message, as `borzoi read` writes it; None where that takes more
+        than plain payloads, which is for Python."""
+
 
 #: What a module must have; one from before an update lacks the newer ones.
 FUNCTIONS: Final = tuple(name for name in vars(Native) if name[0] != "_")
