@@ -7,7 +7,6 @@ The others go on: their connections stay, and what the client was promised is th
 
 import os
 import signal
-import time
 from contextlib import ExitStack
 from functools import partial
 from random import Random
@@ -15,6 +14,7 @@ from statistics import median
 
 import pytest
 from tests.crash.promises import Client, check, work_a_while
+from tests.support.running_time import RunningTime
 from tests.support.server import RunningServer, running_server
 from tests.support.shard_processes import shard_of, shard_processes, wait_for
 from tests.support.wire_client import WireClient
@@ -27,6 +27,9 @@ pytestmark = pytest.mark.crash
 SHARDS = 3
 CYCLES = int(os.environ.get("BORZOI_CRASH_CYCLES", "6"))
 SEED = int(os.environ.get("BORZOI_CRASH_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
+
+#: From the kill until the shard serves again, half of the times: a busy machine may be late.
+ABSENT_SECONDS_MAX = 2.0
 
 SETTINGS = {
     "SYSTEM_SHARDING_CPU_ALLOCATION": str(SHARDS),
@@ -71,7 +74,7 @@ def test_a_killed_shard_keeps_what_it_acknowledged_and_disturbs_no_other(
     pytest.importorskip("apache_iggy", reason="apache-iggy is not there: uv sync installs it")
     random = Random(SEED)
     absent = []
-    with running_server(SETTINGS) as server, ExitStack() as stack:
+    with running_server(SETTINGS) as server, RunningTime() as clock, ExitStack() as stack:
         client = Client(server.tcp_address, SEED)
         stack.callback(client.kill)
         observers = Observers(server, stack)
@@ -81,11 +84,11 @@ def test_a_killed_shard_keeps_what_it_acknowledged_and_disturbs_no_other(
                 observers.connect()
                 victim = random.randrange(SHARDS)
                 os.kill(shard_processes(server)[victim], signal.SIGKILL)
-                began = time.monotonic()
+                began = clock.seconds()
                 observers.lose(victim)
                 observers.check()
                 wait_for(server, partial(_is_ready_again, server, kills))
-                absent.append(time.monotonic() - began)
+                absent.append(clock.seconds() - began)
                 observers.check()
             work_a_while(client, random)
             client.stop()
@@ -97,6 +100,8 @@ def test_a_killed_shard_keeps_what_it_acknowledged_and_disturbs_no_other(
             fault.add_note(f"seed {SEED}\n{server.output[-5000:]}")
             raise
     promised = client.promised
+    assert median(absent) <= ABSENT_SECONDS_MAX, sorted(absent)
+    late = sum(seconds > ABSENT_SECONDS_MAX for seconds in absent)
     with capsys.disabled():
         print(
             f"\n{CYCLES} kills of single shards, {promised.messages} messages in"
@@ -104,5 +109,6 @@ def test_a_killed_shard_keeps_what_it_acknowledged_and_disturbs_no_other(
             f" 0 lost, 0 invented; {len(promised.read)} read, {len(promised.committed)} commits,"
             f" {promised.made} streams created; {promised.repeated} calls repeated,"
             f" {promised.replaced} given up; absent for"
-            f" {median(absent):.1f} s, at most {max(absent):.1f} s (seed {SEED})"
+            f" {median(absent):.1f} s, at most {max(absent):.1f} s, {late} times for more than"
+            f" {ABSENT_SECONDS_MAX:.0f} s (seed {SEED})"
         )
