@@ -39,7 +39,7 @@ def encode_positions(positions: list[tuple[int, int, int]]) -> bytes:
 
 
 def decode_positions(body: bytes) -> tuple[tuple[int, int, int], ...]:
-    """Whole entries only; a damaged tail is none of ours, the frame checksum covers it."""
+    """Whole entries only; the frame checksum covers a damaged tail."""
     whole = len(body) - len(body) % _POSITION.size
     positions: tuple[tuple[int, int, int], ...] = tuple(_POSITION.iter_unpack(body[:whole]))
     return positions

@@ -88,7 +88,7 @@ def acknowledge(r: ReplicaState, *, again: bool = False) -> None:
         return
     if not r.log_is_durable():
         return
-    # A transferred checkpoint stands for journal records only once the superblock names it.
+    # A transferred checkpoint replaces journal records only once the superblock names it.
     if r.transfer is not None or r.durable_checkpoint_op < r.installed_op:
         return
     op = r.durable_prefix
@@ -145,7 +145,7 @@ def probe(r: ReplicaState, view: int) -> None:
 
 
 def request_start_view(r: ReplicaState) -> None:
-    """Ask the primary of the newest view heard of; a wiped replica asks everyone (G2)."""
+    """Ask the primary of the newest known view; a wiped replica asks all replicas (G2)."""
     target = r.primary_of(max(r.view, r.probe_view))
     flags = 0
     if r.wiped:

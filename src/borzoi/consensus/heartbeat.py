@@ -90,7 +90,7 @@ def on_pong(r: ReplicaState, header: Pong, body: bytes) -> None:
         return
     if not r.is_primary or header.view != r.view or header.status != NORMAL:
         return
-    # A replica that answers in this view has no vote against it any more (V4).
+    # A replica that answers in this view has withdrawn its vote against it (V4).
     r.votes &= ~(1 << header.replica)
     if normal.has_forgotten(r, header.replica):
         _prove_quorum(r)
@@ -139,7 +139,7 @@ def clock_has_moved(r: ReplicaState) -> bool:
 
 
 def learn_release(r: ReplicaState, replica: int, release: int) -> None:
-    """What every replica knows may be used; one that was never heard may be any release."""
+    """Operations that all replicas support may be used; a silent replica may have any release."""
     if r.peer_releases[replica] == release:
         return
     r.peer_releases[replica] = release

@@ -278,7 +278,7 @@ def _identify_gaps(
             continue
         after = found.records[gap.after].header
         if gap.after == 0 and after.op <= checkpoint_op + 1:
-            # What came before was recycled; the checkpoint speaks for it.
+            # Earlier records were recycled; the checkpoint covers them.
             continue
         before_op = found.records[gap.after - 1].header.op if gap.after > 0 else 0
         consecutive = before_op + 2 == after.op

@@ -235,7 +235,7 @@ def has_forgotten(r: ReplicaState, replica: int) -> bool:
 def _leave_if_it_is_needed(r: ReplicaState) -> None:
     """An op that others had time to acknowledge waits for the one that forgot: on to the next view.
 
-    Nothing else would end this one soon, because every live replica hears the primary.
+    Nothing else would end this view soon, because the primary reaches every live replica.
     """
     entries = r.pipeline.entries
     patience_us = r.config.timeouts.lease * MICROSECONDS_PER_TICK

@@ -120,7 +120,7 @@ def _resume(r: ReplicaState) -> None:
     """V6."""
     if r.node_view > r.view:
         # The node had left this view before it stopped, so nothing is acknowledged in it any more
-        # (D2); its control group says so again, with its promise, before anybody else is heard.
+        # (D2); its control group repeats it, with its promise, before any other message arrives.
         r.status = VIEW_CHANGE
         r.resigned = True
         r.take_role(Leadership.NONE)
@@ -175,7 +175,7 @@ def finish_rejoin(r: ReplicaState) -> None:
     following.hear_primary(r)
     r.persist()
     if r.node_view > r.view:
-        # The node moved on while this group had no voice; a data group hears of a view only once.
+        # The node moved on while this group had no voice; data groups are notified of a view once.
         view_change.enter_view(r, r.node_view)
 
 
@@ -243,7 +243,7 @@ def on_handshake(r: ReplicaState, header: Handshake, _: bytes) -> None:
         r.genesis_incarnations[peer] = header.incarnation
         _format_when_all_empty(r)
     elif header.flags & FLAG_COUNTED:
-        # This very life of ours was empty when all were: the same as having formatted then.
+        # This process was empty when all were: the same as having formatted then.
         format_disk(r)
 
 

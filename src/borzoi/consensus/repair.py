@@ -39,7 +39,7 @@ def missing_body(r: ReplicaState, header: Prepare) -> bool:
 
 
 def _floor(r: ReplicaState) -> int:
-    """Nothing at or below it needs repair: it is durable, or a checkpoint speaks for it."""
+    """Nothing at or below it needs repair: it is durable, or covered by a checkpoint."""
     return max(r.durable_prefix, r.checkpoint_op)
 
 

@@ -154,7 +154,7 @@ class Replica(ReplicaState):
         self.durable_suffix = write.suffix
         if write.checkpoint_op > previous_checkpoint_op:
             if self.durable_prefix < write.checkpoint_op:
-                # The checkpoint stands for the records it covers, which may be recycled now.
+                # The checkpoint replaces the records that it covers, which may be recycled now.
                 self.recompute_durable_prefix()
             checkpointing.forget_covered(self, previous_checkpoint_op)
         self.flush_superblock()
@@ -309,7 +309,7 @@ def _on_repair_timer(r: Replica) -> None:
     applying.apply_committed(r)
     state_transfer.consider(r, repair_is_stuck=stuck)
     if stuck and r.is_primary and r.commit_min < r.commit_max and r.others:
-        # What it cannot read any more its peers do not keep any more either; as a backup it will
+        # Its peers no longer have what it can no longer read; as a backup it will
         # be given a checkpoint.
         view_change.make_way(r)
     r._progress()

@@ -287,7 +287,7 @@ class ReplicaState:
         self.clock_samples: list[ClockSample | None] = [None] * self.replica_count
         # Our wall clock minus our monotonic clock when it was last compared with the others'.
         self.clock_base_us = 0
-        # What each peer's pings advertise, 0 when it was never heard, and what all of them know.
+        # The release in each peer's pings, 0 before the first one, and the lowest of all.
         self.peer_releases = [0] * self.replica_count
         self.peer_releases[self.replica_id] = self.release
         self.cluster_release = self.release if self.replica_count == 1 else BASE_RELEASE

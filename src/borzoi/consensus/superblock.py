@@ -99,7 +99,7 @@ def genesis(config: Config) -> Superblock:
 
 
 def slot_position(generation: int) -> int:
-    """Where the first of the two adjacent copies of a generation stands in the file."""
+    """The position of the first of the two adjacent copies of a generation."""
     return 2 * (generation % 2) * SLOT_BYTES
 
 

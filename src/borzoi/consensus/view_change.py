@@ -160,7 +160,7 @@ def drop_leadership(r: ReplicaState) -> None:
 
 
 def reset_view_scoped(r: ReplicaState) -> None:
-    """What was counted or heard in the old view says nothing about the new one."""
+    """Counts and contacts of the old view do not apply to the new one."""
     r.votes = 0
     r.voting = False
     r.timers.stop(Timer.START_VIEW_CHANGE)
@@ -266,7 +266,7 @@ def count_claim(r: ReplicaState, header: DoViewChange, body: bytes) -> None:
 
 
 def decide(r: ReplicaState) -> None:
-    """E1-E6: the merged log becomes canonical here, durably, before anyone hears of it."""
+    """E1-E6: the merged log becomes canonical here, durably, before it is announced."""
     claims = [r.claims[replica] for replica in sorted(r.claims)]
     merged = merge(
         claims,

@@ -223,7 +223,7 @@ def _forget_membership(state: Metadata, address: GroupAddress, client_id: int) -
 
 
 def _promise_shares(topic: Topic, group: Group, at: int) -> tuple[int, ...]:
-    """Levels the promised shares; gives away unowned partitions and returns what became pending."""
+    """Levels the promised shares; assigns unowned partitions and returns what became pending."""
     slots = sorted(group.members)
     position = {slot: index for index, slot in enumerate(slots)}
     # What a member has been promised but not received comes last in its list, so that it is the

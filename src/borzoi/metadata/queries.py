@@ -124,7 +124,7 @@ def token_owner(state: Metadata, token_hash: str) -> tuple[User, Token] | None:
 
 
 def has_expired_tokens(state: Metadata, now: int) -> bool:
-    """Whether an `ExpireTokens` would find anything to do, so that none is logged in vain."""
+    """Whether an `ExpireTokens` would change anything; otherwise none is logged."""
     return any(
         token.has_expired(now) for owner in state.users.values() for token in owner.tokens.values()
     )

@@ -34,7 +34,7 @@ _NOT_PARTIAL: Final = re.compile(r"non-partial|not partial|NotPartial")
 
 
 def translated(fault: Exception, *, op: str, key: str) -> ObjectStoreError:
-    """The error of ours that says what `fault` means to the caller of `op`."""
+    """Our own error for `fault`, by what it means to the caller of `op`."""
     text = str(fault)
     found = _STATUS.search(text)
     status = int(found[1]) if found else None

@@ -46,7 +46,7 @@ class LongAppends:
         self._ended = ended
         self._queue: deque[LongSend] = deque()
         self._is_working = False
-        #: Why nothing is stored any more; a purge is not a failure.
+        #: Why storing has stopped; a purge is not a failure.
         self._end: StorageFailure | None = None
 
     def add(self, batch: Batch, now: int) -> "Future[None]":

@@ -50,7 +50,7 @@ class LargeMessage:
         return self.take(self._left)
 
     def following(self) -> memoryview:
-        """What came behind it, when all of it was taken."""
+        """The bytes after it, once all of it was taken."""
         assert not self._left, "a large message is taken to its end"
         return self._data
 

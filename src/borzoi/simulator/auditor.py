@@ -23,7 +23,7 @@ REGISTER: Final = Operation.REGISTER
 UNREGISTER: Final = Operation.UNREGISTER
 CORE_OPERATIONS: Final = frozenset({Operation.NOOP, Operation.REGISTER, Operation.UNREGISTER})
 # Sent in the sender's own view and only from a durable one. A StartViewChange names the view after
-# it; a Prepare keeps the view it was made in; a RequestStartView may name a view only heard of.
+# it; a Prepare keeps the view it was made in; a RequestStartView may name any known view.
 VIEW_BOUND: Final = frozenset(
     {
         messages.PrepareOk,
@@ -270,7 +270,7 @@ class Auditor:
     def replied(
         self, group: int, client: bytes, request: int, status: int, payload: bytes
     ) -> int | None:
-        """A client got an answer with an outcome; returns the op that stands behind it."""
+        """A client got an answer with an outcome; returns its op."""
         history = self.groups[group]
         key = (group, client, request)
         first = self.replies.setdefault(key, (status, payload))

@@ -206,7 +206,7 @@ def check_timers(number: int, replica: Replica) -> None:
         # A replica that waited long enough votes against this view too, and repeats its vote.
         wanted.append(Timer.START_VIEW_CHANGE if replica.voting else Timer.VIEW_CHANGE_STATUS)
     elif replica.is_primary:
-        # The heartbeat of the control group speaks for the data groups of the node.
+        # The heartbeat of the control group covers the data groups of the node.
         wanted += [Timer.COMMIT_MESSAGE] if replica.elects else []
         if replica.pipeline.entries:
             wanted += (

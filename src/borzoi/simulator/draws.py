@@ -35,7 +35,7 @@ class Draw:
     client_table_max: int = 64
     # Requests that may wait at a primary for room in its pipeline.
     request_queue_max: int = 64
-    # 1 starts on empty disks with replica n - 1 away: everyone must be heard before a genesis.
+    # 1 starts on empty disks with replica n - 1 away: genesis waits for all replicas.
     # With 2 a replica also dies and comes back meanwhile.
     genesis: int = 0
     # how long

@@ -17,7 +17,7 @@ from borzoi.simulator.strangers import Foreign
 from borzoi.simulator.trace import describe
 
 BACKLOG_MAX: Final = 256
-# Frames without a group in their header are about the node; its control group speaks for it.
+# Frames without a group in their header are about the node; its control group handles them.
 OF_THE_NODE: Final = frozenset(
     layout.header for layout in LAYOUTS.values() if "namespace" not in layout.header._fields
 )
@@ -37,7 +37,7 @@ class Intake:
     def __init__(self, process: Stoppable, around: RunContext, service: Service) -> None:
         self._process = process
         self._service = service
-        # Looked at for every frame, hence at hand.
+        # Kept in attributes because every frame needs them.
         self._trace = around.trace
         self._auditor = around.auditor
         # Frames a slow processor has no time for yet; `pace` is how many it takes in a tick.

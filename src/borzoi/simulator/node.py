@@ -56,7 +56,7 @@ class SimulatedNode:
         # Ops that a merge could not decide since the node was healed, by group.
         self.undecided: list[set[int]] = [set() for _ in configs]
         self.around = around
-        # Looked at for every input, hence at hand.
+        # Kept in attributes because every input needs them.
         self._events = around.events
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._inputs: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()

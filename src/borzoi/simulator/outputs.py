@@ -60,7 +60,7 @@ class Outputs:
         self._process = process
         self._around = around
         self._service = service
-        # Needed for every frame, hence at hand.
+        # Kept in attributes because every frame needs them.
         self._full = around.full
         self._trace = around.trace
         self._auditor = around.auditor

@@ -19,7 +19,7 @@ STREAMS: Final = (
 
 
 def stream(seed: int, name: str) -> Random:
-    """A string seed goes through SHA-512 in `random`, hence does not depend on PYTHONHASHSEED."""
+    """`random` hashes a string seed with SHA-512, so it does not depend on PYTHONHASHSEED."""
     return Random(f"{seed}/{name}")
 
 

@@ -87,7 +87,7 @@ class ControlShadow:
                 yield stream.id, topic
 
     def _made_at(self, timestamp: int) -> list[PartitionRow]:
-        """Partitions made by the op of that time: few of very many, hence looked for first."""
+        """Partitions created by the op of that time: few of very many, so checked first."""
         return [
             row
             for place in self._topics()

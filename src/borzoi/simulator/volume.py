@@ -87,7 +87,7 @@ class Volume:
         # start: only the device knows.
         self.destroyed: set[bytes] = set()
         # Ops whose record once could not be read though nothing is wrong with it, or which a lying
-        # device lost: this replica cannot vouch for them any more.
+        # device lost: this replica can no longer confirm them.
         self.doubted: set[int] = set()
         # Grows with every crash and wipe.
         self.life = 0
@@ -230,7 +230,7 @@ class Volume:
             header.checksum == identity for header in self.ring
         )
         if length >= HEADER_BYTES and is_named:
-            # One wrong byte stands for all that are missing: the verdict is the same.
+            # One wrong byte represents all that are missing: the result is the same.
             record.body_bad = True
             spoil(record, length)
             self.records.append(record)

@@ -143,7 +143,7 @@ class PointKeeper:
 
     @contextmanager
     def cutting(self) -> Iterator[None]:
-        """Cut the log: no sync that began before this moves the point any more."""
+        """Cut the log: a sync that began before this no longer moves the point."""
         with self._lock:
             self._version += 1
             self.is_durable = False

@@ -14,7 +14,7 @@ from borzoi.storage.segment import SegmentFacts
 def deletable(segments: Sequence[SegmentFacts], *, barrier: int | None) -> int:
     """How many of the oldest segments may be deleted at all.
 
-    With a barrier, the lowest stored offset, a segment with messages behind it has to stay.
+    With a barrier, the lowest stored offset, a segment with messages after it has to stay.
     """
     count = 0
     for segment in segments[:-1]:

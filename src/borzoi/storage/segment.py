@@ -197,7 +197,7 @@ class Segment:
             self.file.trim()
 
     def seal(self) -> None:
-        """Seal it: nothing is written to it any more."""
+        """Seal it: nothing more is written to it."""
         assert self.file is not None
         self.trim()
         self.body = PlainBody(self.file, self.size)

@@ -29,7 +29,7 @@ class Removed(NamedTuple):
 class Segments:
     """Segment k ends where segment k + 1 begins.
 
-    There is always a `tail`; while nothing is loaded it stands for nothing.
+    There is always a `tail`; while nothing is loaded it is a placeholder.
     """
 
     __slots__ = (

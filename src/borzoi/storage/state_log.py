@@ -92,7 +92,7 @@ class StateLog:
         self._cipher = cipher
         self._last_term = last_term
         self._file: File = medium.open(directory / STATE_LOG_NAME, create=True)
-        #: Why nothing may be appended any more, once file and memory may differ.
+        #: Why appends are rejected, once file and memory may differ.
         self._broken: str | None = None
         self._reserved = 0
         self._reserve()

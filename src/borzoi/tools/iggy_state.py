@@ -85,7 +85,7 @@ class ForeignEntry:
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A command of ours, and the id that what it creates had there."""
+    """A command of borzoi, and the id that its object had on the other server."""
 
     command: LoggedCommand
     created_id: int | None = None
@@ -185,7 +185,7 @@ def _entry(data: bytes, position: int, end: int, cipher: Cipher | None) -> Forei
 
 
 def translate(entry: ForeignEntry) -> Translated | None:
-    """The entry as a command of ours; None for the one that changes no metadata."""
+    """The entry as a command of borzoi; None for the one that changes no metadata."""
     if entry.code == Code.DELETE_SEGMENTS:
         return None
     reading = _TRANSLATIONS.get(entry.code)

@@ -46,7 +46,7 @@ class HeaderPair(msgspec.Struct):
     value: HeaderHalf
 
 
-#: What stands for a block: its pairs, or the Base64 of what is none.
+#: The document of a block: its pairs, or Base64 if it cannot be read.
 HeadersDocument: TypeAlias = list[HeaderPair] | bytes
 
 
@@ -62,7 +62,7 @@ def headers_document(block: bytes) -> HeadersDocument:
 
 
 def headers_block(document: HeadersDocument | None) -> bytes:
-    """The block a document stands for, in the order of the document."""
+    """The block of a document, in the order of the document."""
     if not isinstance(document, list):
         return document or b""
     halves = [half.header() for pair in document for half in (pair.key, pair.value)]

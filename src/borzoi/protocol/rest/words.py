@@ -35,7 +35,7 @@ class Words(Generic[E]):
         return self._words[member]
 
     def member(self, word: str) -> E:
-        """The member a word stands for; `ValueError` tells which words there are."""
+        """The member that a word means; `ValueError` lists the known words."""
         member = self._members.get(word)
         if member is None:
             raise ValueError(f"{word[:40]!r} is none of {', '.join(self._members)}")

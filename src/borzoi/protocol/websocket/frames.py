@@ -113,7 +113,7 @@ class FrameReader:
 
     @property
     def inside_frame(self) -> bool:
-        """Whether the client owes us the rest of something it began."""
+        """Whether the client has begun something and not finished it."""
         return self.remaining > 0 or bool(self._head) or self._message is not None
 
     @property
