@@ -5,7 +5,9 @@ seconds are those of the JVM and its Python workers together; they move less tha
 The cost of an archive is that of the bytes beyond a small one: a query starts half a dozen Python
 processes, which is 2 to 3 CPU seconds however much it reads. `BORZOI_BENCH_MIB` is the size of the
 log of each message size (1024 unless given), `BORZOI_SPARK_BENCH` the pieces to run, such as
-``scan,copy``, out of scan, archive, copy and latency.
+``scan,copy``, out of scan, archive, copy and latency. `BORZOI_SPARK_DATA` is a directory that keeps
+the logs and the Parquet files from one run to the next; `BORZOI_SPARK_BENCH=data` only makes them.
+`BORZOI_SPARK_SIZES` are the message sizes, 1024 and 100 unless given.
 """
 
 import os
@@ -14,10 +16,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +27,7 @@ import pyarrow.parquet as pq
 from tests.support.server import running_server
 
 from borzoi.model.partitioning import Partitioning
-from borzoi.records.arrow import encode, record_batch, requests
+from borzoi.records.arrow import DEFAULT_COLUMNS, encode, record_batch, requests, schema_of
 from borzoi.records.batch import index_entries, receive, stamp
 from borzoi.records.columnar import run_of
 from borzoi.records.fresh_ids import FreshIds
@@ -40,8 +42,13 @@ LOG_MIB = int(os.environ.get("BORZOI_BENCH_MIB", "1024"))
 SMALL_MIB = 16
 PARTITIONS = 4
 ROUNDS = 3
+#: Of an archive: in the first two the JVM still compiles as much as the whole archive costs.
+WARM_UP = 3
 PIECES = ("scan", "archive", "copy", "latency")
 WANTED = tuple(os.environ.get("BORZOI_SPARK_BENCH", ",".join(PIECES)).split(","))
+SIZES = os.environ.get("BORZOI_SPARK_SIZES", "1024,100").split(",")
+KEPT = os.environ.get("BORZOI_SPARK_DATA")
+#: Of the scan. The other Parquet files have all columns.
 COLUMNS = ("offset", "timestamp", "payload")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -84,64 +91,86 @@ class Cost(NamedTuple):
     def cpu(self) -> float:
         return self.jvm + self.python
 
+    def beyond(self, other: Self) -> Self:
+        return type(self)(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+
     def per(self, gib: float) -> str:
         return f"{self.jvm / gib:.2f} + {self.python / gib:.2f} CPU-s/GiB"
 
 
-def write_partition(directory: Path, parquet: Path, size: int, total: int) -> int:
+def least(costs: Sequence[Cost]) -> Cost:
+    """The least of each part."""
+    return Cost(*(min(part) for part in zip(*costs, strict=True)))
+
+
+class Data(NamedTuple):
+    """Messages of one size: a data directory, the same rows as Parquet, and how many there are."""
+
+    directory: Path
+    #: COLUMNS, and all columns.
+    parquet: Path
+    full_parquet: Path
+    rows: int
+
+    @property
+    def gib(self) -> float:
+        return sum(path.stat().st_size for path in self.directory.rglob("*.log")) / GIB
+
+
+def write_partition(root: Path, partition: int, size: int, total: int) -> int:
     """A segment of messages of one size, an open one behind it, and the same rows as Parquet."""
+    directory = root / "data" / "streams/0/topics/0/partitions" / f"{partition}"
     directory.mkdir(parents=True)
-    parquet.parent.mkdir(parents=True, exist_ok=True)
     new_ids = FreshIds(np.random.SFC64(size).random_raw)
     rows = max(1, 4 * MIB // (size + 64))
     payloads = pa.array([os.urandom(size // 2).hex().encode()[:size] for _ in range(rows)])
     offset = position = 0
-    writer = None
     with (
         (directory / f"{0:020}.log").open("wb") as log,
         (directory / f"{0:020}.index").open("wb") as index,
+        parquet_writer(root / "parquet" / f"{partition}.parquet", COLUMNS) as three,
+        parquet_writer(root / "full" / f"{partition}.parquet", DEFAULT_COLUMNS) as full,
     ):
         while position < total:
             encoded = encode(payloads)
             (request,) = requests(encoded, bytes_max=GIB, count_max=rows)
             view = memoryview(bytearray(request.messages))
             batch = receive(view, memoryview(request.indexes), rows)
-            stamp(batch, base_offset=offset, timestamp=10**15 + offset, new_ids=new_ids)
+            timestamp = 10**15 + offset
+            stamp(batch, base_offset=offset, timestamp=timestamp, new_ids=new_ids)
             log.write(batch.messages)
-            index.write(
-                index_entries(
-                    batch,
-                    relative_offset=offset,
-                    position=position,
-                    timestamp=10**15 + offset,
-                )
-            )
-            table = record_batch(run_of(batch.messages), COLUMNS)
-            writer = writer or pq.ParquetWriter(
-                parquet, table.schema, compression="none", use_dictionary=False
-            )
-            writer.write_batch(table)
+            place = {"relative_offset": offset, "position": position, "timestamp": timestamp}
+            index.write(index_entries(batch, **place))
+            table = record_batch(run_of(batch.messages), constants={"partition": partition})
+            three.write_batch(table.select(COLUMNS))
+            full.write_batch(table)
             offset, position = offset + rows, position + batch.size
-    assert writer is not None
-    writer.close()
     (directory / f"{offset:020}.log").touch()
     (directory / f"{offset:020}.index").touch()
     return offset
 
 
+def parquet_writer(path: Path, columns: Sequence[str]) -> pq.ParquetWriter:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return pq.ParquetWriter(path, schema_of(columns), compression="none", use_dictionary=False)
+
+
 @contextmanager
-def data(size: int, mebibytes: int = LOG_MIB) -> Iterator[tuple[Path, Path, int]]:
-    """A data directory, a directory of Parquet, and how many messages each has."""
-    with tempfile.TemporaryDirectory(prefix="borzoi-bench-") as folder:
-        root, rows = Path(folder), 0
-        for partition in range(PARTITIONS):
-            rows += write_partition(
-                root / "data" / "streams/0/topics/0/partitions" / f"{partition}",
-                root / "parquet" / f"{partition}.parquet",
-                size,
-                mebibytes * MIB // PARTITIONS,
-            )
-        yield root / "data", root / "parquet", rows
+def data(size: int, mebibytes: int = LOG_MIB) -> Iterator[Data]:
+    """Messages of one size; kept for the next run if there is a directory for it."""
+    with ExitStack() as stack:
+        if KEPT is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="borzoi-bench-"))
+            root = Path(folder)
+        else:
+            root = Path(KEPT) / f"{size}-{mebibytes}"
+        counted = root / "rows"
+        if not counted.exists():
+            shutil.rmtree(root, ignore_errors=True)
+            each = mebibytes * MIB // PARTITIONS
+            rows = sum(write_partition(root, number, size, each) for number in range(PARTITIONS))
+            counted.write_text(f"{rows}")
+        yield Data(root / "data", root / "parquet", root / "full", int(counted.read_text()))
 
 
 class Bench:
@@ -170,7 +199,7 @@ class Bench:
         for _ in range(warm_up):
             work()
         found = [self.measured(work) for _ in range(rounds)]
-        return Cost(*(min(costs) for costs in zip(*found, strict=True)))
+        return least(found)
 
     def check(self, name: str, value: float, goal: float, *, is_least: bool, unit: str) -> None:
         holds = value >= goal if is_least else value <= goal
@@ -180,15 +209,23 @@ class Bench:
             self.failed.append(name)
 
 
-def scan(bench: Bench, folder: Path) -> Callable[[], None]:
+def scan(bench: Bench, folder: Path, columns: Sequence[str]) -> Callable[[], None]:
     def work() -> None:
         frame = bench.spark.read.format("borzoi").options(
             subscribe="0/0",
             segments="direct-only",
             dataDirectory=str(folder),
-            columns=",".join(COLUMNS),
+            columns=",".join(columns),
         )
         frame.load().write.format("noop").mode("overwrite").save()
+
+    return work
+
+
+def scan_parquet(bench: Bench, folder: Path) -> Callable[[], None]:
+    def work() -> None:
+        frame = bench.spark.read.parquet(str(folder))
+        frame.write.format("noop").mode("overwrite").save()
 
     return work
 
@@ -214,59 +251,62 @@ def archive(bench: Bench, folder: Path, plane: str, out: Path) -> Callable[[], N
 
 
 def measure_reading(bench: Bench, size: int, name: str, scan_goal: float, cpu_goal: float) -> None:
-    with data(size) as (folder, parquet, rows):
-        gib = sum(path.stat().st_size for path in folder.rglob("*.log")) / GIB
+    with data(size) as made:
         if "scan" in WANTED:
-            measure_scan(bench, name, (folder, parquet, rows), gib, scan_goal)
-        out = folder.parent / "out"
+            measure_scan(bench, name, made, scan_goal)
         if "archive" in WANTED:
-            large = {plane: cost_of(bench, folder, plane, out) for plane in ("bulk", "row")}
-    if "archive" not in WANTED:
-        return
-    with data(size, SMALL_MIB) as (folder, _, _):
-        gib -= sum(path.stat().st_size for path in folder.rglob("*.log")) / GIB
-        out = folder.parent / "out"
-        small = {plane: cost_of(bench, folder, plane, out) for plane in ("bulk", "row")}
-    bulk, row = ((large[plane] - small[plane]) / gib for plane in ("bulk", "row"))
-    print(
-        f"  {name}: archive {bulk:.2f} CPU-s/GiB bulk, {row:.2f} row plane, "
-        f"beside {small['bulk']:.1f} and {small['row']:.1f} CPU-s for a small query"
+            measure_archive(bench, name, size, made, cpu_goal)
+
+
+def measure_archive(bench: Bench, name: str, size: int, made: Data, goal: float) -> None:
+    """All of a topic as compressed Parquet, on both planes; a small topic tells the fixed cost."""
+    with data(size, SMALL_MIB) as little, tempfile.TemporaryDirectory() as out:
+        gib = made.gib - little.gib
+        works = {
+            plane: [archive(bench, each.directory, plane, Path(out)) for each in (made, little)]
+            for plane in ("bulk", "row")
+        }
+        for work in works["bulk"] * WARM_UP + works["row"]:
+            work()
+        rounds = [
+            {plane: [bench.measured(work) for work in works[plane]] for plane in works}
+            for _ in range(2)
+        ]
+    large, small = (
+        {plane: least([each[plane][at] for each in rounds]) for plane in works} for at in (0, 1)
     )
-    bench.check(f"{name} archive", bulk, cpu_goal, is_least=False, unit="CPU-s/GiB")
+    beyond = {plane: large[plane].beyond(small[plane]) for plane in large}
+    for plane, cost in beyond.items():
+        print(
+            f"  {name}: archive on the {plane} plane {large[plane].wall:.1f} s, {cost.per(gib)} "
+            f"(JVM + Python) beside {small[plane].cpu:.1f} CPU-s for a small query"
+        )
+    bulk, row = (beyond[plane].cpu / gib for plane in ("bulk", "row"))
+    bench.check(f"{name} archive", bulk, goal, is_least=False, unit="CPU-s/GiB")
     bench.check(f"{name} bulk against row", bulk / row, 0.4, is_least=False, unit="x")
 
 
-def measure_scan(
-    bench: Bench, name: str, made: tuple[Path, Path, int], gib: float, goal: float
-) -> None:
-    """Three columns of a topic, and the same rows from Parquet, in turns."""
-    folder, parquet, rows = made
-
-    def read_parquet() -> None:
-        frame = bench.spark.read.parquet(str(parquet))
-        frame.write.format("noop").mode("overwrite").save()
-
-    found = [
-        (bench.best(scan(bench, folder), 2, warm), bench.best(read_parquet, 2, warm))
-        for warm in (2, 0, 0)
-    ]
-    own, beside = (
-        Cost(*(min(costs) for costs in zip(*each, strict=True)))
-        for each in zip(*found, strict=True)
+def measure_scan(bench: Bench, name: str, made: Data, goal: float) -> None:
+    """Three columns of a topic and of Parquet, then all of them, in turns."""
+    works = (
+        scan(bench, made.directory, COLUMNS),
+        scan_parquet(bench, made.parquet),
+        scan(bench, made.directory, DEFAULT_COLUMNS),
+        scan_parquet(bench, made.full_parquet),
     )
-    print(
-        f"  {name}: scan {gib * GIB / own.wall / 1e6:.0f} MB/s, "
-        f"{rows / own.wall / 1e6:.2f} M rows/s, {own.per(gib)} (JVM + Python); "
-        f"Parquet {rows / beside.wall / 1e6:.2f} M rows/s, "
-        f"{beside.per(gib)}"
-    )
+    found = [[bench.best(work, 2, warm) for work in works] for warm in (2, 0, 0)]
+    costs = [least(each) for each in zip(*found, strict=True)]
+    for kind, own, beside in (("3", *costs[:2]), ("7", *costs[2:])):
+        print(
+            f"  {name}, {kind} columns: scan {made.gib * GIB / own.wall / 1e6:.0f} MB/s, "
+            f"{own.wall:.2f} s, {made.rows / own.wall / 1e6:.2f} M rows/s, {own.per(made.gib)} "
+            f"(JVM + Python); Parquet {beside.wall:.2f} s, {beside.per(made.gib)}: "
+            f"{beside.wall / own.wall:.2f} x"
+        )
+    own, beside = costs[:2]
     bench.check(
         f"{name} scan against Parquet", beside.wall / own.wall, goal, is_least=True, unit="x"
     )
-
-
-def cost_of(bench: Bench, folder: Path, plane: str, out: Path) -> float:
-    return bench.best(archive(bench, folder, plane, out), 2).cpu
 
 
 def measure_copying(bench: Bench) -> None:
@@ -341,12 +381,20 @@ def measure_latency(
 
 
 def main() -> int:
+    if WANTED == ("data",):
+        for size in SIZES:
+            for mebibytes in (LOG_MIB, SMALL_MIB):
+                with data(int(size), mebibytes) as made:
+                    print(f"  {made.rows} messages of {size} bytes in {made.directory}")
+        return 0
     bench = Bench()
     try:
         bench.check("first result", bench.start_seconds, 15, is_least=False, unit="s")
         if {"scan", "archive"} & set(WANTED):
-            measure_reading(bench, 1024, "1 KiB", 1.0, 2.5)
-            measure_reading(bench, 100, "100 B", 0.9, 4.5)
+            if "1024" in SIZES:
+                measure_reading(bench, 1024, "1 KiB", 1.0, 2.5)
+            if "100" in SIZES:
+                measure_reading(bench, 100, "100 B", 0.9, 4.5)
         if {"copy", "latency"} & set(WANTED):
             measure_copying(bench)
     finally:

@@ -4,12 +4,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from borzoi.records.arrow import HeadersForm, schema_of
+from borzoi.records.columnar import run_of
 from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import COLUMNS, InvalidOption, source_options
-from borzoi.spark.rows import Shape, as_text, index_batch, shape_of, spark_schema
+from borzoi.spark.rows import (
+    Shape,
+    as_text,
+    batch_of,
+    index_batch,
+    shape_of,
+    spark_schema,
+)
 
 ONE = {"subscribe": "a/b"}
 
@@ -22,6 +30,19 @@ def test_spark_and_arrow_mean_the_same_types(form: str) -> None:
     assert spark.names == ours.names
     for name in set(COLUMNS) - {"headers"}:
         assert spark.field(name).type == ours.field(name).type
+
+
+@pytest.mark.parametrize("form", ["raw", "map", "typed"])
+def test_batches_have_the_schema_that_spark_compares_them_with(form: str) -> None:
+    """Also in which columns may hold nulls: few of ours, all of those that a user writes down."""
+    options = source_options(ONE | {"headers": form, "columns": ",".join(COLUMNS)})
+    ours = spark_schema(options)
+    written = StructType([StructField(found.name, found.dataType) for found in ours.fields])
+    unsure = {"origin_timestamp"} | ({"headers"} if form != "raw" else set())
+    assert {found.name for found in ours.fields if found.nullable} == unsure
+    for schema in (ours, written):
+        batch = batch_of(run_of(b""), PartitionKey("a/b", 2), shape_of(schema, options))
+        assert batch.schema == to_arrow_schema(schema, timezone="UTC")
 
 
 def test_a_schema_of_the_user_chooses_columns() -> None:

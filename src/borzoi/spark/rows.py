@@ -77,7 +77,20 @@ def spark_schema(options: SourceOptions) -> StructType:
     """The schema of a query that does not give one."""
     if options.plane == "bulk":
         return RANGE_SCHEMA
-    return StructType([StructField(name, column_type(name, options)) for name in options.columns])
+    return StructType(
+        [
+            StructField(name, column_type(name, options), may_be_null(name, options))
+            for name in options.columns
+        ]
+    )
+
+
+def may_be_null(name: str, options: SourceOptions) -> bool:
+    """Whether a column can hold nulls: Spark tests columns that can, row by row.
+
+    A client may send an origin timestamp beyond 63 bits, or user headers that cannot be read.
+    """
+    return name == "origin_timestamp" or (name == "headers" and options.headers in ("map", "typed"))
 
 
 def column_type(name: str, options: SourceOptions) -> DataType:
@@ -95,6 +108,8 @@ class Shape:
     columns: tuple[str, ...]
     headers: HeadersForm = HeadersForm.RAW
     is_text: bool = False
+    #: Columns that Spark was told to be without nulls.
+    never_null: frozenset[str] = frozenset()
 
     @property
     def needs_bodies(self) -> bool:
@@ -115,7 +130,8 @@ def shape_of(schema: StructType, options: SourceOptions) -> Shape:
                 f"not {found.dataType.simpleString()}"
             )
     form = HeadersForm("raw" if options.headers == "none" else options.headers)
-    return Shape(tuple(schema.fieldNames()), form, options.payload_format == "string")
+    never_null = frozenset(found.name for found in schema.fields if not found.nullable)
+    return Shape(tuple(schema.fieldNames()), form, options.payload_format == "string", never_null)
 
 
 def _constants(key: PartitionKey) -> dict[str, str | int]:
@@ -129,7 +145,15 @@ def batch_of(run: Run, key: PartitionKey, shape: Shape) -> pa.RecordBatch:
     if shape.is_text and "payload" in shape.columns:
         at = shape.columns.index("payload")
         batch = batch.set_column(at, "payload", as_text(batch.column(at)))
-    return batch
+    return _marked(batch, shape)
+
+
+def _marked(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
+    """The batch with the columns marked that are without nulls."""
+    if not shape.never_null:
+        return batch
+    fields = [field.with_nullable(field.name not in shape.never_null) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
 def index_batch(
@@ -142,7 +166,7 @@ def index_batch(
         columns[name] if name in columns else constant(name, constants[name], len(offsets))
         for name in shape.columns
     ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(shape.columns))
+    return _marked(pa.RecordBatch.from_arrays(arrays, names=list(shape.columns)), shape)
 
 
 def as_text(payloads: pa.Array) -> pa.Array:

@@ -23,6 +23,8 @@ _TRANSFORM = re.compile(r"(day|hour)\((\w+)\)")
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Limit of open files per task; opening one more closes the fullest.
 WRITERS_MAX: Final = 64
+#: A page is filled, then compressed: it should still be in the cache of the processor by then.
+PAGE_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ class _OpenFile:
             compression_level=1 if layout.compression == "zstd" else None,
             # Payloads rarely repeat; trying a dictionary costs more than it saves.
             use_dictionary=False,
+            data_page_size=PAGE_BYTES,
             write_statistics=_counted(schema),
         )
         self.bytes_in = 0

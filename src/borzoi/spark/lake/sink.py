@@ -178,14 +178,14 @@ class _LakeTasks:
             self._shape = Shape(source.columns, form, source.payload_format == "string")
             self._schema = bulk_schema(self._shape)
         else:
-            self._schema = to_arrow_schema(schema, timezone="UTC")
+            self._schema = nullable(to_arrow_schema(schema, timezone="UTC"))
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
         settle()
         writer = FileWriter(self._options.layout)
         try:
             for batch in batches:
-                for part in self._messages(batch) if self._is_bulk else (batch,):
+                for part in self._messages(batch) if self._is_bulk else (as_nullable(batch),):
                     writer.write(part)
         except BaseException:
             writer.abort()
@@ -202,6 +202,19 @@ class _LakeTasks:
         table = table_of(self._options)
         table.prepare(derived_schema(self._schema, self._options.layout.partition_by))
         return table.commit(files, epoch)
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The schema with every column nullable.
+
+    A table is the same whether a query proves that a column has no nulls or not, and on both
+    planes.
+    """
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def as_nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=nullable(batch.schema))
 
 
 def bulk_schema(shape: Shape) -> pa.Schema:
