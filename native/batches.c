@@ -195,6 +195,7 @@ static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
 
 #include "messages.h"
 #include "lines.h"
+#include "rows.h"
 
 /* Receiving. ---------------------------------------------------------------------------------- */
 
@@ -736,6 +737,8 @@ static PyMethodDef methods[] = {
     {"count", count, METH_O, count_doc},
     {"messages", FAST(messages), messages_doc},
     {"json_lines", FAST(json_lines), json_lines_doc},
+    {"decimal_ids", decimal_ids, METH_O, decimal_ids_doc},
+    {"json_messages", FAST(json_messages), json_messages_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -16,6 +16,10 @@
 /* Numbers up to this length, without exponents, are the same to every reader. */
 #define NUMBER_BYTES_MAX 18
 #define BLOCK 32
+/* Of 128 bits as a decimal number. */
+#define DIGITS_MAX 39
+/* Said of a message that does not lie in the buffer. */
+#define OUTSIDE (-2)
 
 /* Texts. -------------------------------------------------------------------------------------- */
 
@@ -254,7 +258,8 @@ static uint8_t *put_text(uint8_t *to, const uint8_t *at, const uint8_t *end)
 }
 
 /* One line; NULL when the message is for Python. There is room for it. */
-static uint8_t *put_line(uint8_t *to, const uint8_t *message, size_t payload, uint64_t partition)
+static uint8_t *put_line(uint8_t *to, const uint8_t *message, size_t payload, uint8_t first,
+                         uint64_t partition)
 {
     const uint8_t *at = message + HEADER_BYTES, *end = at + payload;
     to = put(to, "{\"partition\":");
@@ -268,7 +273,7 @@ static uint8_t *put_line(uint8_t *to, const uint8_t *message, size_t payload, ui
     to = put(to, ",\"id\":\"");
     to = put_id(to, message + ID_AT);
     to = put(to, "\",\"headers\":{},\"payload\":");
-    if (payload && (*at == '{' || *at == '[')) {
+    if (first == '{' || first == '[') {
         if (after_container(at, end, 0) != end)
             return NULL;
         memcpy(to, at, payload);
@@ -281,37 +286,51 @@ static uint8_t *put_line(uint8_t *to, const uint8_t *message, size_t payload, ui
     return put(to, "}\n");
 }
 
-/* All lines into a bytearray: 1 when they are there, 0 when one is for Python, -1 for a fault. */
+/* All lines into a bytearray: 1 when they are there, 0 when one is for Python, less for a fault. */
 static int put_lines(PyObject *made, const Py_buffer *messages, const Py_buffer *starts,
                      uint64_t partition)
 {
     const int64_t *start = starts->buf;
     Py_ssize_t count = starts->len / (Py_ssize_t)sizeof *start;
     size_t length = (size_t)messages->len, room = (size_t)PyByteArray_Size(made), used = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
+    int written = 1;
+    uint8_t *lines = (uint8_t *)PyByteArray_AsString(made);
+    /* Nobody else has the lines, and the messages are held: other threads may run meanwhile. */
+    PyThreadState *thread = PyEval_SaveThread();
+    for (Py_ssize_t i = 0; i < count && written > 0; i++) {
         if (start[i] < 0 || (size_t)start[i] > length) {
-            outside();
-            return -1;
+            written = OUTSIDE;
+            break;
         }
         const uint8_t *message = (const uint8_t *)messages->buf + start[i];
         size_t size = size_inside(messages->buf, (size_t)start[i], length);
-        if (!size || load32(message + USER_HEADERS_AT))
-            return 0;
-        size_t payload = size - HEADER_BYTES;
-        int is_json = payload && strchr("{[", message[HEADER_BYTES]) && message[HEADER_BYTES];
-        size_t needed = used + LINE_BYTES + (is_json ? payload : ESCAPED_BYTES * payload);
-        if (needed > room) {
-            room = needed + room / 2;
-            if (PyByteArray_Resize(made, (Py_ssize_t)room) < 0)
-                return -1;
+        if (!size || load32(message + USER_HEADERS_AT)) {
+            written = 0;
+            break;
         }
-        uint8_t *line = (uint8_t *)PyByteArray_AsString(made) + used;
-        uint8_t *end = put_line(line, message, payload, partition);
-        if (!end)
-            return 0;
-        used += (size_t)(end - line);
+        size_t payload = size - HEADER_BYTES;
+        uint8_t first = payload ? message[HEADER_BYTES] : 0;
+        size_t longest = first == '{' || first == '[' ? payload : ESCAPED_BYTES * payload;
+        size_t needed = used + LINE_BYTES + longest;
+        if (needed > room) {
+            PyEval_RestoreThread(thread);
+            room = needed + room / 2;
+            written = PyByteArray_Resize(made, (Py_ssize_t)room) < 0 ? -1 : 1;
+            lines = (uint8_t *)PyByteArray_AsString(made);
+            thread = PyEval_SaveThread();
+        }
+        if (written < 0)
+            break;
+        uint8_t *end = put_line(lines + used, message, payload, first, partition);
+        if (end)
+            used = (size_t)(end - lines);
+        else
+            written = 0;
     }
-    return PyByteArray_Resize(made, (Py_ssize_t)used) < 0 ? -1 : 1;
+    PyEval_RestoreThread(thread);
+    if (written == OUTSIDE)
+        outside();
+    return written > 0 && PyByteArray_Resize(made, (Py_ssize_t)used) < 0 ? -1 : written;
 }
 
 PyDoc_STRVAR(json_lines_doc, "json_lines(messages, starts, partition)\n--\n\n"
@@ -351,6 +370,41 @@ static PyObject *json_lines(PyObject *module, PyObject *const *arguments, Py_ssi
     if (written < 0)
         return NULL;
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(decimal_ids_doc, "decimal_ids(ids)\n--\n\n"
+             "Ids of 16 bytes as decimal numbers one after another, and where each of them starts\n"
+             "and the last one ends, as 32-bit integers.");
+
+static PyObject *decimal_ids(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Py_buffer ids;
+    if (PyObject_GetBuffer(given, &ids, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Py_ssize_t count = ids.len / ID_BYTES;
+    PyObject *result = NULL, *digits = NULL, *bounds = NULL;
+    if (count > INT32_MAX / DIGITS_MAX) {
+        PyErr_SetString(PyExc_ValueError, "too many ids at once");
+    } else {
+        digits = PyByteArray_FromStringAndSize(NULL, count * DIGITS_MAX);
+        bounds = PyByteArray_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(int32_t));
+    }
+    if (digits && bounds) {
+        uint8_t *first = (uint8_t *)PyByteArray_AsString(digits), *to = first;
+        int32_t *bound = (int32_t *)PyByteArray_AsString(bounds);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            *bound++ = (int32_t)(to - first);
+            to = put_id(to, (const uint8_t *)ids.buf + i * ID_BYTES);
+        }
+        *bound = (int32_t)(to - first);
+        if (PyByteArray_Resize(digits, *bound) == 0)
+            result = Py_BuildValue("(OO)", digits, bounds);
+    }
+    PyBuffer_Release(&ids);
+    Py_XDECREF(digits);
+    Py_XDECREF(bounds);
+    return result;
 }
 
 #endif

@@ -1,10 +1,12 @@
 import csv
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.accelerators import without_accelerator
 from tests.support.messages_read import polled_run
 
 from borzoi.cli.faults import CommandFailed
@@ -44,9 +46,10 @@ def test_the_fields_of_a_message_in_csv(tmp_path, headers):
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 @pytest.mark.parametrize("headers", [None, {"kind": "x", "n": 1}])
-def test_the_columns_of_a_table(tmp_path, form, headers):
+@pytest.mark.parametrize("way", [nullcontext, without_accelerator])
+def test_the_columns_of_a_table(tmp_path, form, headers, way):
     path = tmp_path / "out"
-    with opened_sink(form, path) as sink:
+    with way(), opened_sink(form, path) as sink:
         sink(3, run_of(*PAYLOADS, headers=headers))
         sink(4, run_of(b"last"))
     table = pq.read_table(path) if form == "parquet" else pa.ipc.open_file(path).read_all()

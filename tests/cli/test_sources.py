@@ -1,11 +1,20 @@
 import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.accelerators import needs_accelerator, without_accelerator
 
 from borzoi.cli.faults import CommandFailed
 from borzoi.cli.sources import BATCH, Rows, batched, payload_of, rows_of
+from borzoi.client.messages import decode_messages
+from borzoi.records.accelerator import native
+from borzoi.records.columnar import Encoded
 
 
 @pytest.mark.parametrize(
@@ -21,8 +30,34 @@ def test_batches_of_rows():
     assert list(batched([], 2)) == []
 
 
+@pytest.fixture(
+    params=[pytest.param("accelerated", marks=needs_accelerator), "in Python"], autouse=True
+)
+def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "accelerated":
+        yield
+    else:
+        with without_accelerator():
+            yield
+
+
 def rows(path, form="jsonl", key_field=None, payload_field=None):
-    return list(rows_of(path, form, key_field=key_field, payload_field=payload_field))
+    found = list(rows_of(path, form, key_field=key_field, payload_field=payload_field))
+    assert all(len(plainly(one).payloads) == one.messages_count for one in found)
+    return [plainly(one) for one in found]
+
+
+def plainly(found):
+    """Rows with their payloads as bytes, if they are encoded already."""
+    if not isinstance(found.payloads, Encoded):
+        return found
+    messages = decode_messages(found.payloads.messages, 0)
+    ends = np.cumsum([64 + len(one.payload) for one in messages])
+    assert found.payloads.ends.tolist() == ends.tolist()
+    for one in messages:
+        assert (one.id, one.encoded_headers) == (0, b"")
+        assert abs(one.origin_time - datetime.now(UTC)) < timedelta(minutes=5)
+    return found._replace(payloads=[one.payload for one in messages])
 
 
 def test_whole_lines_are_sent_as_they_stand(tmp_path):
@@ -109,3 +144,64 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(CommandFailed, match="cannot be opened"):
         rows(tmp_path / "rows.csv", "csv")
+
+
+# ---- the accelerator reads the same -------------------------------------------------------------
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+documents = st.dictionaries(st.sampled_from(["a", "b", "é", 'q"']), values, max_size=3) | values
+
+
+def said_of(path, field):
+    try:
+        return rows(path, payload_field=field)
+    except CommandFailed as fault:
+        return str(fault)
+
+
+@needs_accelerator
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(documents, max_size=5),
+    st.sampled_from([None, "a", "é", 'q"', "absent"]),
+    st.booleans(),
+    st.sampled_from(["\n", "\n", "\r\n", "\n\n", " \n"]),
+    st.integers(0, 400),
+    st.binary(max_size=2),
+)
+def test_lines_are_read_alike_with_and_without_the_accelerator(
+    tmp_path, sent, field, is_ascii, ending, place, damage
+):
+    path = tmp_path / "rows.jsonl"
+    text = "".join(json.dumps(one, ensure_ascii=is_ascii) + ending for one in sent)
+    whole = bytearray(text.encode("utf-8", "surrogatepass"))
+    damaged = bytes(whole[:place]) + damage + bytes(whole[place + len(damage) :])
+    # Line by line too: one that only Python can read hides the others.
+    for written in (bytes(whole), bytes(whole.rstrip()), damaged, *damaged.splitlines(True)):
+        path.write_bytes(written)
+        accelerated = said_of(path, field)
+        with without_accelerator():
+            assert said_of(path, field) == accelerated
+
+
+@needs_accelerator
+@pytest.mark.parametrize("field", [None, b"p"])
+@pytest.mark.parametrize("value", ['"text \\n"', "{}", '{"a": [1, 2.5]}', "7", "null", '"é"'])
+def test_common_lines_are_not_left_to_python(value, field):
+    line = f'{{"x": 1, "p": {value}}}\n' if field else f"{value}\n"
+    assert native is not None
+    assert native.json_messages(line.encode() * 3, field, 0) is not None
+
+
+@needs_accelerator
+@pytest.mark.parametrize(
+    "line",
+    ["\n", '{"p": 1, "p": 2}', '{"x": 1}', '{"p": "\\u00e9"}', '{"p": 1e400}', '{"p"', "[1]"],
+)
+def test_lines_that_need_rules_are_left_to_python(line):
+    assert native is not None
+    assert native.json_messages(line.encode(), b"p", 0) is None

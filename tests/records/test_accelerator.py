@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -260,6 +261,8 @@ def test_arguments_of_another_kind_are_refused(native: Native) -> None:
         ("count", 1),
         ("messages", 2),
         ("json_lines", 3),
+        ("json_messages", 3),
+        ("decimal_ids", 1),
         ("Message", 8),
     ):
         function = getattr(native, name)
@@ -286,6 +289,14 @@ def test_lines_of_messages_outside_of_the_buffer_are_refused(native: Native, sta
         return
     with pytest.raises(ValueError, match="does not lie in the buffer"):
         native.json_lines(message, np.array([start]), 0)
+
+
+@given(st.lists(st.integers(0, 2**128 - 1) | st.sampled_from([0, 9, 10**9, 10**18 - 1, 2**64])))
+def test_ids_are_written_as_decimal_numbers(native: Native, ids: list[int]) -> None:
+    digits, bounds = native.decimal_ids(b"".join(each.to_bytes(16, "little") for each in ids))
+    at = np.frombuffer(bounds, np.int32).tolist()
+    assert [int(digits[low:high]) for low, high in pairwise(at)] == ids
+    assert digits.decode() == "".join(map(str, ids))
 
 
 @pytest.mark.parametrize("starts", [np.zeros(2, np.int32), b"12345678", None])

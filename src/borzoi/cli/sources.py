@@ -8,15 +8,19 @@ import io
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
 import msgspec
+import numpy as np
 
 from borzoi.cli.faults import CommandFailed, Exit
 from borzoi.cli.sinks import opened, pyarrow_module
+from borzoi.records.accelerator import native
+from borzoi.records.columnar import Encoded
 
 LOAD_FORMATS: Final = ("jsonl", "csv", "parquet")
 #: Rows per batch.
@@ -32,11 +36,16 @@ _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class Rows(NamedTuple):
     """A batch of messages, and the fraction of the file read so far, from 0 to 1."""
 
-    #: Bytes, or a column of Arrow's type `binary`.
+    #: Bytes, a column of Arrow's type `binary`, or messages that are encoded already.
     payloads: Any
     #: None when the file is loaded without keys.
     keys: list[str] | None
     fraction: float
+
+    @property
+    def messages_count(self) -> int:
+        encoded = isinstance(self.payloads, Encoded)
+        return len(self.payloads.ends if encoded else self.payloads)
 
 
 class Chosen(NamedTuple):
@@ -133,12 +142,28 @@ def _json_rows(file: IO[bytes], path: Path, chosen: Chosen) -> Iterator[Rows]:
     decode = _lines_decoder(chosen)
     before = 0
     for lines in _pieces(file):
-        try:
-            rows = decode(lines)
-        except msgspec.MsgspecError:
-            rows = chosen.rows(list(_one_by_one(lines, path, before)), 0.0)
+        rows = _encoded_rows(lines, chosen)
+        if rows is not None:
+            before += rows.messages_count
+        else:
+            try:
+                rows = decode(lines)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                rows = chosen.rows(list(_one_by_one(lines, path, before)), 0.0)
+            before += lines.count(b"\n")
         yield rows
-        before += lines.count(b"\n")
+
+
+def _encoded_rows(lines: bytes, chosen: Chosen) -> Rows | None:
+    """The lines as messages of a request, if the accelerator can make them."""
+    if native is None or chosen.key is not None:
+        return None
+    name = None if chosen.payload is None else chosen.payload.encode()
+    made = native.json_messages(lines, name, time.time_ns() // 1000)
+    if made is None:
+        return None
+    messages, ends = made
+    return Rows(Encoded(memoryview(messages), np.frombuffer(ends, np.int64)), None, 0.0)
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
@@ -158,7 +183,8 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 def _lines_decoder(chosen: Chosen) -> Callable[[bytes], Rows]:
     if chosen.key is None and chosen.payload is None:
         return lambda lines: Rows(_as_written(_value.decode_lines(lines)), None, 0.0)
-    if chosen.key is not None or chosen.payload is None:
+    # A struct has no such names.
+    if chosen.key is not None or chosen.payload is None or not _is_plain(chosen.payload):
         return lambda lines: chosen.rows(_fields.decode_lines(lines), 0.0)
     # Only this field is kept: the others are skipped without an object for each.
     row = msgspec.defstruct(
@@ -170,15 +196,27 @@ def _lines_decoder(chosen: Chosen) -> Callable[[bytes], Rows]:
     )
 
 
+def _is_plain(name: str) -> bool:
+    """Whether JSON has the name as it is, between quotes."""
+    return name.isprintable() and '"' not in name and "\\" not in name
+
+
 def _one_by_one(lines: bytes, path: Path, before: int) -> Iterator[Any]:
     for number, line in enumerate(lines.splitlines(), start=before + 1):
         if line.strip():
             try:
-                yield _fields.decode(line)
-            except msgspec.ValidationError:
-                yield msgspec.json.decode(line)
-            except msgspec.DecodeError as fault:
+                row = _value.decode(line.decode())
+            except (msgspec.DecodeError, UnicodeDecodeError) as fault:
                 raise _no_json(number, path, fault) from fault
+            yield _fields_or_value(row)
+
+
+def _fields_or_value(row: msgspec.Raw) -> Any:
+    """The fields of an object, each as it is written; any other value as it is."""
+    try:
+        return _fields.decode(row)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(row)
 
 
 def _as_written(values: Iterable[msgspec.Raw]) -> list[bytes]:
@@ -199,7 +237,8 @@ def _no_json(number: int, path: Path, fault: Exception) -> CommandFailed:
 
 def _field(row: Any, name: str) -> Any:
     if not isinstance(row, dict) or name not in row:
-        raise CommandFailed(f"a row has no field {name!r}: {row!r:.80}", Exit.INVALID)
+        shown = msgspec.json.encode(row, enc_hook=str).decode()
+        raise CommandFailed(f"a row has no field {name!r}: {shown:.80}", Exit.INVALID)
     return row[name]
 
 

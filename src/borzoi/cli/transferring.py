@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 import numpy as np
@@ -28,8 +28,9 @@ from borzoi.cli.sources import BATCH, LOAD_FORMATS, Rows, batched, rows_of
 from borzoi.client import Client, Message
 from borzoi.client.messages import decode_messages
 from borzoi.client.reading import TopicRange, runs
+from borzoi.client.receiving import keep_freed_memory
 from borzoi.model.partitioning import partition_for_key
-from borzoi.records.columnar import Run
+from borzoi.records.columnar import Encoded, Run, requests
 
 #: What `load` sends in one request at most, unless a message alone is larger.
 SENT_MAX: Final = 10_000
@@ -194,6 +195,7 @@ def load(
 ) -> None:
     """Send the rows of a file to STREAM/TOPIC, one message each; - reads standard input."""
     kind = form_of(None if str(path) == "-" else path, file_form, LOAD_FORMATS)
+    keep_freed_memory()
     count = 0
     with connected() as client:
         if create:
@@ -205,7 +207,7 @@ def load(
             fields = {"key_field": key_field, "payload_field": payload_field}
             for rows in ahead(rows_of(path, kind, **fields)):
                 _send(client, topic, rows, partitions_count)
-                count += len(rows.payloads)
+                count += rows.messages_count
                 show(rows.fraction)
     sentence = f"{count} messages were sent to {shown_topic(topic)}."
     _summarise(sentence, {"sent": count}, form)
@@ -226,15 +228,19 @@ def _send(client: Client, topic: Topic, rows: Rows, partitions_count: int) -> No
         for payloads in batched(rows.payloads, SENT_MAX):
             client.send_messages(topic, payloads)
     else:
-        _send_column(client, topic, rows.payloads)
+        encoded = rows.payloads
+        _send_encoded(client, topic, encoded if isinstance(encoded, Encoded) else _column(encoded))
 
 
-def _send_column(client: Client, topic: Topic, payloads: Any) -> None:
-    """Send a column of Arrow's; the messages are encoded all at once."""
+def _column(payloads: Any) -> Encoded:
+    """The messages of a column of Arrow's, encoded all at once."""
     arrow = import_module("borzoi.records.arrow")
     now = np.full(len(payloads), time.time_ns() // 1000, np.uint64)
-    encoded = arrow.encode(payloads, origin_timestamps=now)
-    for request in arrow.requests(encoded, bytes_max=SENT_BYTES, count_max=SENT_MAX):
+    return cast(Encoded, arrow.encode(payloads, origin_timestamps=now))
+
+
+def _send_encoded(client: Client, topic: Topic, encoded: Encoded) -> None:
+    for request in requests(encoded, bytes_max=SENT_BYTES, count_max=SENT_MAX):
         client.send_raw(topic, request.count, request.indexes, request.messages)
 
 

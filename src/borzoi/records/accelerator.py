@@ -80,6 +80,16 @@ class Native(Protocol):
         """A line of JSON for each message, as `borzoi read` writes it; None where that takes more
         than plain payloads, which is for Python."""
 
+    def decimal_ids(self, ids: NDArray[Any] | bytes) -> tuple[bytearray, bytearray]:
+        """Ids of 16 bytes as decimal numbers, one after another, and their bounds as 32-bit
+        integers, which is how Arrow lays out texts."""
+
+    def json_messages(
+        self, lines: bytes, name: bytes | None, origin_timestamp: int
+    ) -> tuple[bytearray, bytearray] | None:
+        """Messages of a request for lines of JSON, or for this field of each, and where they end,
+        as 64-bit integers; None where that takes more than plain lines, which is for Python."""
+
 
 #: What a module must have; one from before an update lacks the newer ones.
 FUNCTIONS: Final = tuple(name for name in vars(Native) if name[0] != "_")

@@ -22,10 +22,9 @@ element; the values buffer of the result is the message section of a request, an
 the index. Offsets are 32 bits, as Spark requires, so a batch stays below 2 GiB.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,15 +33,10 @@ from numpy.typing import NDArray
 
 from borzoi.model.errors import InvalidHeaderValue, InvalidMessagesSize
 from borzoi.model.limits import HEADER_BYTES
-from borzoi.records.columnar import (
-    Pairs,
-    Positions,
-    Run,
-    cuts,
-    header_block,
-    header_pairs,
-    request_indexes,
-)
+from borzoi.records.columnar import Encoded as Encoded
+from borzoi.records.columnar import Pairs, Positions, Run, header_block, header_pairs
+from borzoi.records.columnar import SendSections as SendSections
+from borzoi.records.columnar import requests as requests
 from borzoi.records.columns import gathered_column
 from borzoi.records.user_headers import WIDTHS, HeaderKind, HeaderValue
 
@@ -301,22 +295,6 @@ def _text(value: HeaderValue) -> str:
 # Writing. ----------------------------------------------------------------------------------------
 
 
-class Encoded(NamedTuple):
-    """Messages for a request, and where each of them ends."""
-
-    messages: memoryview
-    ends: Positions
-
-
-@dataclass(frozen=True, slots=True)
-class SendSections:
-    """The sections of one SendMessages request."""
-
-    indexes: bytes
-    messages: memoryview
-    count: int
-
-
 def encode(
     payloads: pa.Array,
     *,
@@ -370,18 +348,6 @@ def _values_of(array: pa.Array) -> Encoded:
     base = int(positions[0])
     messages = memoryview(values)[base : int(positions[-1])]
     return Encoded(messages, positions[1:].astype(np.int64) - base)
-
-
-def requests(encoded: Encoded, *, bytes_max: int, count_max: int) -> Iterator[SendSections]:
-    """The messages in requests of bounded size, at least one message each."""
-    base = 0
-    for piece in cuts(encoded.ends, bytes_max=bytes_max):
-        for low in range(piece.start, piece.stop, count_max):
-            ends = encoded.ends[low : min(low + count_max, piece.stop)]
-            yield SendSections(
-                request_indexes(ends, base), encoded.messages[base : int(ends[-1])], len(ends)
-            )
-            base = int(ends[-1])
 
 
 def wire_ids(ids: pa.Array) -> NDArray[Any]:

@@ -237,6 +237,22 @@ def _in_order(found: list[tuple[NDArray[Any], ...]], damaged: NDArray[np.bool_])
 # Writing. ----------------------------------------------------------------------------------------
 
 
+class Encoded(NamedTuple):
+    """Messages for a request, and where each of them ends."""
+
+    messages: memoryview
+    ends: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class SendSections:
+    """The sections of one SendMessages request."""
+
+    indexes: bytes
+    messages: memoryview
+    count: int
+
+
 def header_block(
     payload_lengths: NDArray[Any],
     user_headers_lengths: NDArray[Any],
@@ -258,6 +274,18 @@ def header_block(
     if origin_timestamps is not None:
         headers["origin_timestamp"] = origin_timestamps
     return headers
+
+
+def requests(encoded: Encoded, *, bytes_max: int, count_max: int) -> Iterator[SendSections]:
+    """The messages in requests of bounded size, at least one message each."""
+    base = 0
+    for piece in cuts(encoded.ends, bytes_max=bytes_max):
+        for low in range(piece.start, piece.stop, count_max):
+            ends = encoded.ends[low : min(low + count_max, piece.stop)]
+            yield SendSections(
+                request_indexes(ends, base), encoded.messages[base : int(ends[-1])], len(ends)
+            )
+            base = int(ends[-1])
 
 
 def request_indexes(ends: Positions, base: int = 0) -> bytes:
