@@ -7,12 +7,15 @@ No acknowledged message is lost, each partition is read in order, and everyone g
 import asyncio
 import os
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from borzoi.client import AsyncClient, AsyncProducer, Client, Message
+from borzoi.client import AsyncClient, AsyncProducer, Client, Message, Producer
 from borzoi.client.messages import Payload
 from borzoi.testing import Server
 
@@ -66,6 +69,18 @@ class Member:
     #: Partition → the offset that was given last since the partition was assigned.
     given: dict[int, int] = field(default_factory=dict)
     is_over: bool = False
+
+    def run_blocking(self, url: str) -> None:
+        with (
+            Client(url, timeout=PATIENCE_SECONDS) as client,
+            client.consumer(
+                TOPIC, group="billing", follow=False, on_assigned=self.assigned
+            ) as consumer,
+        ):
+            while not self.is_over:
+                for message in consumer:
+                    self.take(message)
+                time.sleep(0.02)  # all partitions were read to their ends
 
     async def run(self, url: str) -> None:
         async with AsyncClient(url, timeout=PATIENCE_SECONDS) as client:
@@ -134,6 +149,18 @@ def stored_texts(url: str) -> list[list[str]]:
         ]
 
 
+def check_stored(
+    stored: list[list[str]], acknowledged: set[str], *, drops_duplicates: bool
+) -> None:
+    for partition, texts in enumerate(stored):
+        numbers = [int(text.partition(":")[2]) for text in texts]
+        # Each number once if the server drops duplicates; else a batch may be there twice.
+        assert list(dict.fromkeys(numbers)) == list(range(numbers[-1] + 1)), partition
+        if drops_duplicates:
+            assert len(numbers) == len(set(numbers))
+    assert acknowledged <= {text for texts in stored for text in texts}
+
+
 @pytest.mark.parametrize("drops_duplicates", [True, False], ids=["deduplication", "plain"])
 async def test_a_producer_and_a_group_outlive_their_server(drops_duplicates: bool) -> None:
     settings = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": str(drops_duplicates).lower()}
@@ -162,12 +189,88 @@ async def test_a_producer_and_a_group_outlive_their_server(drops_duplicates: boo
                 for member in members:
                     member.is_over = True
     assert len(produced.acknowledged) == produced.sent
-    for partition, texts in enumerate(stored):
-        numbers = [int(text.partition(":")[2]) for text in texts]
-        # Each number once if the server drops duplicates; else a batch may be there twice.
-        assert list(dict.fromkeys(numbers)) == list(range(numbers[-1] + 1)), partition
-        if drops_duplicates:
-            assert len(numbers) == len(set(numbers))
-    assert produced.acknowledged <= {text for texts in stored for text in texts}
+    check_stored(stored, produced.acknowledged, drops_duplicates=drops_duplicates)
+    assert all(member.read for member in members)
+    print(f"{produced.sent} sent, {sum(map(len, stored))} stored, {CYCLES} kills")
+
+
+# ---- the same with blocking calls ---------------------------------------------------------------
+
+
+def produce(produced: Produced, producer: Producer[Payload], outcomes: "SimpleQueue[Any]") -> None:
+    numbers = [0] * PARTITIONS
+    while not produced.is_over:
+        for partition in range(PARTITIONS):
+            text = f"{partition}:{numbers[partition]}"
+            numbers[partition] += 1
+            outcomes.put((text, producer.send(text, partition=partition)))
+        produced.sent = sum(numbers)
+        time.sleep(0.001)
+    outcomes.put(None)
+
+
+def note(produced: Produced, outcomes: "SimpleQueue[Any]") -> None:
+    while (each := outcomes.get()) is not None:
+        text, outcome = each
+        outcome.wait()
+        produced.acknowledged.add(text)
+
+
+def wait_until(condition: Callable[[], bool], running: list["Future[None]"]) -> None:
+    begun = time.monotonic()
+    while not condition():
+        for thread in running:
+            if thread.done():
+                thread.result()  # what it raised is why nothing comes
+        assert time.monotonic() < begun + PATIENCE_SECONDS
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("drops_duplicates", [True, False], ids=["deduplication", "plain"])
+def test_blocking_clients_outlive_their_server(drops_duplicates: bool) -> None:
+    settings = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": str(drops_duplicates).lower()}
+    produced, members = Produced(), [Member(), Member()]
+    outcomes: SimpleQueue[Any] = SimpleQueue()
+
+    def read() -> int:
+        return sum(len(member.read) for member in members)
+
+    with Server(settings) as server, Client(server.url, timeout=PATIENCE_SECONDS) as client:
+        client.ensure_topic(TOPIC, partitions=PARTITIONS)
+        with ThreadPoolExecutor(4) as pool, client.producer(TOPIC, background=True) as out:
+            running = [pool.submit(member.run_blocking, server.url) for member in members]
+            try:
+                wait_until(lambda: all(member.given for member in members), running)
+                sending = pool.submit(produce, produced, out, outcomes)
+                noting = pool.submit(note, produced, outcomes)
+                for _ in range(CYCLES):
+                    acknowledged, seen = len(produced.acknowledged), read()
+                    wait_until(
+                        lambda acknowledged=acknowledged, seen=seen: (
+                            len(produced.acknowledged) >= acknowledged + ACKNOWLEDGED_MIN
+                            and read() >= seen + READ_MIN
+                        ),
+                        [*running, sending, noting],
+                    )
+                    server.restart()
+                produced.is_over = True
+                sending.result()
+                noting.result()
+                stored = stored_texts(server.url)
+                offsets = {(p, at) for p, texts in enumerate(stored) for at in range(len(texts))}
+                wait_until(
+                    lambda: (
+                        {(m.partition, m.offset) for one in members for m in one.read} >= offsets
+                    ),
+                    running,
+                )
+            finally:
+                produced.is_over = True
+                for member in members:
+                    member.is_over = True
+            for thread in running:
+                thread.result()
+    assert len(produced.acknowledged) == produced.sent
+    check_stored(stored, produced.acknowledged, drops_duplicates=drops_duplicates)
     assert all(member.read for member in members)
     print(f"{produced.sent} sent, {sum(map(len, stored))} stored, {CYCLES} kills")
