@@ -170,6 +170,7 @@ async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
             await until(lambda: any(one.conversation.blocked for one in listener.connections))
             (blocked,) = (one for one in listener.connections if one.conversation.blocked)
             # Ranges of files and one head, not the bytes; and only for the first of the requests.
+            assert blocked._outgoing is not None
             assert sum(len(p) for p in blocked._outgoing if isinstance(p, bytes)) < 1000
             assert len(blocked._outgoing) < 20
             assert server.opened.pool.counters().in_use_bytes == before
@@ -518,7 +519,7 @@ async def test_a_large_poll_leaves_turns_to_others(
         on_writable(connection)
 
     monkeypatch.setattr(TcpConnection, "_on_writable", counted)
-    monkeypatch.setattr("borzoi.listeners.tcp.SENDFILE_BYTES_MAX", 10_000)
+    monkeypatch.setattr("borzoi.listeners.send_queue.SENDFILE_BYTES_MAX", 10_000)
     payloads = [bytes([65 + number]) * 40_000 for number in range(5)]
     async with await FrameClient.connect(listener.address) as client:
         await client.login()

@@ -20,8 +20,8 @@ from borzoi.model.limits import U32_MAX, U64_MAX
 from borzoi.records.batch import (
     SMALL,
     Batch,
+    JoinedBatches,
     index_entries,
-    joined,
     keep,
     stamp,
     stamp_checksums,
@@ -424,7 +424,12 @@ def test_a_part_of_any_size(count: int, first: int, last: int) -> None:
 @given(st.lists(sent_batches(count_max=12), min_size=1, max_size=6))
 def test_joined_batches_are_stamped_like_one_after_another(parts: list[Sent]) -> None:
     apart = [part.received() for part in parts]
-    together = joined([part.received() for part in parts])
+    joining = JoinedBatches()
+    for part in parts:
+        batch = part.received()
+        joining.add(batch.messages, batch.ends)
+    together = joining.batch()
+    assert len(joining) == together.size
     ids, same_ids, offset = IdsInOrder(), IdsInOrder(), 7
     for batch in apart:
         stamp(batch, base_offset=offset, timestamp=NOW, new_ids=ids)

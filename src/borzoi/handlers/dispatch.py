@@ -94,6 +94,7 @@ class Dispatcher:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self._owned = services.partitions.owned
         #: The commands by their code.
         self.rows: Mapping[int, Row] = {int(row.request.CODE): row for row in COMMANDS}
         self._by_type: Mapping[type, Row] = {row.request: row for row in COMMANDS}
@@ -147,7 +148,7 @@ class Dispatcher:
         """Store a batch in the partition that was chosen for it; `prepared` is its request, if it
         is the batch of a single one."""
         services = self.services
-        partition = services.partitions.owned.get(namespace)
+        partition = self._owned.get(namespace)
         if partition is None:
             waiter = services.partitions.run(namespace, Append(batch), now=services.clock())
         else:
@@ -173,7 +174,7 @@ class Dispatcher:
             quota = services.consumer_quota
             quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
         size_max = services.polled_bytes_max
-        partition = services.partitions.owned.get(namespace)
+        partition = self._owned.get(namespace)
         if partition is None:
             operation = Poll(strategy, count, CONSUMER, consumer_id, auto_commit, size_max)
             polled = services.partitions.run(namespace, operation, now=services.clock())

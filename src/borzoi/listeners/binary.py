@@ -23,6 +23,7 @@ from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError, InvalidCommand, NotFound
+from borzoi.model.namespace import Namespace
 from borzoi.model.system import TransportKind
 from borzoi.partitions.turns import turns
 from borzoi.protocol.buffers import Reader
@@ -41,7 +42,7 @@ from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import DONE as DONE
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.protocol.values import strategy_of
-from borzoi.records.accelerator import native
+from borzoi.records.accelerator import Ends, native
 from borzoi.records.batch import SMALL, Batch, found_batch, receive, receive_at
 from borzoi.records.layouts import Layouts
 from borzoi.storage.media import read_exactly
@@ -100,6 +101,8 @@ class BinaryProtocol:
         self, dispatcher: Dispatcher, *, unfinished_bytes_max: int = UNFINISHED_BYTES_DEFAULT
     ) -> None:
         self.dispatcher = dispatcher
+        self._metadata = dispatcher.services.metadata
+        self._owned = dispatcher.services.partitions.owned
         #: Shared by the connections: turns on the loop, and memory for incomplete frames.
         self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
@@ -150,7 +153,7 @@ class BinaryProtocol:
         as that is known before its messages have arrived."""
         if session.user_id is None or session.stale:
             return None
-        revision = self.dispatcher.services.metadata.revision
+        revision = self._metadata.revision
         constant = constant_of_send(first)
         if self._sends.find(session.user_id, constant, revision) is not None:
             return None
@@ -205,14 +208,21 @@ class BinaryProtocol:
 
     def _send(self, session: Session, payload: Payload, conclude: Conclude | None) -> Performed:
         dispatcher, view = self.dispatcher, payload.view
-        revision = dispatcher.services.metadata.revision
+        revision = self._metadata.revision
         if native is not None:
             found = native.split(view)
             if found is not None:
-                prepared = self._sends.find(session.user_id, found[0], revision)
+                constant, messages_start, ends = found
+                prepared = self._sends.find(session.user_id, constant, revision)
                 if prepared is not None:
-                    batch = found_batch(view[found[1] :], found[2])
-                    return self._store(session, prepared, batch, conclude)
+                    messages = view[messages_start:]
+                    namespace = prepared.namespace or self._chosen(prepared)
+                    if conclude is not None and isinstance(ends, list):
+                        if self._gathers(session, namespace, messages, ends, conclude):
+                            return self.gathering.running
+                        conclude = None
+                    batch = found_batch(messages, ends)
+                    return self._store(session, prepared, namespace, batch, payload, conclude)
         parts = split_send(view)
         if parts is not None:
             constant, count, indexes_start, messages_start = parts
@@ -221,7 +231,8 @@ class BinaryProtocol:
             prepared = self._sends.find(session.user_id, constant, revision)
             if prepared is not None:
                 batch = self._batch(payload, count, indexes_start, messages_start)
-                return self._store(session, prepared, batch, conclude)
+                namespace = prepared.namespace or self._chosen(prepared)
+                return self._store(session, prepared, namespace, batch, payload, conclude)
         send = decode_send_metadata(view)
         if send.messages_count > CHECKED_AT_ONCE_MAX:
             return self._send_many(session, payload)
@@ -230,41 +241,63 @@ class BinaryProtocol:
         prepared = dispatcher.prepare_send(session, send)
         if parts is not None and send.is_tight:
             self._sends.keep(session.user_id, parts[0], prepared)
-        return self._store(session, prepared, batch, None)
+        namespace = prepared.namespace or self._chosen(prepared)
+        return self._store(session, prepared, namespace, batch, payload, None)
+
+    def _chosen(self, prepared: PreparedSend) -> Namespace:
+        return prepared.chosen(self.dispatcher.services.partitions)
+
+    def _gathers(
+        self,
+        session: Session,
+        namespace: Namespace,
+        messages: memoryview,
+        ends: Ends,
+        conclude: Conclude,
+    ) -> bool:
+        """Whether these messages are stored at the end of the turn, together with others."""
+        return (
+            len(messages) <= GATHERED_BYTES_MAX
+            and namespace in self._owned
+            and self.gathering.take(session, namespace, messages, ends, conclude)
+        )
 
     def _store(
-        self, session: Session, prepared: PreparedSend, batch: Batch, conclude: Conclude | None
+        self,
+        session: Session,
+        prepared: PreparedSend,
+        namespace: Namespace,
+        batch: Batch,
+        payload: Payload,
+        conclude: Conclude | None,
     ) -> Performed:
-        dispatcher, gathering = self.dispatcher, self.gathering
-        namespace = prepared.namespace
-        if namespace is None:
-            namespace = prepared.chosen(dispatcher.services.partitions)
-        if (
-            conclude is not None
-            and batch.size <= GATHERED_BYTES_MAX
-            and namespace in dispatcher.services.partitions.owned
-            and gathering.take(session, namespace, batch, conclude)
+        """Store a batch with others of this turn, if there is a `conclude`, or at once."""
+        if conclude is not None and self._gathers(
+            session, namespace, batch.messages, batch.ends, conclude
         ):
-            return gathering.running
-        if namespace in gathering.sends:
-            gathering.flush(namespace)
-        return dispatcher.send(session, namespace, batch, prepared)
+            return self.gathering.running
+        if namespace in self.gathering.sends:
+            self.gathering.flush(namespace)
+        if payload.is_borrowed:
+            batch.messages = memoryview(bytearray(batch.messages))
+        return self.dispatcher.send(session, namespace, batch, prepared)
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:
         """A send with too many messages to check on the event loop."""
+        assert not payload.is_borrowed, "it is larger than a receive buffer"
         send = decode_send_metadata(payload.view)
         self.dispatcher.prepare_send(session, send)
-        return self.dispatcher.later(
-            SEND_MESSAGES, session, self._sent(session, send, payload.view)
-        )
+        return self.dispatcher.later(SEND_MESSAGES, session, self._sent(session, send, payload))
 
-    async def _sent(self, session: Session, send: SendMetadata, payload: memoryview) -> None:
-        messages = payload[send.messages_start :]
-        indexes = payload[send.indexes_start : send.messages_start]
+    async def _sent(self, session: Session, send: SendMetadata, payload: Payload) -> None:
+        messages = payload.view[send.messages_start :]
+        indexes = payload.view[send.indexes_start : send.messages_start]
         # One at a time: several threads would slow the loop down more than one.
         async with self._checking:
             batch = await asyncio.to_thread(receive, messages, indexes, send.messages_count)
-        answer = self._store(session, self.dispatcher.prepare_send(session, send), batch, None)
+        prepared = self.dispatcher.prepare_send(session, send)
+        namespace = prepared.namespace or self._chosen(prepared)
+        answer = self._store(session, prepared, namespace, batch, payload, None)
         if isinstance(answer, Future):
             await answer
 
@@ -284,7 +317,7 @@ class BinaryProtocol:
         if parts is None:
             return dispatcher.perform(session, PollMessages.decode(Reader(payload)))
         constant, kind, value, count, auto_commit = parts
-        revision = dispatcher.services.metadata.revision
+        revision = self._metadata.revision
         prepared = self._polls.find(session.user_id, constant, revision)
         if prepared is None:
             reader = Reader(payload)

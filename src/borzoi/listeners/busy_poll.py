@@ -23,21 +23,24 @@ AWAY_SECONDS: Final = 0.1
 class BusyPoll:
     """Keeps one event loop awake; disabled on a single processor."""
 
-    __slots__ = ("_away_until", "_loop", "awake", "until")
+    __slots__ = ("_away_until", "_loop", "_until", "awake", "is_touched", "now")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        #: Whether the loop polls now. Then moving `until` does what `touch` would do.
+        #: Whether the loop polls now. Then setting `is_touched` does what `touch` would do, and
+        #: `now` is the time at which this turn of the loop began.
         self.awake = False
+        self.is_touched = False
+        self.now = 0.0
         #: The time at which the loop blocks again.
-        self.until = 0.0
+        self._until = 0.0
         self._away_until = 0.0 if len(os.sched_getaffinity(0)) > 1 else float("inf")
 
     def touch(self, now: float) -> None:
         """Something arrived."""
         if now < self._away_until:
             return
-        self.until = now + AWAKE_SECONDS
+        self.now, self.is_touched = now, True
         if not self.awake:
             self.awake = True
             self._loop.call_soon(self._stay)
@@ -45,11 +48,13 @@ class BusyPoll:
     def rest(self) -> None:
         """Stop polling: the next event comes from the disk or from another process, which takes
         longer and may need this processor."""
-        self.until = 0.0
+        self._until, self.is_touched = 0.0, False
 
     def _stay(self) -> None:
-        now = monotonic()
-        if now >= self.until:
+        now = self.now = monotonic()
+        if self.is_touched:
+            self._until, self.is_touched = now + AWAKE_SECONDS, False
+        elif now >= self._until:
             self.awake = False
             return
         os.sched_yield()

@@ -42,7 +42,7 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, Reply, failed
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
-from borzoi.memory.pool import MemoryPool, Payload, PooledBuffer
+from borzoi.memory.pool import NOWHERE, MemoryPool, Payload, PooledBuffer
 from borzoi.model.limits import (
     BATCH_BYTES_MAX,
     CONTROL_PAYLOAD_BYTES_MAX,
@@ -56,6 +56,8 @@ from borzoi.protocol.framing import CODE_BYTES, PREFIX_BYTES, REQUEST_PREFIX
 log = logging.getLogger(__name__)
 
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
+
+_unpack_prefix: Final = REQUEST_PREFIX.unpack_from
 
 #: A smaller frame is copied out of the receive buffer: copying is cheaper than handing over the
 #: buffer. Larger than any frame before login, so unauthenticated clients never hold a buffer.
@@ -261,7 +263,7 @@ class Conversation:
             if frames >= FRAMES_BEFORE_LOGIN and self._had_its_turn(frames):
                 continue
             frames += 1
-            length, code = REQUEST_PREFIX.unpack_from(data, position)
+            length, code = _unpack_prefix(data, position)
             position += PREFIX_BYTES
             size = length - CODE_BYTES
             if size < 0:
@@ -270,12 +272,8 @@ class Conversation:
                 # Its first bytes are discarded next, or were kept.
                 position = position if self.discard else end
             elif size <= end - position:
-                payload = data[position : position + size]
-                if code == SEND_MESSAGES:
-                    # Only a batch outlives the call, so only a batch is copied out.
-                    payload = memoryview(bytearray(payload))
-                self._run(code, Payload(payload), None)
-                position += size
+                start, position = position, position + size
+                self._run(code, Payload(data[start:position], NOWHERE, True), None)
             else:
                 self._begin_frame(code, size, data[position:], position, lender)
                 return
@@ -405,7 +403,11 @@ class Conversation:
     def _run(self, code: int, payload: Payload, buffer: PooledBuffer | None) -> None:
         reply = self._binary.respond(self.session, code, payload, self._concluded)
         if isinstance(reply, Future):
-            self._wait_for(reply, code, buffer)
+            self._running = reply
+            if reply is not self._binary.gathering.running:
+                self._wait_for(reply, code, buffer)
+            elif buffer is not None:
+                self._pool.release(buffer)
             return
         if buffer is not None:
             self._pool.release(buffer)
@@ -418,10 +420,6 @@ class Conversation:
                 self.end()
 
     def _wait_for(self, answer: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
-        self._running = answer
-        if answer is self._binary.gathering.running:
-            self._frame_buffer = buffer
-            return
         self.is_waiting = True
         if buffer is not None and code != SEND_MESSAGES:
             self._pool.release(buffer)
@@ -451,9 +449,6 @@ class Conversation:
     def _concluded(self, reply: bytes | None) -> None:
         """The running send, which was gathered with others, is done."""
         self._running = None
-        if self._frame_buffer is not None:
-            self._pool.release(self._frame_buffer)
-            self._frame_buffer = None
         if self.ended:
             return
         if reply is None:

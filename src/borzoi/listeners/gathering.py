@@ -22,7 +22,8 @@ from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
 from borzoi.model.namespace import Namespace
 from borzoi.protocol.framing import DONE
-from borzoi.records.batch import Batch, joined
+from borzoi.records.accelerator import Ends
+from borzoi.records.batch import Batch, JoinedBatches
 
 #: A larger batch gains nothing: writing its bytes is most of its cost.
 GATHERED_BYTES_MAX: Final = 16 * 1024
@@ -42,7 +43,7 @@ class _Sends(msgspec.Struct):
 
     #: Of the first one; it stands for all in the log.
     session: Session
-    batches: list[Batch] = []
+    batches: JoinedBatches = msgspec.field(default_factory=JoinedBatches)
     conclusions: list[Conclude] = []
 
 
@@ -84,10 +85,15 @@ class GatheredSends:
         self.running: Future[Answer] = self._loop.create_future()
 
     def take(
-        self, session: Session, namespace: Namespace, batch: Batch, conclude: Conclude
+        self,
+        session: Session,
+        namespace: Namespace,
+        messages: memoryview,
+        ends: Ends,
+        conclude: Conclude,
     ) -> bool:
-        """Store a small batch when the turn ends, and then call `conclude`. False when it is to be
-        stored at once."""
+        """Copy the messages of a small batch, store them when the turn ends, and then call
+        `conclude`. False when they are to be stored at once."""
         if not self._is_open:
             self._alone += 1
             if self._alone >= ALONE_MAX and self._alone % ALONE_MAX:
@@ -101,9 +107,9 @@ class GatheredSends:
         sends = self.sends.get(namespace)
         if sends is None:
             sends = self.sends[namespace] = _Sends(session)
-        sends.batches.append(batch)
+        sends.batches.add(messages, ends)
         sends.conclusions.append(conclude)
-        self._bytes += batch.size
+        self._bytes += len(messages)
         return True
 
     def flush(self, namespace: Namespace) -> None:
@@ -115,7 +121,7 @@ class GatheredSends:
     def _end_turn(self) -> None:
         self._is_open = False
         gathered, self.sends, self._bytes = self.sends, {}, 0
-        self._has_company = any(len(sends.batches) > 1 for sends in gathered.values())
+        self._has_company = any(len(sends.conclusions) > 1 for sends in gathered.values())
         if gathered:
             self._alone = 0
         for namespace, sends in gathered.items():
@@ -124,7 +130,7 @@ class GatheredSends:
     def _finish(self, namespace: Namespace, sends: _Sends) -> None:
         reply: bytes | None = DONE
         try:
-            stored = self._store(sends.session, namespace, joined(sends.batches))
+            stored = self._store(sends.session, namespace, sends.batches.batch())
         except Exception as fault:
             reply = self._refused(sends.session, fault)
         else:

@@ -10,27 +10,23 @@ import errno
 import logging
 import os
 import socket
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from time import monotonic
-
-import msgspec
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK, Acceptor, Peer
 from borzoi.listeners.acknowledging import acknowledge, may_be_held_back
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, RangesReply, Reply
-from borzoi.listeners.busy_poll import AWAKE_SECONDS, BusyPoll
+from borzoi.listeners.busy_poll import BusyPoll
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.interface import Detached
+from borzoi.listeners.send_queue import SendQueue
 from borzoi.listeners.sockets import SocketOptions, host_of, peer_text
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.errors import StorageFailure
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import TransportKind
-from borzoi.storage.media import ReadOnlyFile
-from borzoi.storage.reading import Chunk, Produced
 
 log = logging.getLogger(__name__)
 
@@ -40,32 +36,8 @@ RECEIVE_BYTES = 64 * 1024
 RECEIVE_BUFFER_BYTES = 256 * 1024
 #: While a large frame arrives, wake up for pieces of this size, not for every TCP segment.
 LARGE_PIECE_BYTES = 128 * 1024
-#: Bytes of one poll sent in one turn of the loop, so that one reader does not monopolise it.
-SENDFILE_BYTES_MAX = 8 * 1024 * 1024
 #: Bytes read and discarded from a peer after the last answer has left.
 DRAINED_BYTES_MAX = 64 * 1024 * 1024
-
-
-class _Rest(msgspec.Struct):
-    """The rest of a file range to send. Holding it keeps the file open."""
-
-    file: ReadOnlyFile
-    position: int
-    length: int
-
-
-class _Making(msgspec.Struct):
-    """Bytes that are produced as they are sent, and how many are left."""
-
-    slices: Iterator[Chunk]
-    length: int
-
-    def next_slice(self) -> Chunk:
-        made = next(self.slices, b"")
-        self.length -= len(made)
-        if not made or self.length < 0:
-            raise StorageFailure("stored messages have changed since they were announced")
-        return made
 
 
 class TcpConnection:
@@ -91,8 +63,8 @@ class TcpConnection:
         self.session = session
         self.conversation = Conversation(session, listener.binary, self, listener.pool)
         session.hang_up = self.conversation.hang_up
-        #: Pieces of replies that are not sent yet.
-        self._outgoing: deque[bytes | memoryview | _Rest | _Making] = deque()
+        #: Pieces of replies that are not sent yet, if there are any.
+        self._outgoing: SendQueue | None = None
         self._finishing = False
         self._reading = True
         self._low_water = False
@@ -136,14 +108,16 @@ class TcpConnection:
             else:
                 self._lose(None)
             return
-        self.progressed_at = now = monotonic()
         busy_poll = listener.busy_poll
-        if conversation.is_waiting:
-            busy_poll.rest()
-        elif busy_poll.awake:
-            busy_poll.until = now + AWAKE_SECONDS
-        elif not self._low_water:  # the rest of a large frame comes by itself
-            busy_poll.touch(now)
+        if busy_poll.awake and not conversation.is_waiting:
+            self.progressed_at = busy_poll.now
+            busy_poll.is_touched = True
+        else:
+            self.progressed_at = now = monotonic()
+            if conversation.is_waiting:
+                busy_poll.rest()
+            elif not self._low_water:  # the rest of a large frame comes by itself
+                busy_poll.touch(now)
         rest = conversation.wanted
         if rest is not None and len(rest) > 2 * LARGE_PIECE_BYTES:
             if not self._low_water:
@@ -152,9 +126,9 @@ class TcpConnection:
         if self._low_water:
             self._gather(is_large=False)
         # `inside_frame`, without a call for every request.
-        if rest is not None or conversation.head or conversation.discard:
-            if may_be_held_back(rest) and self._sock.fileno() >= 0:
-                acknowledge(self._sock)
+        is_inside = rest is not None or conversation.head or conversation.discard
+        if is_inside and may_be_held_back(rest) and self._sock.fileno() >= 0:
+            acknowledge(self._sock)
 
     def _receive_rest(
         self, conversation: Conversation, rest: memoryview, *, is_there: bool
@@ -195,48 +169,52 @@ class TcpConnection:
     # Writing.
 
     def send(self, reply: Reply) -> None:
-        if self._outgoing:
-            self._queue(reply)
+        if self._outgoing is not None:
+            self._outgoing.add(reply)
+            return
+        if not isinstance(reply, bytes):
+            self._send_ranges(reply)
             return
         try:
-            if isinstance(reply, bytes):
-                sent = self._sock.send(reply)
-                if sent < len(reply):
-                    self._block([memoryview(reply)[sent:]])
-            else:
-                self._queue(reply)
-                self._flush(may_make=True)
-                if self._outgoing:
-                    self._block([])
+            sent = self._sock.send(reply)
+            if sent < len(reply):
+                self._block(memoryview(reply)[sent:])
         except WOULD_BLOCK:
-            self._block([reply] if isinstance(reply, bytes) else [])
-        except (OSError, StorageFailure) as fault:
+            self._block(reply)
+        except OSError as fault:
             self._lose(fault)
         except Exception:
             self._fail()
 
-    def _queue(self, reply: Reply) -> None:
-        if isinstance(reply, RangesReply):
-            self._outgoing.append(reply.head)
-            self._outgoing.extend(
-                _Rest(part.file, part.position, part.length) for part in reply.ranges
-            )
-            self._outgoing.extend(
-                _Making(part.slices(), part.length) if isinstance(part, Produced) else part
-                for part in reply.tail
-            )
+    def _send_ranges(self, reply: RangesReply) -> None:
+        outgoing = self._outgoing = SendQueue()
+        try:
+            outgoing.add(reply)
+            outgoing.flush(self._sock, may_make=True)
+        except WOULD_BLOCK:
+            self._wait_for_room()
+        except (OSError, StorageFailure) as fault:
+            self._lose(fault)
+        except Exception:
+            self._fail()
         else:
-            self._outgoing.append(reply)
+            if outgoing:
+                self._wait_for_room()
+            else:
+                self._outgoing = None
 
-    def _block(self, pieces: Iterable[bytes | memoryview]) -> None:
+    def _block(self, piece: bytes | memoryview) -> None:
+        self._outgoing = SendQueue((piece,))
+        self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
         """The socket buffer is full: begin no request of this client until it drains."""
-        self._outgoing.extend(pieces)
         self.conversation.blocked = True
         self.progressed_at = self._listener.loop.time()
         self._listener.loop.add_writer(self._sock.fileno(), self._on_writable)
 
     def _on_writable(self) -> None:
-        if isinstance(self._outgoing[0], _Making):
+        if self._outgoing is not None and self._outgoing.must_be_made:
             # Wait for others that came first.
             self._listener.loop.remove_writer(self._sock.fileno())
             self._listener.binary.turns.wait(self._turn_came)
@@ -249,8 +227,11 @@ class TcpConnection:
             self._go_on_writing(may_make=True)
 
     def _go_on_writing(self, *, may_make: bool) -> None:
+        outgoing = self._outgoing
+        if outgoing is None:
+            return
         try:
-            self._flush(may_make=may_make)
+            outgoing.flush(self._sock, may_make=may_make)
         except WOULD_BLOCK:
             self.progressed_at = self._listener.loop.time()
             return
@@ -260,52 +241,15 @@ class TcpConnection:
         except Exception:
             self._fail()
             return
-        if self._outgoing:
+        if outgoing:
             self.progressed_at = self._listener.loop.time()
             return
+        self._outgoing = None
         self._listener.loop.remove_writer(self._sock.fileno())
         if self._finishing:
             self._drain()
         else:
             self.conversation.unblocked()
-
-    def _flush(self, *, may_make: bool) -> None:
-        """Send pieces until none is left or the share of this turn is used up; produces at most one
-        slice. Raises when the socket would block."""
-        outgoing = self._outgoing
-        room = SENDFILE_BYTES_MAX
-        while outgoing and room > 0:
-            piece = outgoing[0]
-            if isinstance(piece, _Making):
-                if not may_make:
-                    return
-                may_make = False
-                made = piece.next_slice()
-                if not piece.length:
-                    outgoing.popleft()
-                outgoing.appendleft(made)
-                continue
-            if isinstance(piece, _Rest):
-                sent = os.sendfile(
-                    self._sock.fileno(),
-                    piece.file.fileno(),
-                    piece.position,
-                    min(piece.length, room),
-                )
-                if not sent:
-                    raise OSError(errno.EIO, "a stored range ended early")
-                room -= sent
-                piece.position += sent
-                piece.length -= sent
-                if piece.length:
-                    continue
-            else:
-                more = socket.MSG_MORE if len(outgoing) > 1 else 0
-                sent = self._sock.send(piece, more)
-                if sent < len(piece):
-                    outgoing[0] = memoryview(piece)[sent:]
-                    continue
-            outgoing.popleft()
 
     # Ending.
 
@@ -399,7 +343,7 @@ class TcpConnection:
         loop.remove_writer(fileno)
         self._sock.close()
         # Whatever still refers to the connection must not keep its answers in memory.
-        self._outgoing.clear()
+        self._outgoing = None
         if not self.draining:
             self._end_session()
         self._listener.forget(self)

@@ -55,6 +55,8 @@ class Payload(msgspec.Struct, frozen=True):
     view: memoryview
     #: In the arena, where the same memory is lent again; NOWHERE for any other memory.
     position: int = NOWHERE
+    #: Whether it lies in a receive buffer: what outlives the call has to be copied.
+    is_borrowed: bool = False
 
 
 class PooledBuffer:

@@ -177,7 +177,8 @@ class Partition:
                 cipher = self._cipher
                 is_plain = cipher is None and not reading.tail
                 if is_plain and not auto_commit and kind is not GROUP:
-                    return Polled(reading, max(log.visible_offset - 1, 0))
+                    visible = log.visible_offset
+                    return Polled(reading, visible - 1 if visible else 0)
                 if is_plain or self._is_ready(reading):
                     if cipher is not None:
                         reading = with_clear_bodies(reading, cipher)

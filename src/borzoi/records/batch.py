@@ -14,7 +14,7 @@ what it finds faulty is looked at again here, where faults have names. The heade
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -409,19 +409,33 @@ def index_entries(batch: Batch, *, relative_offset: int, position: int, timestam
     return words.tobytes()
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
-    """The messages of all of them, one after another, in a buffer of their own."""
-    if len(batches) == 1:
-        return batches[0]
-    ends: list[int] = []
-    start = 0
-    for batch in batches:
-        if batch.count == 1:
-            ends.append(start + batch.size)
+class JoinedBatches:
+    """Copies of the messages of several batches, one after another."""
+
+    __slots__ = ("_ends", "_messages")
+
+    def __init__(self) -> None:
+        self._messages = bytearray()
+        self._ends: list[int] = []
+
+    def __len__(self) -> int:
+        """Bytes of all messages."""
+        return len(self._messages)
+
+    def add(self, messages: memoryview, ends: accelerator.Ends) -> None:
+        """`ends` are relative to the start of these messages."""
+        joined = self._messages
+        if len(ends) == 1:
+            joined += messages
+            self._ends.append(len(joined))
         else:
-            ends += [start + int(end) for end in batch._ends]
-        start += batch.size
-    return _with_ends(memoryview(bytearray().join([each.messages for each in batches])), ends)
+            start = len(joined)
+            self._ends += [start + int(end) for end in ends]
+            joined += messages
+
+    def batch(self) -> Batch:
+        """All of them; nothing is added afterwards."""
+        return _with_ends(memoryview(self._messages), self._ends)
 
 
 def keep(batch: Batch, mask: NDArray[np.bool_]) -> Batch:

@@ -13,7 +13,7 @@ from borzoi.storage import layout
 from borzoi.storage.descriptors import Descriptors, OnDemandFile
 from borzoi.storage.index import SegmentIndex
 from borzoi.storage.media import Medium, write_all
-from borzoi.storage.reading import FileRange, FileSlices, Reading
+from borzoi.storage.reading import FileRange, FileSlices, Produced, Reading
 from borzoi.storage.recovery import Found
 from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
 
@@ -78,16 +78,23 @@ class Segments:
         number = bisect_right(self._starts, offset) - 1
         while number < len(segments):
             segment = segments[number]
-            first = offset - segment.start_offset
-            wanted = segment.index.count - first
-            if wanted >= end - offset:  # nearly always, and at once
-                wanted = end - offset
-                return _add(reading, segment, first, wanted, size_max) == wanted
-            if wanted > 0:
-                taken = _add(reading, segment, first, wanted, size_max)
-                if taken < wanted:
+            index, first = segment.index, offset - segment.start_offset
+            count = index.count - first
+            is_enough = count >= end - offset
+            if is_enough:
+                count = end - offset
+            if count > 0:
+                start, stop = index.span(first, first + count - 1)
+                room = size_max
+                if room is not None and reading.count:
+                    room -= reading.size
+                if room is not None and stop - start > room:
+                    _add_fitting(reading, segment, first, count, start, room)
                     return False
-                offset += taken
+                _add(reading, segment.part(start, stop - start), count)
+                offset += count
+            if is_enough:
+                return True
             number += 1
         return True
 
@@ -242,25 +249,25 @@ def _no_segment(directory: Path, descriptors: Descriptors) -> Segment:
     return Segment(0, directory, SegmentIndex(no_file))
 
 
-def _add(reading: Reading, segment: Segment, first: int, count: int, size_max: int | None) -> int:
-    """Add up to `count` messages of the segment from number `first` on; how many there was room
-    for. The first one of a reading is given whatever its size."""
-    index = segment.index
-    start, end = index.span(first, first + count - 1)
-    if size_max is not None and end - start > size_max - (reading.size if reading.count else 0):
-        end_max = start + size_max - reading.size
-        last = index.last_ending_by(end_max, first=first, last=first + count - 1)
-        count = last - first + 1 or (0 if reading.count else 1)
-        if not count:
-            return 0
-        end = index.end_position(first + count - 1)
-    part = segment.part(start, end - start)
+def _add(reading: Reading, part: FileRange | memoryview | Produced, count: int) -> None:
+    """Add a part with `count` messages. Ranges come first: behind bytes that are made, a range is
+    read like them."""
     if not isinstance(part, FileRange):
         reading.tail.append(part)
     elif reading.tail:
-        # Keep the order ranges, then tail: behind bytes that are made, a range is read like them.
         reading.tail.append(FileSlices(part))
     else:
         reading.ranges.append(part)
     reading.count += count
-    return count
+
+
+def _add_fitting(
+    reading: Reading, segment: Segment, first: int, count: int, start: int, room: int
+) -> None:
+    """Add those of `count` messages, from number `first` at byte `start` on, that `room` is enough
+    for. The first one of a reading is given whatever its size."""
+    last = segment.index.last_ending_by(start + room, first=first, last=first + count - 1)
+    count = last - first + 1 or (0 if reading.count else 1)
+    if count:
+        end = segment.index.end_position(first + count - 1)
+        _add(reading, segment.part(start, end - start), count)

@@ -261,5 +261,5 @@ async def test_a_client_that_takes_nothing_is_not_read_from(server: EmbeddedServ
                 await asyncio.sleep(0.001)
         assert sent < 64 << 20
         (connection,) = listener.connections
-        assert len(connection._outgoing) < 2000
+        assert len(connection._outgoing or ()) < 2000
         await client.close()

@@ -5,7 +5,7 @@ messages leave by `sendfile` here as well.
 """
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import monotonic
 
 from borzoi.handlers.sessions import Session
@@ -107,8 +107,8 @@ class WebSocketConnection(TcpConnection):
     def send(self, reply: Reply) -> None:
         self._dialogue.say(reply)
 
-    def _block(self, pieces: Iterable[bytes | memoryview]) -> None:
-        super()._block(pieces)
+    def _wait_for_room(self) -> None:
+        super()._wait_for_room()
         # Otherwise a client that reads nothing could queue any number of pongs.
         self.pause_reading()
 
