@@ -60,8 +60,10 @@ def test_a_total_instead_of_batches(borzoi, tmp_path):
 
 
 @pytest.mark.system
-def test_a_server_of_its_own(borzoi):
-    assert "pinned-producer" in borzoi.run("bench", *SMALL, "--embedded", "pp", "-p", "1")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.alias)
+def test_every_kind_finishes_on_a_server_of_its_own(borzoi, kind):
+    said = borzoi.run("bench", *SMALL, "--embedded", kind.name, *OPTIONS[kind.alias])
+    assert kind.name in said
 
 
 def test_examples(borzoi_offline):

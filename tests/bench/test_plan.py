@@ -11,6 +11,7 @@ from borzoi.bench.plan import (
     actors_of,
     batches_for,
     check,
+    filling,
     frame_bytes,
     partitions_of,
     span_of,
@@ -117,3 +118,19 @@ def test_numbers_and_ranges():
     for wrong in ("", "0", "9..1", "a..b", "1..", "-3", str(2**40)):
         with pytest.raises(InvalidConfiguration, match="x is"):
             span_of(wrong, "x")
+
+
+@pytest.mark.parametrize(("alias", "kind"), [("pc", "pp"), ("bcg", "bp")])
+def test_what_consumers_read_is_written_first(alias: str, kind: str) -> None:
+    consuming = plan(alias, rate_limit=5, message_batches=7)
+    written = filling(consuming)
+    check(written)
+    assert (written.kind.alias, written.rate_limit, written.consumers) == (kind, 0, 0)
+    assert written.creates_streams
+    assert (written.streams, partitions_of(written)) == (
+        consuming.streams,
+        partitions_of(consuming),
+    )
+    assert written.producers * written.messages_per_actor >= (
+        consuming.consumers * consuming.messages_per_actor
+    )

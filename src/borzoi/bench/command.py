@@ -28,6 +28,7 @@ from borzoi.bench.plan import (
     Plan,
     batches_for,
     check,
+    filling,
     frame_bytes,
     span_of,
 )
@@ -313,6 +314,9 @@ def execute(invocation: Invocation) -> None:
         check(plan)
         options = _options(invocation, stack)
         processes = processes_for(plan, invocation.processes)
+        if invocation.embedded and not plan.kind.produces:
+            # A server of its own has nothing to read yet.
+            run(filling(plan), options, processes=processes)
         with live(plan, console) as progress:
             measured = run(plan, options, processes=processes, progress=progress)
         with Client(options) as client:

@@ -144,6 +144,21 @@ class Plan:
         return int(self.message_batches * self.messages_per_batch.mean)
 
 
+def filling(plan: Plan) -> Plan:
+    """What writes the messages that the consumers of a plan read."""
+    kind = KIND_BY_NAME["bp" if plan.kind.balanced else "pp"]
+    producers = plan.consumers if plan.kind.balanced else plan.streams
+    return replace(
+        plan,
+        kind=kind,
+        producers=producers,
+        consumers=0,
+        groups=0,
+        rate_limit=0,
+        warmup_seconds=0.0,
+    )
+
+
 def batches_for(total_bytes: int, plan: Plan) -> int:
     """Batches per actor that add up to the total; each actor sends at least one."""
     return max(1, round(total_bytes / (plan.batch_bytes * max(1, plan.actors_count))))
