@@ -281,6 +281,27 @@ async def test_under_synced_all_wait_for_one_sync(
     assert all(sink.statuses[1] for sink in clients.sinks)
 
 
+@pytest.mark.parametrize("is_stale", [False, True])
+async def test_the_receive_buffer_may_be_used_again_at_once(
+    synced: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, is_stale: bool
+) -> None:
+    """Also by the sends of a stale session, which are not prepared."""
+    clients = Clients(synced, 6, monkeypatch)
+    buffer = memoryview(bytearray(1024))
+    for number in range(4):
+        for talk, sink in zip(clients.talks, clients.sinks, strict=True):
+            talk.session.stale = is_stale and number > 1
+            sink.sent.clear()
+            frame = send(b"turn %d" % number)
+            buffer[: len(frame)] = frame
+            talk.received(buffer[: len(frame)])
+            buffer[:] = bytes(len(buffer))
+        for sink in clients.sinks:
+            await answered(sink, 1)
+            assert sink.statuses == [0]
+    assert clients.stored() == [b"turn %d" % (number // 6) for number in range(24)]
+
+
 def failed_later() -> "asyncio.Future[None]":
     failed = asyncio.get_running_loop().create_future()
     failed.set_exception(StorageFailure("the disk is gone"))

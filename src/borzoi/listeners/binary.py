@@ -136,7 +136,7 @@ class BinaryProtocol:
             elif code == POLL_MESSAGES and session.user_id is not None and not session.stale:
                 answer = self._poll(session, payload.view)
             else:
-                answer = self._perform(session, code, payload.view)
+                answer = self._perform(session, code, payload)
             if isinstance(answer, Future):
                 if started and answer is not self.gathering.running:
                     self._measure_later(session, code, started, answer)
@@ -200,11 +200,13 @@ class BinaryProtocol:
         except Exception as fault:
             return self._refusal(session, code, fault)
 
-    def _perform(self, session: Session, code: int, payload: memoryview) -> Performed:
+    def _perform(self, session: Session, code: int, payload: Payload) -> Performed:
         row = self.dispatcher.rows.get(code)
         if row is None:
             raise InvalidCommand(f"no command has the code {code}")
-        return self.dispatcher.perform(session, row.request.decode(Reader(payload)))
+        if code == SEND_MESSAGES:  # of all requests only its messages are kept
+            payload = payload.owned()
+        return self.dispatcher.perform(session, row.request.decode(Reader(payload.view)))
 
     def _send(self, session: Session, payload: Payload, conclude: Conclude | None) -> Performed:
         dispatcher, view = self.dispatcher, payload.view
@@ -284,7 +286,7 @@ class BinaryProtocol:
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:
         """A send with too many messages to check on the event loop."""
-        assert not payload.is_borrowed, "it is larger than a receive buffer"
+        payload = payload.owned()
         send = decode_send_metadata(payload.view)
         self.dispatcher.prepare_send(session, send)
         return self.dispatcher.later(SEND_MESSAGES, session, self._sent(session, send, payload))

@@ -58,6 +58,10 @@ class Payload(msgspec.Struct, frozen=True):
     #: Whether it lies in a receive buffer: what outlives the call has to be copied.
     is_borrowed: bool = False
 
+    def owned(self) -> "Payload":
+        """The same bytes, in memory that stays."""
+        return Payload(memoryview(bytearray(self.view))) if self.is_borrowed else self
+
 
 class PooledBuffer:
     """Memory lent by the pool: `view` is all of it; return it with `MemoryPool.release`."""
