@@ -235,27 +235,28 @@ def test_blocking_clients_outlive_their_server(drops_duplicates: bool) -> None:
     def read() -> int:
         return sum(len(member.read) for member in members)
 
+    def more_than(acknowledged: int, seen: int) -> Callable[[], bool]:
+        return lambda: (
+            len(produced.acknowledged) >= acknowledged + ACKNOWLEDGED_MIN
+            and read() >= seen + READ_MIN
+        )
+
     with Server(settings) as server, Client(server.url, timeout=PATIENCE_SECONDS) as client:
         client.ensure_topic(TOPIC, partitions=PARTITIONS)
         with ThreadPoolExecutor(4) as pool, client.producer(TOPIC, background=True) as out:
             running = [pool.submit(member.run_blocking, server.url) for member in members]
             try:
                 wait_until(lambda: all(member.given for member in members), running)
-                sending = pool.submit(produce, produced, out, outcomes)
-                noting = pool.submit(note, produced, outcomes)
+                busy = [
+                    pool.submit(produce, produced, out, outcomes),
+                    pool.submit(note, produced, outcomes),
+                ]
                 for _ in range(CYCLES):
-                    acknowledged, seen = len(produced.acknowledged), read()
-                    wait_until(
-                        lambda acknowledged=acknowledged, seen=seen: (
-                            len(produced.acknowledged) >= acknowledged + ACKNOWLEDGED_MIN
-                            and read() >= seen + READ_MIN
-                        ),
-                        [*running, sending, noting],
-                    )
+                    wait_until(more_than(len(produced.acknowledged), read()), [*running, *busy])
                     server.restart()
                 produced.is_over = True
-                sending.result()
-                noting.result()
+                for thread in busy:
+                    thread.result()
                 stored = stored_texts(server.url)
                 offsets = {(p, at) for p, texts in enumerate(stored) for at in range(len(texts))}
                 wait_until(
@@ -264,6 +265,10 @@ def test_blocking_clients_outlive_their_server(drops_duplicates: bool) -> None:
                     ),
                     running,
                 )
+            except BaseException:
+                # Without a server its threads would wait as long as their patience lasts.
+                client.close()
+                raise
             finally:
                 produced.is_over = True
                 for member in members:
