@@ -296,7 +296,7 @@ def measure_scan(bench: Bench, name: str, made: Data, goal: float) -> None:
     )
     found = [[bench.best(work, 2, warm) for work in works] for warm in (2, 0, 0)]
     costs = [least(each) for each in zip(*found, strict=True)]
-    for kind, own, beside in (("3", *costs[:2]), ("7", *costs[2:])):
+    for kind, own, beside in (("3", costs[0], costs[1]), ("7", costs[2], costs[3])):
         print(
             f"  {name}, {kind} columns: scan {made.gib * GIB / own.wall / 1e6:.0f} MB/s, "
             f"{own.wall:.2f} s, {made.rows / own.wall / 1e6:.2f} M rows/s, {own.per(made.gib)} "
