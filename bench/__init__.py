@@ -1,1 +1,1 @@
-"""Benchmarks: ratios within one run, best of five, never absolute goals; see RESULTS.md."""
+"""Benchmarks: ratios within one run, never absolute goals; see RESULTS.md."""

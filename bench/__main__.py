@@ -3,6 +3,8 @@
 import importlib
 import sys
 
+from borzoi.records.accelerator import ACCELERATOR
+
 BENCHMARKS = (
     "decode",
     "stamp",
@@ -30,6 +32,7 @@ def main(names: list[str]) -> int:
         print(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
         return 2
     failed = 0
+    print(f"accelerator: {ACCELERATOR.description}")
     for name in names or BENCHMARKS:
         print(f"\n== {name}", flush=True)
         failed += bool(importlib.import_module(f"bench.{name}").main())

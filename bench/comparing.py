@@ -1,9 +1,9 @@
 """Compares two programs that do the same.
 
-The best of five rounds counts for both. In each round the two take turns of some tens of
-milliseconds, and the rounds of all rows take turns too: neighbours on the host make a processor
-half as fast for seconds, and hurt Python more than a copy in the kernel. What else the machine does
-should hurt both alike, and all five rounds of no row.
+In each of five rounds the two take turns of some tens of milliseconds, and the rounds of all rows
+take turns too: neighbours on the host make a processor half as fast for seconds. Both sides of a
+round have met the same machine, so each round has a ratio, and the median of the five counts. The
+best round of each side would compare moments in which the machine was not the same.
 """
 
 import os
@@ -91,9 +91,12 @@ class Row:
         self.own_rounds.append(all_of(own for _, own in taken))
 
     def told(self) -> bool:
-        """Print the rates and their ratio; whether the goal is reached."""
-        bare = max(each.rate for each in self.bare_rounds)
-        own = max(each.rate for each in self.own_rounds)
+        """Print the rates of the round with the median ratio; whether the goal is reached."""
+        rounds = (
+            (own.rate, bare.rate)
+            for bare, own in zip(self.bare_rounds, self.own_rounds, strict=True)
+        )
+        own, bare = sorted(rounds, key=lambda rates: rates[0] / rates[1])[ROUNDS // 2]
         ok = own / bare >= self.goal
         text = f"| {self.name} | {bare:,.0f}/s | {own:,.0f}/s | {own / bare:.2f} | ≥ {self.goal} |"
         if self.p99 is not None:
