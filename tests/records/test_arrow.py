@@ -15,6 +15,7 @@ from borzoi.records.arrow import (
     Encoded,
     HeadersForm,
     encode,
+    payload_views,
     record_batch,
     requests,
     schema_of,
@@ -55,6 +56,15 @@ def test_columns_hold_what_the_slow_parser_reads(request: Sent) -> None:
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [m.timestamp for m in expected]
     for name, value in PLACE.items():
         assert column(name) == [value] * len(expected)
+
+
+@given(st.lists(st.binary(min_size=10, max_size=40), max_size=20))
+def test_views_hold_the_payloads_of_the_column(payloads: list[bytes]) -> None:
+    run = run_with(*map(Message, payloads)) if payloads else run_of(b"")
+    views = payload_views(run)
+    views.validate(full=True)
+    assert views.type == pa.binary_view()
+    assert views.to_pylist() == payloads
 
 
 def test_an_empty_run_has_the_schema_all_the_same() -> None:

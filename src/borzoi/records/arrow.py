@@ -45,6 +45,12 @@ ARROW_BYTES_MAX: Final = 2**31 - 1
 ID_BYTES: Final = 16
 I64_MAX: Final = 2**63 - 1
 
+#: How a `binary_view` column refers to a value. Shorter ones would lie in the view itself.
+VIEW_DTYPE: Final = np.dtype(
+    [("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("start", "<i4")]
+)
+VIEWED_BYTES_MIN: Final = 13
+
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TYPED_HEADERS: Final = pa.list_(
     pa.struct(
@@ -194,6 +200,22 @@ def _gathered(buffer: memoryview, starts: Positions, ends: Positions) -> pa.Arra
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
     ranges_and_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
     return ranges_and_gaps.take(numbers(np.arange(0, 2 * count - 1, 2, dtype=np.int32)))
+
+
+def payload_views(run: Run) -> pa.Array:
+    """The payloads as a `binary_view` column that shares the memory of the run.
+
+    It takes a tenth of the time of the column `payload`, which is a copy. Not every reader of Arrow
+    knows views, so they are for columns that are encoded once more, as in Parquet.
+    """
+    lengths, starts = run.headers["payload_length"], run.payload_starts
+    if not run.count or int(lengths.min()) < VIEWED_BYTES_MIN:
+        return _gathered(run.buffer, starts, run.payload_ends).cast(pa.binary_view())
+    views = np.zeros(run.count, VIEW_DTYPE)
+    views["length"], views["start"] = lengths, starts
+    views["prefix"] = gathered_column(run.buffer, starts, 0, VIEW_DTYPE["prefix"])
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(run.buffer)]
+    return pa.Array.from_buffers(pa.binary_view(), run.count, buffers)
 
 
 def _fixed(rows: NDArray[np.uint8]) -> pa.Array:
