@@ -8,6 +8,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from borzoi.records.arrow import HeadersForm, schema_of
 from borzoi.records.columnar import run_of
+from borzoi.records.message import Message, encode_messages
 from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import COLUMNS, InvalidOption, source_options
 from borzoi.spark.rows import (
@@ -53,6 +54,17 @@ def test_a_schema_of_the_user_chooses_columns() -> None:
     assert not Shape(("offset", "timestamp", "partition")).needs_bodies
     with pytest.raises(InvalidOption, match="offset has the type bigint, not int"):
         shape_of(StructType().add("offset", "integer"), options)
+
+
+def test_payloads_as_views_stand_where_the_column_stood() -> None:
+    _, stored = encode_messages([Message(b"a payload that is long enough"), Message(b"short")])
+    columns = ("offset", "payload", "partition")
+    copied, viewed = (
+        batch_of(run_of(stored), PartitionKey("a/b", 2), Shape(columns, has_views=has_views))
+        for has_views in (False, True)
+    )
+    assert viewed.schema.field("payload").type == pa.binary_view()
+    assert viewed.to_pylist() == copied.to_pylist()
 
 
 def test_text_payloads_are_strings() -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from borzoi.records.arrow import HeadersForm, constant, record_batch, timestamps
+from borzoi.records.arrow import HeadersForm, constant, payload_views, record_batch, timestamps
 from borzoi.records.columnar import Run
 from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import COLUMNS, InvalidOption, SourceOptions
@@ -110,6 +110,8 @@ class Shape:
     is_text: bool = False
     #: Columns that Spark was told to be without nulls.
     never_null: frozenset[str] = frozenset()
+    #: Payloads as views of the bytes that were read, for a writer of Parquet.
+    has_views: bool = False
 
     @property
     def needs_bodies(self) -> bool:
@@ -141,9 +143,14 @@ def _constants(key: PartitionKey) -> dict[str, str | int]:
 
 def batch_of(run: Run, key: PartitionKey, shape: Shape) -> pa.RecordBatch:
     """The columns of a run of messages."""
-    batch = record_batch(run, shape.columns, constants=_constants(key), headers=shape.headers)
-    if shape.is_text and "payload" in shape.columns:
-        at = shape.columns.index("payload")
+    columns = shape.columns
+    at = columns.index("payload") if "payload" in columns else None
+    if shape.has_views and at is not None:
+        columns = (*columns[:at], *columns[at + 1 :])
+    batch = record_batch(run, columns, constants=_constants(key), headers=shape.headers)
+    if shape.has_views and at is not None:
+        batch = batch.add_column(at, "payload", payload_views(run))
+    elif shape.is_text and at is not None:
         batch = batch.set_column(at, "payload", as_text(batch.column(at)))
     return _marked(batch, shape)
 

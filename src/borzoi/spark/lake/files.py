@@ -175,6 +175,8 @@ class _OpenFile:
             use_dictionary=False,
             data_page_size=PAGE_BYTES,
             write_statistics=_counted(schema),
+            # Parquet stores views as binary, and readers are to see them as such.
+            store_schema=not any(pa.types.is_binary_view(field.type) for field in schema),
         )
         self.bytes_in = 0
 
@@ -200,7 +202,9 @@ def _counted(schema: pa.Schema) -> list[str]:
     return [
         field.name
         for field in schema
-        if not pa.types.is_nested(field.type) and not pa.types.is_binary(field.type)
+        if not pa.types.is_nested(field.type)
+        and not pa.types.is_binary(field.type)
+        and not pa.types.is_binary_view(field.type)
     ]
 
 

@@ -175,7 +175,10 @@ class _LakeTasks:
             source = self._options.source
             assert source is not None
             form = HeadersForm("raw" if source.headers == "none" else source.headers)
-            self._shape = Shape(source.columns, form, source.payload_format == "string")
+            is_text = source.payload_format == "string"
+            # Files of a partition take some rows of a batch, for which Arrow copies payloads.
+            has_views = not is_text and not self._options.layout.partition_by
+            self._shape = Shape(source.columns, form, is_text, has_views=has_views)
             self._schema = bulk_schema(self._shape)
         else:
             self._schema = nullable(to_arrow_schema(schema, timezone="UTC"))
