@@ -1,9 +1,10 @@
 """One server for all commands, and a command line with an empty home for each test."""
 
 import pytest
+from tests.support.accelerators import both_ways
 from tests.support.command_line import borzoi, server
 
-__all__ = ["borzoi", "server"]
+__all__ = ["borzoi", "both_ways", "server"]
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -16,6 +15,8 @@ from borzoi.client.messages import decode_messages
 from borzoi.records.accelerator import native
 from borzoi.records.columnar import Encoded
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 @pytest.mark.parametrize(
     ("value", "payload"),
@@ -28,17 +29,6 @@ def test_the_payload_of_a_row(value, payload):
 def test_batches_of_rows():
     assert list(batched(range(5), 2)) == [[0, 1], [2, 3], [4]]
     assert list(batched([], 2)) == []
-
-
-@pytest.fixture(
-    params=[pytest.param("accelerated", marks=needs_accelerator), "in Python"], autouse=True
-)
-def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
-    if request.param == "accelerated":
-        yield
-    else:
-        with without_accelerator():
-            yield
 
 
 def rows(path, form="jsonl", key_field=None, payload_field=None):

@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.support.accelerators import both_ways
 from tests.support.server import RunningServer, running_server
 from tests.support.transports import EVERY_TRANSPORT, SECTIONS
+
+__all__ = ["both_ways"]
 
 
 @pytest.fixture(scope="session")

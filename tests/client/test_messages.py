@@ -1,6 +1,5 @@
 """Received messages: what they show, and how a batch of them is read."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -52,15 +51,6 @@ def test_headers_have_the_kind_of_their_value_unless_they_say_so() -> None:
 def test_headers_that_cannot_be_sent_are_refused(headers, fault) -> None:
     with pytest.raises(fault):
         encoded_headers(headers)
-
-
-@pytest.fixture(params=[pytest.param("accelerated", marks=needs_accelerator), "in Python"])
-def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
-    if request.param == "accelerated":
-        yield
-    else:
-        with without_accelerator():
-            yield
 
 
 def test_a_poll_is_a_sequence() -> None:

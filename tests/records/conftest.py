@@ -3,21 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.support.accelerators import needs_accelerator, without_accelerator
+from tests.support.accelerators import both_ways, without_accelerator
+
+__all__ = ["both_ways"]
 
 
 @pytest.fixture(scope="module")
 def in_python() -> Iterator[None]:
     with without_accelerator():
         yield
-
-
-@pytest.fixture(
-    scope="module", params=[pytest.param("accelerated", marks=needs_accelerator), "in Python"]
-)
-def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
-    if request.param == "accelerated":
-        yield
-    else:
-        with without_accelerator():
-            yield

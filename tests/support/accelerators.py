@@ -49,6 +49,18 @@ def without_accelerator() -> Iterator[None]:
             module.native = native
 
 
+@pytest.fixture(
+    scope="module", params=[pytest.param("accelerated", marks=needs_accelerator), "in Python"]
+)
+def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The tests of what the accelerator does are run twice: with it, and in Python alone."""
+    if request.param == "accelerated":
+        yield
+    else:
+        with without_accelerator():
+            yield
+
+
 def numbered_ids() -> Callable[[int], bytes]:
     """The same ids in the same order, in whatever portions they are asked for."""
     given = 0
