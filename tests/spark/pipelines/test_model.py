@@ -36,7 +36,7 @@ name = "clean"
 from = ["orders", "countries"]
 sql = "select 1"
 watermark = { column = "at", delay = "30 seconds" }
-output = "update"
+output = "append"
 
 [sink.lake]
 from = "clean"
@@ -157,6 +157,28 @@ def test_what_cannot_be_is_said_in_a_sentence(path: str, value: Any, sentence: s
     with pytest.raises(InvalidPipeline) as raised:
         pipeline_of(changed(path, value), Path())
     assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("sink", "kind"), [({"topic": "a/c"}, "topic"), ({"table": {"delta": "x"}}, "table")]
+)
+def test_updates_go_to_the_console_only(sink: dict[str, Any], kind: str) -> None:
+    said = changed("step.0.output", "update")
+    said["sink"] = {"shown": {"from": "clean", "console": True}}
+    assert pipeline_of(said, Path()).steps[0].output == "update"
+    said["sink"]["out"] = {"from": "clean"} | sink
+    with pytest.raises(InvalidPipeline) as raised:
+        pipeline_of(said, Path())
+    assert str(raised.value) == (
+        f"[[step]] clean output = 'update' is not possible for the {kind} of [sink.out]: "
+        f"a {kind} takes append or complete, the console also update"
+    )
+    said["step"][0]["output"] = "complete"
+    assert list(pipeline_of(said, Path()).sinks) == ["shown", "out"]
+    later = {"name": "later", "from": "clean", "sql": "select 1"}
+    said["step"] = [said["step"][0] | {"output": "update"}, later]
+    said["sink"]["out"]["from"] = "later"
+    assert pipeline_of(said, Path()).steps[1].output == "append", "the step before a sink counts"
 
 
 def test_steps_say_what_becomes_of_bad_records_when_the_source_does_not() -> None:

@@ -194,6 +194,7 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
             raise InvalidPipeline(f"[[step]] {step.name} on_error needs expect, or a JSON source")
     for sink in pipeline.sinks.values():
         _known_name(f"[sink.{sink.name}]: from", sink.source, names)
+        _check_output(sink, pipeline.step(sink.source))
     for source in pipeline.sources.values():
         _check_errors(f"[source.{source.name}]", source.on_error, pipeline)
         if source.expect is not None and source.json is None:
@@ -206,6 +207,19 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
         if topic is not None:
             _checked("topic", topic, topic_name, "stream/topic")
     return pipeline
+
+
+def _check_output(sink: Sink, step: Step | None) -> None:
+    """Raise for an output mode that Spark would refuse when the query starts.
+
+    Sinks in Python can append, or get the whole result of every batch. They cannot update rows.
+    """
+    if step is not None and step.output == "update" and not sink.is_console:
+        kind = "topic" if sink.topic is not None else "table"
+        raise InvalidPipeline(
+            f"[[step]] {step.name} output = 'update' is not possible for the {kind} of "
+            f"[sink.{sink.name}]: a {kind} takes append or complete, the console also update"
+        )
 
 
 def _check_errors(where: str, on_error: str | None, pipeline: Pipeline) -> None:
