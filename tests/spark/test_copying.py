@@ -1,6 +1,7 @@
 """Copies on the bulk plane: what is stored is sent as it is, each message once."""
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -55,8 +56,11 @@ def copy(
     tried: Attempt | None,
     *rows: pa.RecordBatch,
     way: str = "lineage",
+    rate: int | None = None,
 ) -> Written:
-    options = SinkOptions(ConnectionOptions(servers), topic=target, orphan_grace=1000)
+    options = SinkOptions(
+        ConnectionOptions(servers), topic=target, orphan_grace=1000, messages_per_second=rate
+    )
     source = source_options({"servers": servers, "subscribe": "any/topic"})
     copier = Copier(broker, options, way, tried, source)
     for row in rows:
@@ -137,3 +141,19 @@ def test_options_of_both_ends_are_checked(servers: str) -> None:
     assert way_of_ids(RANGE_SCHEMA, sink_options({"topic": "a/c"})) == "lineage"
     source_of = BorzoiDataSource(given)
     assert source_of.streamWriter(RANGE_SCHEMA, overwrite=False) is not None
+
+
+def test_a_rate_makes_requests_small_and_keeps_them_apart(
+    servers: str, broker: Broker, topic: str
+) -> None:
+    target = f"{topic}-slow"
+    broker.ensure_topic(target, 1)
+    fill(broker, topic, 0, payloads(0, 250))
+    (row,) = ranges(servers, topic)
+    copy(broker, servers, target, None, row, way="none", rate=1000)
+    found = stored(broker, target, 0)
+    assert [message.payload for message in found] == payloads(0, 250)
+    appended = Counter(message.timestamp for message in found)
+    assert list(appended.values()) == [100, 100, 50], "a tenth of a second in each request"
+    # The server stamps a request when it arrives: the first one may have been slow to get there.
+    assert max(appended) - min(appended) > 100_000

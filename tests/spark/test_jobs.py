@@ -1,6 +1,7 @@
 """Jobs that need no query, and those that do."""
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from borzoi.spark.jobs import (
     verify,
 )
 from borzoi.spark.options import ConnectionOptions, InvalidOption, source_options
+from borzoi.spark.pacing import SendRate
 from borzoi.spark.pipelines.running import OK, run_pipeline
 
 
@@ -76,7 +78,10 @@ def test_letters_without_a_source_need_a_target(servers: str, broker: Broker, to
         replay_dead_letters(ConnectionOptions(servers), topic)
     target = f"{topic}-again"
     broker.ensure_topic(target, 1)
-    assert replay_dead_letters(ConnectionOptions(servers), topic, target) == 2
+    slept: list[float] = []
+    rate = SendRate(10, clock=lambda: 0.0, sleep=slept.append)
+    assert replay_dead_letters(ConnectionOptions(servers), topic, target, rate) == 2
+    assert slept == [0.1], "one message in each request, the second a tenth of a second later"
     assert replay_dead_letters(ConnectionOptions(servers), topic, target) == 0
     assert everything(broker, target) == [b"a", b"b"]
 
@@ -117,3 +122,9 @@ def test_files_are_ingested_and_ranges_replayed(
     again = {"servers": servers, "topic": target, "createPartitions": "1"}
     assert replay(spark, reader, again) == 20
     assert sorted(everything(broker, target)) == sorted(everything(broker, topic))
+    slow = f"{topic}-slow"
+    assert replay(spark, reader, again | {"topic": slow}, rate=100) == 20
+    assert sorted(everything(broker, slow)) == sorted(everything(broker, topic))
+    appended = Counter(message.timestamp for message in stored(broker, slow, 0))
+    assert max(appended.values()) <= 10, "a tenth of a second in each request"
+    assert max(appended) - min(appended) > 50_000

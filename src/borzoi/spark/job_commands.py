@@ -17,6 +17,7 @@ from borzoi.spark.commands import reports_errors, run_to_end
 from borzoi.spark.lake.compacting import compact as compact_table
 from borzoi.spark.lake.kinds import KINDS
 from borzoi.spark.options import ConnectionOptions, InvalidOption, source_options
+from borzoi.spark.pacing import SendRate
 from borzoi.spark.session import session
 
 #: Exit code when what was looked at is damaged.
@@ -172,6 +173,7 @@ def repartition(
 @click.argument("target", required=False)
 @click.option("--from", "start", default="earliest", help="earliest, a time, or a span like -2h.")
 @click.option("--to", "end", default="latest", help="latest, or a time.")
+@click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
 @click.option("--from-dlq", is_flag=True, help="TOPIC has dead letters: send them back.")
 @MASTER
 @server_options
@@ -181,6 +183,7 @@ def replay(
     target: str | None,
     start: str,
     end: str,
+    rate: int | None,
     from_dlq: bool,
     master: str | None,
     **options: Any,
@@ -192,7 +195,8 @@ def replay(
     if from_dlq:
         given = connector_options(options)
         connection: ConnectionOptions = source_options(given | {"subscribe": topic}).connection
-        sent = jobs.replay_dead_letters(connection, topic, target)
+        limit = None if rate is None else SendRate(rate)
+        sent = jobs.replay_dead_letters(connection, topic, target, limit)
         click.echo(f"{sent} messages sent")
         return
     if target is None:
@@ -203,7 +207,7 @@ def replay(
         reader[f"{side}{'Offsets' if word else 'Timestamp'}"] = value
     spark = session("borzoi-replay", master=master)
     writer = {k: v for k, v in connector_options(options).items() if k != "dataDirectory"}
-    count = jobs.replay(spark, reader, writer | {"topic": target})
+    count = jobs.replay(spark, reader, writer | {"topic": target}, rate)
     click.echo(f"{count} messages sent")
 
 

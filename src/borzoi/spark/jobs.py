@@ -30,6 +30,7 @@ from borzoi.spark.broker import Broker
 from borzoi.spark.locating import Locator
 from borzoi.spark.offsets import DataLoss, PartitionKey
 from borzoi.spark.options import ConnectionOptions, InvalidOption, SourceOptions, source_options
+from borzoi.spark.pacing import SendRate
 from borzoi.spark.pipelines.model import Pipeline, pipeline_of
 from borzoi.spark.plan import Split
 from borzoi.spark.reading import read_runs_of
@@ -153,7 +154,10 @@ def top_values(options: Mapping[str, str], field: str, count: int) -> list[tuple
 
 
 def replay_dead_letters(
-    connection: ConnectionOptions, letters: str, target: str | None = None
+    connection: ConnectionOptions,
+    letters: str,
+    target: str | None = None,
+    rate: SendRate | None = None,
 ) -> int:
     """Send the payloads of a dead-letter topic to the topics they came from, or to `target`.
 
@@ -171,7 +175,7 @@ def replay_dead_letters(
                 run = broker.run(key, start, 1000)
                 messages = decode_messages(run.buffer)
                 for name, payloads in _by_source(messages, target).items():
-                    _send_all(broker, name, payloads)
+                    _send_all(broker, name, payloads, rate)
                     sent += len(payloads)
                 start = messages[-1].offset + 1
                 broker.store_offset(consumer, key, start - 1)
@@ -195,9 +199,12 @@ def _by_source(messages: Iterable[Any], target: str | None) -> dict[str, list[by
     return found
 
 
-def _send_all(broker: Broker, topic: str, payloads: Sequence[bytes]) -> None:
+def _send_all(broker: Broker, topic: str, payloads: Sequence[bytes], rate: SendRate | None) -> None:
     encoded = encode(pa.array(payloads, pa.binary()))
-    for request in requests(encoded, bytes_max=1 << 20, count_max=1000):
+    count_max = 1000 if rate is None else min(1000, rate.request_max)
+    for request in requests(encoded, bytes_max=1 << 20, count_max=count_max):
+        if rate is not None:
+            rate.wait_for(request.count)
         broker.send(topic, Partitioning.balanced(), request)
 
 
@@ -217,16 +224,28 @@ def ingest(
     return count
 
 
-def replay(spark: SparkSession, reader: Mapping[str, str], writer: Mapping[str, str]) -> int:
-    """Send a range of a topic again, at least once, each partition in order."""
+def replay(
+    spark: SparkSession,
+    reader: Mapping[str, str],
+    writer: Mapping[str, str],
+    rate: int | None = None,
+) -> int:
+    """Send a range of a topic again, at least once, each partition in order.
+
+    With a rate one task sends everything: the option limits each task, and the job has one.
+    """
     reading = dict(reader) | {"keepOrder": "true"}
     frame = spark.read.format("borzoi").options(**reading, plane="bulk").load()
     # The ranges are planned once: what arrives meanwhile is neither counted nor sent.
     ranges = frame.collect()
     if not ranges:
         return 0
-    planned = spark.createDataFrame(ranges, frame.schema).repartition(len(ranges), "partition")
     target = reading | dict(writer)
+    tasks = len(ranges)
+    if rate is not None:
+        target |= {"maxMessagesPerSecond": str(rate)}
+        tasks = 1
+    planned = spark.createDataFrame(ranges, frame.schema).repartition(tasks, "partition")
     planned.write.format("borzoi").options(**target).mode("append").save()
     return sum(each["end"] - each["start"] for each in ranges)
 

@@ -135,6 +135,7 @@ SINK_ROWS: Final = (
     Option("writeId", None, str, "batch: makes the ids of a repeated write the same"),
     Option("batchBytes", "1 MiB", size_above_zero, "messages in one request, about"),
     Option("batchMessages", "10000", positive, "messages in one request at most"),
+    Option("maxMessagesPerSecond", None, positive, "rate of each task at most"),
     Option("orphanGrace", "2s", parse_duration, "wait before the first check after a restart"),
     Option("createPartitions", None, positive, "create the topic with this many partitions"),
 )
@@ -242,6 +243,7 @@ class SinkOptions:
     write_id: str | None = None
     batch_bytes: int = MEBIBYTE
     batch_messages: int = 10_000
+    messages_per_second: int | None = None
     orphan_grace: int = 2_000_000
     create_partitions: int | None = None
 
@@ -302,6 +304,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         write_id=values["writeId"],
         batch_bytes=values["batchBytes"],
         batch_messages=values["batchMessages"],
+        messages_per_second=values["maxMessagesPerSecond"],
         orphan_grace=values["orphanGrace"],
         create_partitions=values["createPartitions"],
     )

@@ -24,6 +24,7 @@ from borzoi.records.message import decode_messages
 from borzoi.spark.broker import Broker
 from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import SinkOptions
+from borzoi.spark.pacing import SendRate
 from borzoi.spark.reconcile import (
     BEGIN,
     Doubt,
@@ -94,6 +95,8 @@ class Outgoing:
         self._targets: dict[str, Target] = {}
         self._sent = 0
         self._skipped = 0
+        rate = options.messages_per_second
+        self._rate = None if rate is None else SendRate(rate)
 
     def target(self, topic: str) -> Target:
         """The topic, opened when it is first needed."""
@@ -106,10 +109,13 @@ class Outgoing:
         self._skipped += count
 
     def send(self, topic: str, partition: int, encoded: Encoded) -> None:
-        """Send messages in requests of the size that the options say."""
-        for request in requests(
-            encoded, bytes_max=self._options.batch_bytes, count_max=self._options.batch_messages
-        ):
+        """Send messages in requests of the size, and at the rate, that the options say."""
+        count_max = self._options.batch_messages
+        if self._rate is not None:
+            count_max = min(count_max, self._rate.request_max)
+        for request in requests(encoded, bytes_max=self._options.batch_bytes, count_max=count_max):
+            if self._rate is not None:
+                self._rate.wait_for(request.count)
             if os.getppid() != self._parent:
                 # Spark died: what an orphan still sends would race with the next run.
                 raise Disconnected("the Spark worker lost its parent")
