@@ -13,6 +13,7 @@ from borzoi.spark.option_values import (
     one_of,
     partition_table,
     pattern,
+    payload_columns,
     positive,
     size_above_zero,
     topic_name,
@@ -67,3 +68,23 @@ def test_an_error_says_what_is_allowed(read: Callable[[str], Any], text: str, al
     with pytest.raises(InvalidFormat) as raised:
         read(text)
     assert allowed in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "names"),
+    [
+        ("id long", ["id"]),
+        (" a: int,b decimal(5, 2) , c struct<x: int, y: map<string, int>>", ["a", "b", "c"]),
+        ("`a, ``b` int, c string comment 'it, (is', d int", ["a, `b", "c", "d"]),
+    ],
+)
+def test_columns_of_payloads_have_names(ddl: str, names: list[str]) -> None:
+    found = payload_columns(ddl)
+    assert list(found) == names
+    assert ", ".join(found.values()).replace(" ", "") == ddl.replace(" ", "")
+
+
+@pytest.mark.parametrize("ddl", ["", "a", "a int,", "a int, A long", "_Corrupt string", "`a int"])
+def test_columns_of_payloads_that_cannot_be(ddl: str) -> None:
+    with pytest.raises(InvalidFormat, match="different columns such as"):
+        payload_columns(ddl)

@@ -15,6 +15,7 @@ from borzoi.spark.options import (
 )
 
 ONE = {"subscribe": "shop/orders"}
+JSON = ONE | {"payloadFormat": "json", "payloadSchema": "id long, n int"}
 
 
 def test_keys_are_read_in_any_case() -> None:
@@ -38,6 +39,7 @@ def test_defaults_are_those_of_the_table() -> None:
         (ONE, "partition offset timestamp origin_timestamp id headers payload"),
         (ONE | {"headers": "none"}, "partition offset timestamp origin_timestamp id payload"),
         (ONE | {"columns": "payload, offset"}, "payload offset"),
+        (JSON, "partition offset timestamp origin_timestamp headers payload"),
         (
             {"subscribe": "a/b,a/c"},
             "stream topic partition offset timestamp origin_timestamp id headers payload",
@@ -68,6 +70,14 @@ def test_columns_follow_from_what_is_read(options: dict[str, str], columns: str)
         (ONE | {"maxBytesPerTrigger": "0"}, "a size above zero"),
         (ONE | {"failOnDataLoss": "maybe"}, "one of true, false"),
         (ONE | {"columns": "offset,offset"}, "different names out of"),
+        (ONE | {"payloadFormat": "jsn"}, "one of binary, string, json; did you mean json?"),
+        (ONE | {"payloadFormat": "json"}, "payloadSchema belongs to payloadFormat=json"),
+        (ONE | {"payloadSchema": "n long"}, "payloadSchema belongs to payloadFormat=json"),
+        (JSON | {"payloadSchema": "n"}, "different columns such as id long"),
+        (JSON | {"payloadSchema": "n long, N int"}, "different columns such as id long"),
+        (JSON | {"payloadSchema": "_corrupt string"}, "not _corrupt"),
+        (JSON | {"columns": "id,payload"}, "the column 'id' is in columns and in payloadSchema"),
+        (JSON | {"plane": "bulk"}, "payloadFormat=json needs plane=row"),
         (ONE | {"segments": "direct"}, "needs the option dataDirectory"),
         (ONE | {"password": "x", "tokenEnv": "T"}, "password and tokenEnv exclude each other"),
         ({"subscribePattern": "("}, "a regular expression"),

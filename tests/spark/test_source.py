@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import StructType
 from tests.spark.conftest import fill
 from tests.support.server import RunningServer
 
@@ -389,6 +390,7 @@ def test_a_topic_that_is_not_there_is_named(servers: str) -> None:
 def test_columns_and_types_that_do_not_fit_are_refused(servers: str, topic: str) -> None:
     source = PlainBorzoiDataSource({"servers": servers, "subscribe": topic})
     schema = source.schema()
+    assert isinstance(schema, StructType)
     assert type(source.reader(schema)) is not FilteringReader
     assert type(BorzoiDataSource(source.options).reader(schema)) is FilteringReader
     with pytest.raises(InvalidOption, match="no column 'surprise'"):
@@ -423,6 +425,48 @@ def test_spark_reads_a_topic_as_a_table(
     text = spark.read.format("borzoi").options(**plain).load()
     assert text.schema["headers"].dataType.simpleString() == "map<string,string>"
     assert text.filter("payload like '1:7:%'").count() == 1
+
+
+@pytest.mark.spark
+def test_spark_reads_json_payloads_as_columns_in_batches_and_streams(
+    spark: SparkSession, servers: str, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    orders = [b'{"id": %d, "offset": %d, "tags": ["a"]}' % (n, n * 2) for n in range(500)]
+    fill(broker, topic, 0, [*orders[:250], b"junk", *orders[250:]])
+    options = {
+        "servers": servers,
+        "subscribe": topic,
+        "payloadFormat": "json",
+        "payloadSchema": "id long, offset int comment 'of, the shop', tags array<string>",
+    }
+    frame = spark.read.format("borzoi").options(**options).load()
+    assert frame.columns == [
+        *("partition", "timestamp", "origin_timestamp", "headers"),
+        *("id", "offset", "tags", "_corrupt"),
+    ]
+    assert frame.schema["offset"].dataType.simpleString() == "int"
+    assert [row.offset for row in frame.filter("id >= 248 and id < 252").collect()] == [
+        *(496, 498, 500, 502)
+    ]
+    assert [row.id for row in frame.filter("offset >= 990").collect()] == [495, 496, 497, 498, 499]
+    assert frame.filter("_corrupt is not null").select("_corrupt", "id").collect() == [
+        ("junk", None)
+    ]
+    query = (
+        spark.readStream.format("borzoi")
+        .options(**options)
+        .load()
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "rows"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert rows.selectExpr("count(*)", "count(_corrupt)", "sum(id)").collect() == [
+        (501, 1, sum(range(500)))
+    ]
 
 
 @pytest.mark.spark

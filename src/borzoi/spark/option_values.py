@@ -1,11 +1,12 @@
 """Parsers of single option values: a value, or `InvalidFormat` that says what is allowed."""
 
+import difflib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.units import parse_bytes, parse_duration
@@ -14,7 +15,9 @@ from borzoi.model.units import parse_bytes, parse_duration
 def one_of(*words: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if value.lower() not in words:
-            raise InvalidFormat(f"one of {', '.join(words)}")
+            near = difflib.get_close_matches(value.lower(), words, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidFormat(f"one of {', '.join(words)}{hint}")
         return value.lower()
 
     return read
@@ -139,3 +142,40 @@ def limit(value: str) -> str | dict[str, dict[int, int]]:
         return partition_table(value)
     except InvalidFormat as error:
         raise InvalidFormat(f"earliest, latest, or {error}") from error
+
+
+# ---- columns of payloads ------------------------------------------------------------------------
+
+#: The column that holds payloads that cannot be parsed.
+CORRUPT: Final = "_corrupt"
+
+#: Quoted names and comments are whole tokens: their commas and brackets mean nothing.
+_DDL_TOKEN: Final = re.compile(
+    r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", re.DOTALL
+)
+_DDL_NAME: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))[\s:]+\S")
+
+
+def payload_columns(value: str) -> dict[str, str]:
+    """The definitions of columns in DDL by their names; Spark itself parses the types."""
+    found: dict[str, str] = {}
+    for part in _definitions(value):
+        match = _DDL_NAME.match(part)
+        name = (match[1] or match[2]).replace("``", "`") if match else ""
+        if name.lower() in {"", CORRUPT, *map(str.lower, found)}:
+            raise InvalidFormat(f"different columns such as id long, at timestamp; not {CORRUPT}")
+        found[name] = part.strip()
+    return found
+
+
+def _definitions(ddl: str) -> Iterator[str]:
+    """The parts between commas that are not in brackets."""
+    depth, part = 0, ""
+    for piece in _DDL_TOKEN.findall(ddl):
+        if piece == "," and depth == 0:
+            yield part
+            part = ""
+            continue
+        depth += (piece in "<(") - (piece in ">)")
+        part += piece
+    yield part

@@ -23,6 +23,7 @@ from borzoi.spark.option_values import (
     one_of,
     partition_table,
     pattern,
+    payload_columns,
     positive,
     size_above_zero,
     topic_name,
@@ -87,7 +88,8 @@ SOURCE_ROWS: Final = (
     Option("assign", None, assigned_partitions, 'partitions, as {"stream/topic": [0, 1]}'),
     Option("columns", None, different(*COLUMNS), "columns to read, in this order"),
     Option("headers", "raw", one_of("none", "raw", "map", "typed"), "form of the user headers"),
-    Option("payloadFormat", "binary", one_of("binary", "string"), "type of the payload column"),
+    Option("payloadFormat", "binary", one_of("binary", "string", "json"), "form of the payload"),
+    Option("payloadSchema", None, payload_columns, "columns of JSON payloads, as id long, …"),
     Option("startingOffsets", None, limit, "earliest, latest, or offsets by partition"),
     Option("startingTimestamp", None, moment, "first time to read; -10m is relative"),
     Option("startingOffsetsByTimestamp", None, partition_table, "first time by partition"),
@@ -212,6 +214,8 @@ class SourceOptions:
     columns: tuple[str, ...] = ()
     headers: str = "raw"
     payload_format: str = "binary"
+    #: Definitions of the columns of JSON payloads by name.
+    payload_columns: Mapping[str, str] = field(default_factory=dict)
     starting: Bound = Bound("earliest")
     ending: Bound = Bound("latest")
     max_offsets: int | None = None
@@ -270,6 +274,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         columns=_chosen_columns(values),
         headers=values["headers"],
         payload_format=values["payloadFormat"],
+        payload_columns=_payload_columns(values),
         starting=_bound(values, "starting", "earliest"),
         ending=_bound(values, "ending", "latest"),
         max_offsets=values["maxOffsetsPerTrigger"],
@@ -351,12 +356,25 @@ def _connection(values: Mapping[str, Any]) -> ConnectionOptions:
     )
 
 
+def _payload_columns(values: Mapping[str, Any]) -> dict[str, str]:
+    if (values["payloadFormat"] == "json") != (values["payloadSchema"] is not None):
+        raise InvalidOption("payloadSchema belongs to payloadFormat=json: give both or neither")
+    found: dict[str, str] = values["payloadSchema"] or {}
+    if found and values["plane"] == "bulk":
+        raise InvalidOption("payloadFormat=json needs plane=row: the bulk plane parses no payload")
+    twice = {name.lower() for name in found} & {*(values["columns"] or ())} - {"payload"}
+    if twice:
+        raise InvalidOption(f"the column {min(twice)!r} is in columns and in payloadSchema")
+    return found
+
+
 def _chosen_columns(values: Mapping[str, Any]) -> tuple[str, ...]:
     if values["columns"] is not None:
         chosen: tuple[str, ...] = values["columns"]
         return chosen
     topics = values["subscribe"] or tuple(values["assign"] or ())
     left_out = {"checksum"} | ({"headers"} if values["headers"] == "none" else set())
+    left_out |= {name.lower() for name in values["payloadSchema"] or ()} - {"payload"}
     if values["subscribePattern"] is None and len(topics) == 1:
         left_out |= {"stream", "topic"}
     return tuple(name for name in COLUMNS if name not in left_out)

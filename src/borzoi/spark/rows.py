@@ -10,12 +10,19 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
+    IntegralType,
     LongType,
     MapType,
     StringType,
@@ -26,7 +33,9 @@ from pyspark.sql.types import (
 
 from borzoi.records.arrow import HeadersForm, constant, payload_views, record_batch, timestamps
 from borzoi.records.columnar import Run
+from borzoi.spark.json_payloads import parsed
 from borzoi.spark.offsets import PartitionKey
+from borzoi.spark.option_values import CORRUPT
 from borzoi.spark.options import COLUMNS, InvalidOption, SourceOptions
 
 #: Columns that the index or the plan provides: the log need not be read for them.
@@ -55,6 +64,16 @@ TYPES: Final[Mapping[str, DataType]] = {
     "checksum": LongType(),
     "payload": BinaryType(),
 }
+#: Types that JSON payloads are parsed into, beside arrays and structs of them.
+JSON_TYPES: Final = (
+    BooleanType,
+    IntegralType,
+    FloatType,
+    DoubleType,
+    DecimalType,
+    StringType,
+    TimestampType,
+)
 #: The bulk plane: one row is a range of messages.
 RANGE_SCHEMA: Final = StructType(
     [
@@ -85,6 +104,18 @@ def spark_schema(options: SourceOptions) -> StructType:
     )
 
 
+def json_schema(options: SourceOptions) -> str:
+    """The same for JSON payloads, as DDL: the types of their columns are for Spark to parse."""
+    found = []
+    for name in options.columns:
+        if name == "payload":
+            found += [*options.payload_columns.values(), f"{CORRUPT} string"]
+        else:
+            nulls = "" if may_be_null(name, options) else " not null"
+            found.append(f"`{name}` {column_type(name, options).simpleString()}{nulls}")
+    return ", ".join(found)
+
+
 def may_be_null(name: str, options: SourceOptions) -> bool:
     """Whether a column can hold nulls: Spark tests columns that can, row by row.
 
@@ -108,6 +139,8 @@ class Shape:
     columns: tuple[str, ...]
     headers: HeadersForm = HeadersForm.RAW
     is_text: bool = False
+    #: Columns of JSON payloads that are read, `_corrupt` left out; None when nothing is parsed.
+    json: pa.StructType | None = None
     #: Columns that Spark was told to be without nulls.
     never_null: frozenset[str] = frozenset()
     #: Payloads as views of the bytes that were read, for a writer of Parquet.
@@ -115,15 +148,21 @@ class Shape:
 
     @property
     def needs_bodies(self) -> bool:
-        return not FROM_INDEX.issuperset(self.columns)
+        return self.json is not None or not FROM_INDEX.issuperset(self.columns)
 
 
 def shape_of(schema: StructType, options: SourceOptions) -> Shape:
     """Return the shape for a schema, perhaps a user's; raises if a column does not fit."""
+    of_payload = {*options.payload_columns, CORRUPT} if options.payload_columns else set()
+    parsed_fields = [found for found in schema.fields if found.name in of_payload]
+    for found in parsed_fields:
+        check_json_column(found)
     for found in schema.fields:
-        if found.name not in COLUMNS:
+        if found.name in of_payload:
+            continue
+        if found.name not in COLUMNS or (of_payload and found.name == "payload"):
             raise InvalidOption(
-                f"there is no column {found.name!r}; there are {', '.join(COLUMNS)}"
+                f"there is no column {found.name!r}; there are {', '.join(_names(options))}"
             )
         expected = column_type(found.name, options)
         if found.dataType != expected:
@@ -133,7 +172,40 @@ def shape_of(schema: StructType, options: SourceOptions) -> Shape:
             )
     form = HeadersForm("raw" if options.headers == "none" else options.headers)
     never_null = frozenset(found.name for found in schema.fields if not found.nullable)
-    return Shape(tuple(schema.fieldNames()), form, options.payload_format == "string", never_null)
+    json = None
+    if parsed_fields:
+        typed = StructType([found for found in parsed_fields if found.name != CORRUPT])
+        json = pa.struct(list(to_arrow_schema(typed, timezone="UTC")))
+    is_text = options.payload_format == "string"
+    return Shape(tuple(schema.fieldNames()), form, is_text, json, never_null)
+
+
+def _names(options: SourceOptions) -> list[str]:
+    """The columns that a schema may have."""
+    if not options.payload_columns:
+        return list(COLUMNS)
+    return [name for name in COLUMNS if name != "payload"] + [*options.payload_columns, CORRUPT]
+
+
+def check_json_column(found: StructField) -> None:
+    """Raise when a column of JSON payloads has a type that is not parsed, or may not be null."""
+    if found.name == CORRUPT and found.dataType != StringType():
+        raise InvalidOption(f"column {CORRUPT} has the type string")
+    if StructType([found]).toNullable() != StructType([found]):
+        raise InvalidOption(f"column {found.name} of a payload may be missing: leave out not null")
+    if wrong := _unparsed(found.dataType):
+        raise InvalidOption(
+            f"column {found.name}: {wrong.simpleString()} is not parsed from JSON; read a string"
+        )
+
+
+def _unparsed(kind: DataType) -> DataType | None:
+    """The part of a type that payloads cannot be parsed into."""
+    if isinstance(kind, ArrayType):
+        return _unparsed(kind.elementType)
+    if isinstance(kind, StructType):
+        return next((wrong for each in kind.fields if (wrong := _unparsed(each.dataType))), None)
+    return None if isinstance(kind, JSON_TYPES) else kind
 
 
 def _constants(key: PartitionKey) -> dict[str, str | int]:
@@ -143,6 +215,8 @@ def _constants(key: PartitionKey) -> dict[str, str | int]:
 
 def batch_of(run: Run, key: PartitionKey, shape: Shape) -> pa.RecordBatch:
     """The columns of a run of messages."""
+    if shape.json is not None:
+        return _marked(_json_batch(run, key, shape, shape.json), shape)
     columns = shape.columns
     at = columns.index("payload") if "payload" in columns else None
     if shape.has_views and at is not None:
@@ -153,6 +227,25 @@ def batch_of(run: Run, key: PartitionKey, shape: Shape) -> pa.RecordBatch:
     elif shape.is_text and at is not None:
         batch = batch.set_column(at, "payload", as_text(batch.column(at)))
     return _marked(batch, shape)
+
+
+def _json_batch(run: Run, key: PartitionKey, shape: Shape, json: pa.StructType) -> pa.RecordBatch:
+    """The columns of a run whose payloads are JSON."""
+    typed = [json.field(at).name for at in range(json.num_fields)]
+    stored = [name for name in shape.columns if name not in (*typed, CORRUPT)]
+    batch = record_batch(
+        run, [*stored, "payload"], constants=_constants(key), headers=shape.headers
+    )
+    payloads = batch.column(len(stored))
+    values = parsed(payloads, json)
+    columns = dict(zip(stored, batch.columns, strict=False))
+    columns |= dict(zip(typed, values.flatten(), strict=True))
+    is_corrupt = values.is_null()
+    texts = as_text(payloads.filter(is_corrupt))
+    nulls = pa.nulls(len(payloads), pa.string())
+    columns[CORRUPT] = pc.replace_with_mask(nulls, is_corrupt, texts)
+    arrays = [columns[name] for name in shape.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(shape.columns))
 
 
 def _marked(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
@@ -181,4 +274,5 @@ def as_text(payloads: pa.Array) -> pa.Array:
     try:
         return payloads.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([value.decode(errors="replace") for value in payloads.to_pylist()])
+        texts = [value.decode(errors="replace") for value in payloads.to_pylist()]
+        return pa.array(texts, pa.string())

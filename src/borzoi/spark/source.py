@@ -68,7 +68,7 @@ from borzoi.spark.plan import (
     Window,
 )
 from borzoi.spark.reading import read_batches
-from borzoi.spark.rows import RANGE_SCHEMA, is_ranges, shape_of, spark_schema
+from borzoi.spark.rows import RANGE_SCHEMA, is_ranges, json_schema, shape_of, spark_schema
 from borzoi.spark.sink import BatchTopicWriter, StreamTopicWriter
 from borzoi.spark.workers import settle
 
@@ -80,8 +80,9 @@ class PlainBorzoiDataSource(DataSource):
     def name(cls) -> str:
         return "borzoi"
 
-    def schema(self) -> StructType:
-        return spark_schema(source_options(self.options))
+    def schema(self) -> StructType | str:
+        options = source_options(self.options)
+        return json_schema(options) if options.payload_columns else spark_schema(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BorzoiReader(schema, source_options(self.options))
@@ -197,7 +198,10 @@ class FilteringReader(BorzoiReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         for each in filters:
-            self._window = narrowed_by(self._window, each)
+            # A column of JSON payloads may have the name of a column of messages.
+            column = getattr(each, "attribute", None) or ("",)
+            if column[0] not in self._options.payload_columns:
+                self._window = narrowed_by(self._window, each)
             # Spark applies every filter again: they only narrow segments by index entries.
             yield each
 
