@@ -20,6 +20,7 @@ from borzoi.server.placement import (
     parsed_allocation,
     placed,
 )
+from borzoi.server.settings import Settings
 
 
 def machine(nodes: int, cores: int, *, threads: int = 1, quota: float | None = None) -> Topology:
@@ -117,6 +118,12 @@ def placed_or_refused(text: str) -> None:
 )
 def test_auto_takes_half_of_the_cores_and_binds_nothing(topology: Topology, shards: int) -> None:
     assert placed("auto", topology) == Placement((Seat(),) * shards)
+
+
+def test_unless_told_a_server_uses_several_cores_of_a_large_machine_only() -> None:
+    default = Settings().system.sharding.cpu_allocation
+    assert len(placed(default, machine(1, 2)).seats) == 1
+    assert len(placed(default, machine(2, 8)).seats) == 8
 
 
 def test_auto_leaves_each_shard_some_memory() -> None:

@@ -176,9 +176,8 @@ def running_server(
             "BORZOI_HTTP_ENABLED": "false",
             "BORZOI_QUIC_ENABLED": "false",
             "BORZOI_WEBSOCKET_ENABLED": "false",
+            "BORZOI_SYSTEM_SHARDING_CPU_ALLOCATION": os.environ.get("BORZOI_TEST_SHARDS", "1"),
         }
-        if shards := os.environ.get("BORZOI_TEST_SHARDS"):
-            environment["BORZOI_SYSTEM_SHARDING_CPU_ALLOCATION"] = shards
         for name, value in with_small_segments(settings or {}).items():
             environment[f"BORZOI_{name}"] = value
         server = RunningServer(data, environment, arguments, descriptors)

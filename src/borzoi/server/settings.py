@@ -192,7 +192,7 @@ class MemoryPoolSection(Section):
 class ShardingSection(Section):
     cpu_allocation: str = setting(
         CPU_ALLOCATION,
-        "1",
+        "auto",
         "shards, each a process that has its own partitions, and where they run",
     )
 
