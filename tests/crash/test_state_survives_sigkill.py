@@ -108,13 +108,13 @@ def commit_offsets(
 def check(server: RunningServer, answers: Answers) -> None:
     with WireClient(server.tcp_address) as client:
         client.login()
-        names = {stream.name for stream in client.call(GetStreams()).streams}  # type: ignore[union-attr]
+        names = {stream.name for stream in client.call(GetStreams()).streams}
         assert answers.streams <= names <= answers.asked_streams
         answers.streams, answers.asked_streams = set(names), set(names)
         for consumer_id in range(CONSUMERS):
             consumer = Consumer(ConsumerKind.CONSUMER, consumer_id)
             stored = client.call(GetConsumerOffset(consumer, "orders", "incoming", 0))
-            found = None if stored is None else stored.stored_offset  # type: ignore[attr-defined]
+            found = None if stored is None else stored.stored_offset
             expected = answers.offsets.get(consumer_id)
             assert found in (expected, answers.asked_offsets.get(consumer_id))
             if found is not None:

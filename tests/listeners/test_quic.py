@@ -10,9 +10,11 @@ import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listener_conformance import batch
 from tests.support.quic_client import quic_client, quic_listener
+from tests.support.wire_client import answer_in_frame
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.quic import QuicListener
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import StreamNotFound, Unauthenticated
 from borzoi.model.system import TransportKind
@@ -99,6 +101,32 @@ async def test_only_the_first_frame_is_answered_and_no_end_is_needed(
 ) -> None:
     async with quic_listener(server) as listener, quic_client(listener.address) as client:
         assert await client.exchange(PING + PING, end=False) == bytes(8)
+        reader, writer = await client.protocol.create_stream()
+        writer.write(PING)
+        assert await reader.read() == bytes(8)
+        writer.write(PING)
+        writer.write_eof()
+        assert await client.exchange(PING) == bytes(8)
+        (connection,) = listener.connections
+        assert connection._receiving.streams == {}
+        writer.close()
+
+
+async def test_the_end_of_a_request_may_come_after_its_answer_has_begun(
+    server: EmbeddedServer,
+) -> None:
+    await with_topic(server)
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        await client.call(send_of(2, 900_000))
+        reader, writer = await client.protocol.create_stream()
+        writer.write(encode_request(poll_of(2)))
+        answer = await reader.readexactly(1000)
+        writer.write_eof()
+        answer += await reader.read()
+        assert answer_in_frame(answer, poll_of(2)).messages_count == 2
 
 
 @pytest.mark.parametrize(
@@ -127,8 +155,47 @@ async def test_a_stream_that_ends_too_early_is_reset_and_the_others_go_on(
             await client.exchange(PING[:5])
         assert await client.exchange(PING) == bytes(8)
         (connection,) = listener.connections
-        assert connection._streams == {}
-        assert connection._unfinished_bytes == 0
+        assert connection._receiving.streams == {}
+        assert connection._receiving._unfinished_bytes == 0
+
+
+async def test_a_large_frame_that_ends_too_early_gives_its_memory_back(
+    server: EmbeddedServer,
+) -> None:
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        with pytest.raises(ConnectionResetError):
+            await client.exchange(REQUEST_PREFIX.pack(4 + 800_000, int(Code.PING)) + bytes(1000))
+        assert server.binary.unfinished.in_use == 0
+        assert await client.exchange(PING) == bytes(8)
+
+
+async def test_a_client_that_does_not_read_its_answer_is_given_up(server: EmbeddedServer) -> None:
+    """Nothing of the answer moves any more, long before the idle timeout."""
+    await with_topic(server)
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        await client.call(send_of(2, 900_000))
+        (connection,) = listener.connections
+        listener.give_up_stalled(asyncio.get_running_loop().time() + 1)
+        assert listener.connections
+        client.protocol.datagram_received = lambda *datagram: None  # type: ignore[method-assign]
+        _, writer = await client.protocol.create_stream()
+        writer.write(encode_request(poll_of(2)))
+        await until(lambda: not connection._sending.is_done)
+        listener.give_up_stalled(before=0)
+        assert listener.connections
+        await until(lambda: given_up(listener))
+        writer.close()
+
+
+def given_up(listener: QuicListener) -> bool:
+    listener.give_up_stalled(asyncio.get_running_loop().time() + 1)
+    return not listener.connections
 
 
 async def test_a_stream_that_is_reset_leaves_nothing_behind(server: EmbeddedServer) -> None:
@@ -139,11 +206,11 @@ async def test_a_stream_that_is_reset_leaves_nothing_behind(server: EmbeddedServ
         _, writer = await client.protocol.create_stream()
         writer.write(PING[:6])
         (connection,) = listener.connections
-        await until(lambda: bool(connection._streams))
+        await until(lambda: bool(connection._receiving.streams))
         client.protocol._quic.reset_stream(writer.get_extra_info("stream_id"), 7)
         client.protocol.transmit()
-        await until(lambda: not connection._streams)
-        assert connection._unfinished_bytes == 0
+        await until(lambda: not connection._receiving.streams)
+        assert connection._receiving._unfinished_bytes == 0
         assert await client.exchange(PING) == bytes(8)
         writer.close()
 
@@ -199,10 +266,10 @@ async def test_half_a_frame_is_forgotten_with_its_connection(server: EmbeddedSer
             for writer in writers:
                 writer.write(frame[: len(frame) // 2])
             (connection,) = listener.connections
-            await until(lambda: connection._unfinished_bytes == 20 * (len(frame) // 2))
+            await until(lambda: connection._receiving._unfinished_bytes == 20 * (len(frame) // 2))
         await until(lambda: len(ended) == 1)
-        assert connection._unfinished_bytes == 0
-        assert not connection._streams
+        assert connection._receiving._unfinished_bytes == 0
+        assert not connection._receiving.streams
         for writer in writers:
             writer.close()
 
@@ -216,12 +283,12 @@ async def test_the_rest_of_a_refused_send_is_no_new_request(server: EmbeddedServ
         reader, writer = await client.protocol.create_stream()
         (connection,) = listener.connections
         writer.write(frame[:70_000])
-        await until(lambda: len(connection._refused) == 1)
+        await until(lambda: len(connection._receiving._unread) == 1)
         writer.write(frame[70_000:])
         writer.write_eof()
         answer = await reader.read()
         assert RESPONSE_PREFIX.unpack(answer) == (code_of(StreamNotFound("")), 0)
-        await until(lambda: not connection._refused)
+        await until(lambda: not connection._receiving._unread)
         assert await client.exchange(PING) == bytes(8)
 
 

@@ -22,7 +22,8 @@ class Core:
         return self.queued
 
     def send_stream_data(self, number: int, data: bytes, end_stream: bool = False) -> None:
-        assert number not in self.reset
+        if number in self.reset:
+            raise ValueError("cannot write after RESET_STREAM")
         self.queued += len(data)
         self.streams[number] = self.streams.get(number, b"") + data
         if end_stream:

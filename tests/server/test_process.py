@@ -142,7 +142,7 @@ def test_a_signal_ends_it_well_and_clients_are_told(number: signal.Signals) -> N
         server.start()
         with WireClient(server.tcp_address) as again:
             again.login()
-            (stream,) = again.call(GetStreams()).streams  # type: ignore[union-attr]
+            (stream,) = again.call(GetStreams()).streams
             assert stream.name == "kept"
 
 

@@ -35,7 +35,7 @@ def polled(server: RunningServer) -> list[bytes]:
     with WireClient(server.tcp_address) as client:
         client.login()
         found = client.call(PollMessages(READER, "s", "t", 0, PollingStrategy.first(), 9, False))
-        return [message.payload for message in decode_messages(found.messages)]  # type: ignore[union-attr]
+        return [message.payload for message in decode_messages(found.messages)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])

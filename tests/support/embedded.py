@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.server import with_small_segments
+from tests.support.wire_client import answer_in
 
 from borzoi.archive.archiver import Archiver
 from borzoi.handlers.call import Services
@@ -32,13 +33,11 @@ from borzoi.model.system import TransportKind
 from borzoi.objectstore.metering import Meters
 from borzoi.partitions.operations import PartitionOperation
 from borzoi.partitions.statistics import PartitionStatistics
-from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.contract import Request, encode_payload
-from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.records.message import Message, encode_messages
 from borzoi.server.archiving import archiver_of
@@ -61,12 +60,7 @@ class EmbeddedClient:
 
     async def call(self, request: Request) -> Any:
         """The decoded answer, None for an empty one; an error status becomes its exception."""
-        status, payload = await self.exchange(int(request.CODE), encode_payload(request))
-        if status:
-            raise error_of(status)
-        if request.RESPONSE is None or not payload:
-            return None
-        return request.RESPONSE.decode(Reader(payload))
+        return answer_in(*await self.exchange(int(request.CODE), encode_payload(request)), request)
 
     async def exchange(self, code: int, payload: bytes) -> tuple[int, bytes]:
         """Status and payload of the answer to a frame."""

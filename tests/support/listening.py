@@ -6,11 +6,13 @@ Everything runs on the caller's event loop, over real sockets on loopback: a tes
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any, Self
 
 from tests.support.embedded import EmbeddedServer
+from tests.support.wire_client import answer_in
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
@@ -19,11 +21,10 @@ from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.listeners.websocket.plain import WebSocketListener
 from borzoi.listeners.websocket.secure import SecureWebSocketListener
-from borzoi.protocol.buffers import Reader
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
-from borzoi.protocol.errors import error_of
-from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.protocol.websocket.frames import Limits
 
 PATIENCE_SECONDS = 60.0
@@ -123,6 +124,14 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
+#: A large frame that has begun.
+LARGE_BEGUN = REQUEST_PREFIX.pack(800_004, int(Code.PING)) + bytes(90_000)
+
+
+def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    return [data[begin:end] for begin, end in pairwise([0, *cuts, len(data)])]
+
+
 class FrameClient:
     """One connection; what it waits for it waits for with patience, and then gives up."""
 
@@ -162,6 +171,15 @@ class FrameClient:
         async with asyncio.timeout(self.patience_seconds):
             await self.writer.drain()
 
+    async def ask(self, *requests: Request, cuts: Sequence[int] = ()) -> None:
+        """Send requests without waiting for their answers, with pauses at these positions."""
+        for piece in pieces(b"".join(map(encode_request, requests)), cuts):
+            await self.send(piece)
+
+    async def begin(self) -> None:
+        """Send the first part of a large request."""
+        await self.send(LARGE_BEGUN)
+
     async def receive(self) -> tuple[int, bytes]:
         """Status and payload of the next answer."""
         async with asyncio.timeout(self.patience_seconds):
@@ -175,12 +193,8 @@ class FrameClient:
 
     async def call(self, request: Request) -> Any:
         """The decoded answer, None for an empty one; an error status becomes its exception."""
-        status, payload = await self.exchange(encode_request(request))
-        if status:
-            raise error_of(status)
-        if request.RESPONSE is None or not payload:
-            return None
-        return request.RESPONSE.decode(Reader(payload))
+        await self.ask(request)
+        return answer_in(*await self.receive(), request)
 
     async def login(self) -> None:
         await self.call(LoginUser("iggy", "iggy"))

@@ -2,24 +2,30 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Self
 
 from qh3.asyncio.client import connect
 from qh3.asyncio.protocol import QuicConnectionProtocol
 from qh3.quic.configuration import QuicConfiguration
 from tests.support.embedded import EmbeddedServer
-from tests.support.listening import PATIENCE_SECONDS, PLENTY
+from tests.support.listening import (
+    LARGE_BEGUN,
+    PATIENCE_SECONDS,
+    PLENTY,
+    FrameClient,
+    pieces,
+)
+from tests.support.wire_client import answer_in_frame
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.on_demand import datagram_socket
 from borzoi.listeners.quic import QuicListener, QuicOptions
-from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
-from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
 from borzoi.security.certificates import self_signed
 
@@ -43,29 +49,79 @@ class QuicClient:
             writer.close()
 
     async def call(self, request: Request) -> Any:
-        answer = await self.exchange(encode_request(request))
-        status, length = RESPONSE_PREFIX.unpack_from(answer)
-        assert len(answer) == RESPONSE_PREFIX.size + length
-        if status:
-            raise error_of(status)
-        if request.RESPONSE is None or not length:
-            return None
-        return request.RESPONSE.decode(Reader(answer[RESPONSE_PREFIX.size :]))
+        return answer_in_frame(await self.exchange(encode_request(request)), request)
+
+
+def connecting(
+    address: tuple[str, int], alpn: list[str] | None = None
+) -> AbstractAsyncContextManager[QuicConnectionProtocol]:
+    configuration = QuicConfiguration(
+        is_client=True, verify_mode=ssl.CERT_NONE, alpn_protocols=alpn, server_name="localhost"
+    )
+    return connect(*address, configuration=configuration)
 
 
 @asynccontextmanager
 async def quic_client(
     address: tuple[str, int], *, login: bool = False, alpn: list[str] | None = None
 ) -> AsyncIterator[QuicClient]:
-    configuration = QuicConfiguration(
-        is_client=True, verify_mode=ssl.CERT_NONE, alpn_protocols=alpn, server_name="localhost"
-    )
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async with connect(*address, configuration=configuration) as protocol:
+        async with connecting(address, alpn) as protocol:
             client = QuicClient(protocol)
             if login:
                 await client.call(LoginUser("iggy", "iggy"))
             yield client
+
+
+class QuicFrameClient(FrameClient):
+    """A `FrameClient` whose requests travel on a stream each. Answers are received in the order of
+    the requests, whichever comes first."""
+
+    def __init__(self, protocol: QuicConnectionProtocol, connection: AsyncExitStack) -> None:
+        self._protocol = protocol
+        self._connection = connection
+        self._unanswered: deque[asyncio.StreamReader] = deque()
+        self.patience_seconds = PATIENCE_SECONDS
+
+    @classmethod
+    async def open(cls, address: tuple[str, int]) -> Self:
+        async with AsyncExitStack() as connection:
+            protocol = await connection.enter_async_context(connecting(address))
+            return cls(protocol, connection.pop_all())
+
+    async def ask(self, *requests: Request, cuts: Sequence[int] = ()) -> None:
+        for request in requests:
+            writer = await self._stream()
+            for piece in pieces(encode_request(request), cuts):
+                writer.write(piece)
+                await asyncio.sleep(0)
+            writer.write_eof()
+
+    async def begin(self) -> None:
+        (await self._stream()).write(LARGE_BEGUN)
+
+    async def _stream(self) -> asyncio.StreamWriter:
+        reader, writer = await self._protocol.create_stream()
+        self._unanswered.append(reader)
+        self._connection.callback(writer.close)
+        return writer
+
+    async def receive(self) -> tuple[int, bytes]:
+        async with asyncio.timeout(self.patience_seconds):
+            answer = await self._unanswered.popleft().read()
+        if len(answer) < RESPONSE_PREFIX.size:
+            raise EOFError
+        status, length = RESPONSE_PREFIX.unpack_from(answer)
+        assert len(answer) == RESPONSE_PREFIX.size + length
+        return status, answer[RESPONSE_PREFIX.size :]
+
+    async def rest(self) -> bytes:
+        async with asyncio.timeout(self.patience_seconds):
+            await self._protocol.wait_closed()
+            return b"".join([await reader.read() for reader in self._unanswered])
+
+    async def close(self) -> None:
+        await self._connection.aclose()
 
 
 def made_listener(

@@ -7,14 +7,27 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from tests.support.listening import PATIENCE_SECONDS, FrameClient
+from tests.support.wire_client import answer_in_frame
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from borzoi.protocol.buffers import Reader
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
-from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
+
+
+def connecting(address: tuple[str, int], context: ssl.SSLContext | None) -> connect:
+    host, port = address
+    scheme = "ws" if context is None else "wss"
+    options: dict[str, Any] = {} if context is None else {"ssl": context}
+    return connect(
+        f"{scheme}://{host}:{port}/",
+        compression=None,
+        max_size=None,
+        proxy=None,
+        ping_interval=None,
+        **options,
+    )
 
 
 @asynccontextmanager
@@ -22,17 +35,7 @@ async def opened(
     address: tuple[str, int], *, login: bool = False, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[ClientConnection]:
     """A WebSocket to the address."""
-    host, port = address
-    scheme = "ws" if context is None else "wss"
-    options: dict[str, Any] = {} if context is None else {"ssl": context}
-    async with connect(
-        f"{scheme}://{host}:{port}/",
-        compression=None,
-        max_size=None,
-        proxy=None,
-        ping_interval=None,
-        **options,
-    ) as socket:
+    async with connecting(address, context) as socket:
         if login:
             await called(socket, LoginUser("iggy", "iggy"))
         yield socket
@@ -49,17 +52,7 @@ async def received(socket: ClientConnection) -> bytes:
 async def called(socket: ClientConnection, request: Request) -> Any:
     """The decoded answer, which is exactly one message; an error status becomes its exception."""
     await socket.send(encode_request(request))
-    return answer_in(await received(socket), request)
-
-
-def answer_in(message: bytes, request: Request) -> Any:
-    status, length = RESPONSE_PREFIX.unpack_from(message)
-    assert len(message) == RESPONSE_PREFIX.size + length
-    if status:
-        raise error_of(status)
-    if request.RESPONSE is None or not length:
-        return None
-    return request.RESPONSE.decode(Reader(message[RESPONSE_PREFIX.size :]))
+    return answer_in_frame(await received(socket), request)
 
 
 class WebSocketFrameClient(FrameClient):
@@ -71,18 +64,9 @@ class WebSocketFrameClient(FrameClient):
         self.patience_seconds = PATIENCE_SECONDS
 
     @classmethod
-    async def open(cls, address: tuple[str, int]) -> Self:
-        host, port = address
+    async def open(cls, address: tuple[str, int], *, context: ssl.SSLContext | None = None) -> Self:
         try:
-            return cls(
-                await connect(
-                    f"ws://{host}:{port}/",
-                    compression=None,
-                    max_size=None,
-                    proxy=None,
-                    ping_interval=None,
-                )
-            )
+            return cls(await connecting(address, context))
         except InvalidMessage as fault:
             raise ConnectionResetError(str(fault)) from fault
 
@@ -91,7 +75,10 @@ class WebSocketFrameClient(FrameClient):
 
     async def _exactly(self, size: int) -> bytes:
         while len(self._received) < size:
-            message = await self._socket.recv()
+            try:
+                message = await self._socket.recv()
+            except ConnectionClosed as fault:
+                raise EOFError from fault
             assert isinstance(message, bytes)
             self._received += message
         taken, self._received = self._received[:size], self._received[size:]

@@ -1,11 +1,11 @@
 """A small blocking client that speaks frames: for tests that care about the bytes."""
 
 import socket
-from typing import Self
+from typing import Any, Self
 
-from borzoi.protocol.buffers import Reader
-from borzoi.protocol.catalog import Request, Response
+from borzoi.protocol.buffers import Buffer, Reader
 from borzoi.protocol.commands.users import LoginUser
+from borzoi.protocol.contract import Request
 from borzoi.protocol.errors import error_of
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
 
@@ -15,6 +15,22 @@ PATIENCE_SECONDS = 60.0
 
 class ConnectionEnded(ConnectionError):
     """The server closed the connection."""
+
+
+def answer_in(status: int, payload: Buffer, request: Request) -> Any:
+    """The decoded answer, None for an empty one; an error status becomes its exception."""
+    if status:
+        raise error_of(status)
+    if request.RESPONSE is None or not payload:
+        return None
+    return request.RESPONSE.decode(Reader(payload))
+
+
+def answer_in_frame(frame: Buffer, request: Request) -> Any:
+    """The same of a whole frame."""
+    status, length = RESPONSE_PREFIX.unpack_from(frame)
+    assert len(frame) == RESPONSE_PREFIX.size + length
+    return answer_in(status, memoryview(frame)[RESPONSE_PREFIX.size :], request)
 
 
 class WireClient:
@@ -42,16 +58,9 @@ class WireClient:
         self.send(frame)
         return self.receive()
 
-    def call(self, request: Request) -> Response | None:
+    def call(self, request: Request) -> Any:
         """The decoded answer, None for an empty one; an error status becomes its exception."""
-        status, payload = self.exchange(encode_request(request))
-        if status:
-            raise error_of(status)
-        response = request.RESPONSE
-        if response is None or not payload:
-            return None
-        decoded: Response = response.decode(Reader(payload))
-        return decoded
+        return answer_in(*self.exchange(encode_request(request)), request)
 
     def login(self, username: str = "iggy", password: str = "iggy") -> None:
         self.call(LoginUser(username, password))

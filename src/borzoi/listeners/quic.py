@@ -30,41 +30,27 @@ from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import Peer
 from borzoi.listeners.admission import Admission
-from borzoi.listeners.binary import BinaryProtocol, Reply, failed
+from borzoi.listeners.binary import BinaryProtocol, Reply
 from borzoi.listeners.interface import Detached
+from borzoi.listeners.quic_receiving import Receiving, Stream
 from borzoi.listeners.quic_sending import Sending
 from borzoi.listeners.shares import frames_per_turn
 from borzoi.listeners.sockets import host_of, peer_text
-from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
 from borzoi.memory.pool import NOWHERE, Payload
-from borzoi.model.errors import BorzoiError, LimitReached
+from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of
-from borzoi.model.limits import (
-    BATCH_BYTES_MAX,
-    CONTROL_PAYLOAD_BYTES_MAX,
-    UNAUTHENTICATED_BYTES_MAX,
-)
 from borzoi.model.system import TransportKind
-from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import SEND_METADATA_BYTES_MAX
-from borzoi.protocol.errors import INVALID_COMMAND, UNAUTHENTICATED, code_of
-from borzoi.protocol.framing import CODE_BYTES, REQUEST_PREFIX
 
 log = logging.getLogger(__name__)
 
-SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 #: The minimum of the flow-control windows.
 WINDOW_BYTES_MIN: Final = 256 * 1024
 #: Pending handshakes above which new clients have to validate their address first.
 UNPROVED_MAX: Final = 64
-#: Limit of bytes in incomplete streams per connection.
-UNFINISHED_BYTES_MAX: Final = BATCH_BYTES_MAX
 #: Limit of answers that a client has not read; beyond it the client is disconnected.
 BACKLOG_BYTES_MAX: Final = 64 << 20
 #: How long the last answers have to arrive before their connection closes.
 PARTING_SECONDS: Final = 0.05
-#: The status of a large frame for which there is no memory.
-NO_ROOM: Final = code_of(LimitReached(""))
 #: The error code of a stream that is reset because it carries no valid frame.
 NO_FRAME: Final = 1
 
@@ -94,32 +80,15 @@ class QuicOptions(msgspec.Struct, frozen=True):
         return configuration
 
 
-class _Stream:
-    """A request that is being received or runs."""
-
-    __slots__ = ("answer", "data", "done", "reserved")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        #: The frame is complete or rejected: nothing more is read.
-        self.done = False
-        #: The size of a large frame that was admitted, until it is done.
-        self.reserved = 0
-        self.answer: Future[Answer] | None = None
-
-
 class QuicConnection(QuicConnectionProtocol):
     """One client; the server below passes its datagrams to it."""
 
     def __init__(self, listener: "QuicListener", quic: QuicCore) -> None:
         super().__init__(quic)
         self._listener = listener
-        self._streams: dict[int, _Stream] = {}
-        #: Streams that were rejected before their frame was complete.
-        self._refused: set[int] = set()
-        self._unfinished_bytes = 0
+        self._receiving = Receiving(listener.binary)
         #: Complete frames that wait for a turn.
-        self._ready: deque[tuple[int, _Stream, int, memoryview]] = deque()
+        self._ready: deque[tuple[int, Stream, int, memoryview]] = deque()
         #: How many more may run in this turn.
         self._share = 0
         self._sending = Sending(quic)
@@ -127,6 +96,9 @@ class QuicConnection(QuicConnectionProtocol):
         self.session: Session | None = None
         self._peer: Peer | None = None
         self._ending = False
+        #: When a request or an answer last made progress, and how much was unsent then.
+        self._progressed_at = self._loop.time()
+        self._unsent_bytes = 0
         self._keep_alive: asyncio.TimerHandle | None = None
 
     def datagram_received(self, data: bytes | str, addr: Any) -> None:
@@ -156,7 +128,7 @@ class QuicConnection(QuicConnectionProtocol):
         while self._ready and self._share and self.session is not None:
             self._share -= 1
             number, stream, code, payload = self._ready.popleft()
-            if number in self._streams:
+            if number in self._receiving.streams:
                 self._run(number, stream, code, payload)
         if self._ready:
             self._wait_for_turn()
@@ -174,7 +146,7 @@ class QuicConnection(QuicConnectionProtocol):
         match event:
             case StreamDataReceived():
                 if event.stream_id % 4 == 0 and self.session is not None:
-                    self._received(event.stream_id, event.data, event.end_stream)
+                    self._received(self.session, event.stream_id, event.data, event.end_stream)
             case StreamReset():
                 self._forget(event.stream_id)
             case HandshakeCompleted():
@@ -206,32 +178,21 @@ class QuicConnection(QuicConnectionProtocol):
 
     # Requests.
 
-    def _received(self, number: int, data: bytes, ended: bool) -> None:
-        if number in self._refused:
-            if ended:
-                self._refused.discard(number)
-            return
-        stream = self._streams.get(number)
+    def _received(self, session: Session, number: int, data: bytes, ended: bool) -> None:
+        receiving = self._receiving
+        stream = receiving.stream(number, ended=ended, may_begin=not self._ending)
         if stream is None:
-            if self._ending:
-                return
-            stream = self._streams[number] = _Stream()
-        if stream.done:
             return
-        stream.data += data
-        self._unfinished_bytes += len(data)
-        if self._unfinished_bytes > UNFINISHED_BYTES_MAX:
+        self._progressed_at = self._loop.time()
+        if not receiving.add(stream, data):
             self.give_up("it has too many incomplete requests")
             return
-        frame = self._frame(stream)
+        frame = receiving.frame(session, stream)
         if isinstance(frame, bytes):
-            self._finish_reading(stream)
-            if not ended:
-                # The rest may still arrive; it is not a new request.
-                self._refused.add(number)
+            receiving.finish(number, stream, ended=ended)
             self._answer(number, frame)
         elif frame is not None:
-            self._finish_reading(stream)
+            receiving.finish(number, stream, ended=ended)
             if self._share and not self._ready:
                 self._share -= 1
                 self._run(number, stream, *frame)
@@ -239,61 +200,10 @@ class QuicConnection(QuicConnectionProtocol):
                 self._ready.append((number, stream, *frame))
                 self._wait_for_turn()
         elif ended:
-            self._finish_reading(stream)
+            receiving.forget(number)
             self._quic.reset_stream(number, NO_FRAME)
-            self._streams.pop(number, None)
 
-    def _finish_reading(self, stream: _Stream) -> None:
-        self._unfinished_bytes -= len(stream.data)
-        stream.done = True
-
-    def _frame(self, stream: _Stream) -> tuple[int, memoryview] | bytes | None:
-        """Return code and payload once complete, or at once the rejection of a frame that is too
-        large."""
-        data = stream.data
-        if len(data) < REQUEST_PREFIX.size:
-            return None
-        length, code = REQUEST_PREFIX.unpack_from(data)
-        size = length - CODE_BYTES
-        assert self.session is not None
-        size_max = BATCH_BYTES_MAX if code == SEND_MESSAGES else CONTROL_PAYLOAD_BYTES_MAX
-        if not 0 <= size <= size_max:
-            return failed(INVALID_COMMAND)
-        if self.session.user_id is None and size > UNAUTHENTICATED_BYTES_MAX:
-            public = self._listener.binary.dispatcher.is_public(code)
-            return failed(INVALID_COMMAND if public else UNAUTHENTICATED)
-        if size >= COUNTED_BYTES_MIN and not stream.reserved:
-            refusal = self._refusal_of_large(stream, code, size)
-            if refusal is not None:
-                return refusal
-        if len(data) < REQUEST_PREFIX.size + size:
-            return None
-        return code, memoryview(data)[REQUEST_PREFIX.size : REQUEST_PREFIX.size + size]
-
-    def _refusal_of_large(self, stream: _Stream, code: int, size: int) -> bytes | None:
-        """Return why a large frame is rejected, once that is known. A stream cannot be paused, so
-        it is rejected when there is no memory."""
-        binary, session = self._listener.binary, self.session
-        assert session is not None
-        if code == SEND_MESSAGES:
-            first = memoryview(stream.data)[REQUEST_PREFIX.size :]
-            if len(first) < SEND_METADATA_BYTES_MAX:
-                return None
-            refusal = binary.refusal_of_send(session, first, size)
-            if refusal is not None:
-                return refusal
-        if not binary.unfinished.enter(size):
-            return failed(NO_ROOM)
-        stream.reserved = size
-        return None
-
-    def _leave(self, stream: _Stream) -> None:
-        """Release the admission of a large frame."""
-        if stream.reserved:
-            self._listener.binary.unfinished.leave(stream.reserved)
-            stream.reserved = 0
-
-    def _run(self, number: int, stream: _Stream, code: int, payload: memoryview) -> None:
+    def _run(self, number: int, stream: Stream, code: int, payload: memoryview) -> None:
         session = self.session
         assert session is not None
         binary = self._listener.binary
@@ -302,18 +212,18 @@ class QuicConnection(QuicConnectionProtocol):
             return
         reply = binary.respond(session, code, Payload(payload, NOWHERE))
         if not isinstance(reply, Future):
-            self._leave(stream)
+            self._receiving.release(stream)
             self._answer(number, reply)
             return
         stream.answer = reply
 
         def ran(done: "Future[Answer]") -> None:
-            self._leave(stream)
-            if number not in self._streams:
+            self._receiving.release(stream)
+            if number not in self._receiving.streams:
                 return
             if done.cancelled():
                 self._quic.reset_stream(number, NO_FRAME)
-                self._streams.pop(number, None)
+                self._receiving.streams.pop(number, None)
             else:
                 self._answer(number, binary.reply_to(session, code, done))
             self._transmit_soon()
@@ -321,7 +231,7 @@ class QuicConnection(QuicConnectionProtocol):
         reply.add_done_callback(ran)
 
     def _answer(self, number: int, reply: Reply) -> None:
-        self._streams.pop(number, None)
+        self._receiving.streams.pop(number, None)
         self._sending.add(number, reply)
         if self._sending.is_due:
             self._wait_for_turn()
@@ -333,17 +243,8 @@ class QuicConnection(QuicConnectionProtocol):
 
     def _forget(self, number: int) -> None:
         """The client takes back a request."""
-        self._refused.discard(number)
         self._sending.forget(number)
-        stream = self._streams.pop(number, None)
-        if stream is None:
-            return
-        if not stream.done:
-            self._unfinished_bytes -= len(stream.data)
-        if stream.answer is None:
-            self._leave(stream)
-        else:
-            self._listener.binary.dispatcher.abandon(stream.answer)
+        self._receiving.forget(number)
 
     def hang_up(self) -> None:
         """End the session; running requests are still answered."""
@@ -351,8 +252,7 @@ class QuicConnection(QuicConnectionProtocol):
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        running = any(stream.answer for stream in self._streams.values())
-        if self._ending and not running and not self._ready:
+        if self._ending and not self._receiving.is_running and not self._ready:
             self._transmit_soon()
             self._loop.call_later(PARTING_SECONDS, self._close_once_sent)
 
@@ -365,8 +265,18 @@ class QuicConnection(QuicConnectionProtocol):
         else:
             self.close()
 
+    def stalled(self, before: float) -> bool:
+        """Whether a request or an answer is incomplete and has not moved since `before`."""
+        unsent_bytes = self._quic.get_send_buffer_size()
+        if unsent_bytes != self._unsent_bytes:
+            self._unsent_bytes = unsent_bytes
+            self._progressed_at = self._loop.time()
+        if self._progressed_at >= before:
+            return False
+        return self._receiving.is_incomplete or not self._sending.is_done
+
     def detach(self) -> Detached | None:
-        return None
+        return None  # the state of the encryption cannot move
 
     def give_up(self, reason: str) -> None:
         address = "a client" if self.session is None else self.session.address
@@ -380,7 +290,7 @@ class QuicConnection(QuicConnectionProtocol):
     def _lost(self) -> None:
         if self._keep_alive is not None:
             self._keep_alive.cancel()
-        for number in list(self._streams):
+        for number in list(self._receiving.streams):
             self._forget(number)
         self._ready.clear()
         self._sending.clear()
@@ -428,7 +338,9 @@ class QuicListener:
         self._on_disconnect(session)
 
     def give_up_stalled(self, before: float) -> None:
-        """Nothing to do: silent peers end by the idle timeout of QUIC."""
+        # The idle timeout of QUIC ends silent peers; these still confirm what they receive.
+        for connection in [one for one in self.connections if one.stalled(before)]:
+            connection.give_up("it stopped in the middle of a request or an answer")
 
     def stop_accepting(self) -> None:
         if self._server is not None:

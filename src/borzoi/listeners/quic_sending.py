@@ -60,8 +60,8 @@ class Sending:
         """Whether the stream is still writable."""
         try:
             self._quic.send_stream_data(number, data, end_stream=end)
-        except AssertionError:
-            return False  # it was reset meanwhile
+        except (AssertionError, ValueError):
+            return False  # the client does not want it any more
         return True
 
 

@@ -8,7 +8,8 @@ import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listener_conformance import batch
 from tests.support.listening import FrameClient, turns, websocket_listener
-from tests.support.websocket_client import answer_in, called, opened, received
+from tests.support.websocket_client import called, opened, received
+from tests.support.wire_client import answer_in_frame
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 from websockets.frames import Frame, Opcode
 
@@ -175,7 +176,7 @@ async def test_a_large_frame_of_a_stranger_is_not_held(server: EmbeddedServer) -
         used = server.opened.pool.counters().in_use_bytes
         await client.send(encode_request(send_of(1000, 1000)))
         with pytest.raises(Unauthenticated):
-            answer_in(await received(client), Ping())
+            answer_in_frame(await received(client), Ping())
         assert server.opened.pool.counters().in_use_bytes == used
         assert await called(client, Ping()) is None
 
