@@ -1,17 +1,21 @@
 """Every transport passes the conformance suite, and the suite finds faults that are put in."""
 
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 from tests.support import listener_conformance as conformance
 from tests.support.embedded import EmbeddedServer
+from tests.support.http_calls import HttpFrameClient, http_listener
 from tests.support.listener_conformance import (
+    BYTE_STREAM,
     CHECKS,
     MOVING_CHECKS,
     Check,
     Subject,
+    Traits,
     checked,
     limits,
 )
@@ -22,6 +26,7 @@ from tests.support.listening import (
     tls_listener,
     websocket_listener,
 )
+from tests.support.quic_client import QuicFrameClient, quic_listener
 from tests.support.websocket_client import WebSocketFrameClient
 
 from borzoi.handlers.sessions import Session
@@ -30,12 +35,29 @@ from borzoi.listeners.binary import Reply
 from borzoi.listeners.interface import Detached, Listener
 from borzoi.listeners.tcp import TcpConnection, TcpListener
 from borzoi.model.errors import BorzoiError
+from borzoi.protocol.commands.system import Ping
 from borzoi.security.certificates import self_signed_context
 
 #: Long enough for a right listener on a busy machine to be told from a faulty one.
 IMPATIENCE_SECONDS = 1.0
 
 Transporting = Callable[[EmbeddedServer], AbstractAsyncContextManager[Subject]]
+
+
+def lent(server: EmbeddedServer) -> Callable[[], int]:
+    return lambda: server.opened.pool.counters().in_use_bytes
+
+
+def admitted(server: EmbeddedServer) -> Callable[[], int]:
+    """For transports whose library holds what arrives."""
+    return lambda: server.binary.unfinished.in_use
+
+
+def trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 @asynccontextmanager
@@ -49,7 +71,8 @@ async def plain(
         other = await listeners.enter_async_context(
             tcp_listener(server, admission=limits(), ended=ended, kind=kind)
         )
-        lent_bytes = server.opened.pool.counters().in_use_bytes
+        held = lent(server)
+        before = held()
         listener = await listeners.enter_async_context(
             tcp_listener(server, admission=limits(), ended=ended, kind=kind)
         )
@@ -57,44 +80,75 @@ async def plain(
         async def connect() -> FrameClient:
             return await FrameClient.connect(listener.address)
 
-        subject = Subject(server, listener, connect, ended, patience_seconds, lent_bytes, other)
+        subject = Subject(
+            server, listener, connect, ended, patience_seconds, before, held, other=other
+        )
         async with checked(subject):
             yield subject
 
 
 @asynccontextmanager
-async def secure(server: EmbeddedServer) -> AsyncIterator[Subject]:
+async def conforming(
+    server: EmbeddedServer,
+    listening: AbstractAsyncContextManager[Listener],
+    connect: Callable[[tuple[str, int]], Awaitable[FrameClient]],
+    ended: list[Session],
+    held: Callable[[], int],
+    traits: Traits = BYTE_STREAM,
+) -> AsyncIterator[Subject]:
+    before = held()
+    async with listening as listener:
+        subject = Subject(
+            server,
+            listener,
+            lambda: connect(listener.address),
+            ended,
+            PATIENCE_SECONDS,
+            before,
+            held,
+            traits,
+        )
+        async with checked(subject):
+            yield subject
+
+
+def secure(server: EmbeddedServer) -> AbstractAsyncContextManager[Subject]:
     ended: list[Session] = []
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
     context = self_signed_context("localhost")
-    async with tls_listener(server, context, admission=limits(), ended=ended) as listener:
-
-        async def connect() -> FrameClient:
-            return await FrameClient.connect(listener.address, context=trusting)
-
-        subject = Subject(server, listener, connect, ended, PATIENCE_SECONDS, lent_bytes=0)
-        async with checked(subject):
-            yield subject
+    listening = tls_listener(server, context, admission=limits(), ended=ended)
+    connect = partial(FrameClient.connect, context=trusting())
+    return conforming(server, listening, connect, ended, lent(server))
 
 
-@asynccontextmanager
-async def websocket(server: EmbeddedServer) -> AsyncIterator[Subject]:
+def websocket(server: EmbeddedServer) -> AbstractAsyncContextManager[Subject]:
     ended: list[Session] = []
-    lent_bytes = server.opened.pool.counters().in_use_bytes
-    async with websocket_listener(server, admission=limits(), ended=ended) as listener:
+    listening = websocket_listener(server, admission=limits(), ended=ended)
+    return conforming(server, listening, WebSocketFrameClient.open, ended, lent(server))
 
-        async def connect() -> FrameClient:
-            return await WebSocketFrameClient.open(listener.address)
 
-        subject = Subject(server, listener, connect, ended, PATIENCE_SECONDS, lent_bytes)
-        async with checked(subject):
-            yield subject
+def secure_websocket(server: EmbeddedServer) -> AbstractAsyncContextManager[Subject]:
+    ended: list[Session] = []
+    context = self_signed_context("localhost")
+    listening = websocket_listener(server, admission=limits(), ended=ended, context=context)
+    connect = partial(WebSocketFrameClient.open, context=trusting())
+    return conforming(server, listening, connect, ended, lent(server))
+
+
+def quic(server: EmbeddedServer) -> AbstractAsyncContextManager[Subject]:
+    ended: list[Session] = []
+    listening = quic_listener(server, admission=limits(), ended=ended)
+    traits = Traits(farewell=b"", is_ordered=False)
+    return conforming(server, listening, QuicFrameClient.open, ended, admitted(server), traits)
+
+
+def http(server: EmbeddedServer) -> AbstractAsyncContextManager[Subject]:
+    listening = http_listener(server, admission=limits())
+    traits = Traits(farewell=b"", has_sessions=False)
+    return conforming(server, listening, HttpFrameClient.connect, [], admitted(server), traits)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("transport", [plain, secure, websocket])
+@pytest.mark.parametrize("transport", [plain, secure, websocket, secure_websocket, quic, http])
 async def test_a_transport_conforms(
     server: EmbeddedServer, transport: Transporting, check: Check
 ) -> None:
@@ -108,7 +162,7 @@ async def test_connections_of_a_transport_can_move(server: EmbeddedServer, check
         await check(subject)
 
 
-@pytest.mark.parametrize("transport", [secure, websocket])
+@pytest.mark.parametrize("transport", [secure, websocket, secure_websocket, quic, http])
 async def test_a_connection_with_state_stays_where_it_is(
     server: EmbeddedServer, transport: Transporting
 ) -> None:
@@ -116,7 +170,7 @@ async def test_a_connection_with_state_stays_where_it_is(
         client = await subject.client()
         (connection,) = subject.listener.connections
         assert connection.detach() is None
-        assert (await client.exchange(b"\4\0\0\0\1\0\0\0"))[0] == 0
+        assert await client.call(Ping()) is None
 
 
 async def test_a_connection_beyond_the_limit_is_closed_instead_of_adopted(
@@ -181,6 +235,16 @@ class Hasty(TcpListener):
             connection.give_up("too early")
 
 
+class Deaf(TcpListener):
+    """Does not stop accepting."""
+
+    def stop_accepting(self) -> None: ...
+
+    def close(self) -> None:
+        super().stop_accepting()
+        super().close()
+
+
 class Rude(TcpListener):
     """Ends its connections without a farewell."""
 
@@ -237,6 +301,7 @@ class Careless(TcpListener):
         (Forgetful, conformance.sessions_begin_and_end_with_their_connections),
         (Forgetful, conformance.a_lost_client_leaves_no_buffer_behind),
         (Hasty, conformance.stopping_to_accept_keeps_connections),
+        (Deaf, conformance.stopping_to_accept_keeps_connections),
         (Rude, conformance.goodbye_is_the_last_that_a_client_hears),
         (Patient, conformance.half_a_frame_is_given_up_and_an_idle_client_is_not),
         (Zealous, conformance.half_a_frame_is_given_up_and_an_idle_client_is_not),
@@ -251,12 +316,3 @@ async def test_the_suite_finds_what_is_wrong_with_a_faulty_transport(
     async with plain(server, faulty, IMPATIENCE_SECONDS) as subject:
         with pytest.raises((AssertionError, OSError, EOFError, TimeoutError, BorzoiError)):
             await check(subject)
-
-
-def listens(listener: Listener) -> Listener:
-    return listener
-
-
-async def test_the_transports_have_the_type_of_the_interface(server: EmbeddedServer) -> None:
-    async with plain(server) as first, secure(server) as second:
-        assert listens(first.listener) is not listens(second.listener)

@@ -1,19 +1,25 @@
 """HTTP over an embedded server: the application alone, or behind a listener on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 from tests.support.embedded import EmbeddedServer
-from tests.support.listening import LOOPBACK, PLENTY, turns
+from tests.support.listening import LOOPBACK, PLENTY, FrameClient, pieces, turns
 
+from borzoi.client.options import Address
+from borzoi.client.transports.http import HttpWire
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.http.app import HttpApp
 from borzoi.listeners.http.listener import HttpListener
 from borzoi.listeners.http.metrics import Metrics, Sources
 from borzoi.listeners.sockets import listening_socket
+from borzoi.protocol.buffers import Buffer
+from borzoi.protocol.contract import Request
+from borzoi.protocol.framing import encode_request
 from borzoi.server.config import load
 from borzoi.server.web import http_app
 from borzoi.telemetry.durations import Durations
@@ -59,6 +65,42 @@ class Caller(httpx.AsyncClient):
         token: str = answer.json()["access_token"]["token"]
         self.headers["Authorization"] = f"Bearer {token}"
         return token
+
+
+class HttpFrameClient(FrameClient):
+    """A `FrameClient` whose requests travel as calls and whose answers come back as documents."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(reader, writer)
+        self._wire = HttpWire(Address("localhost", 3000))
+        self._answers: deque[tuple[int, Buffer]] = deque()
+
+    async def ask(self, *requests: Request, cuts: Sequence[int] = ()) -> None:
+        calls = [b"".join(self._wire.outgoing([encode_request(one)])) for one in requests]
+        for piece in pieces(b"".join(calls), cuts):
+            await self.send(piece)
+
+    async def begin(self) -> None:
+        await self.send(LARGE_CALL_BEGUN)
+
+    async def receive(self) -> tuple[int, bytes]:
+        async with asyncio.timeout(self.patience_seconds):
+            while not self._answers:
+                space = self._wire.space()
+                data = await self.reader.read(len(space))
+                if not data:
+                    raise EOFError
+                space[: len(data)] = data
+                self._answers.extend(self._wire.received(len(data)))
+        status, payload = self._answers.popleft()
+        return status, bytes(payload)
+
+
+#: A large call that has begun.
+LARGE_CALL_BEGUN = (
+    b"POST /users/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 800000\r\n\r\n" + b" " * 90_000
+)
 
 
 @asynccontextmanager
