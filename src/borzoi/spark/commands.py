@@ -14,8 +14,9 @@ from rich.table import Table
 from borzoi.model.errors import BorzoiError
 from borzoi.model.units import format_bytes_roughly
 from borzoi.spark.pipelines.functions import load_python
-from borzoi.spark.pipelines.model import Pipeline, load_pipeline
+from borzoi.spark.pipelines.model import Pipeline
 from borzoi.spark.pipelines.planning import plan_pipeline, reset_pipeline, status_of
+from borzoi.spark.pipelines.reading import load_pipeline
 from borzoi.spark.pipelines.running import BAD_FILE, Display, run_pipeline
 from borzoi.spark.progress import JsonLines, PipelineMetrics, Terminal
 from borzoi.spark.session import session

@@ -31,7 +31,8 @@ from borzoi.spark.locating import Locator
 from borzoi.spark.offsets import DataLoss, PartitionKey
 from borzoi.spark.options import ConnectionOptions, InvalidOption, SourceOptions, source_options
 from borzoi.spark.pacing import SendRate
-from borzoi.spark.pipelines.model import Pipeline, pipeline_of
+from borzoi.spark.pipelines.model import Pipeline
+from borzoi.spark.pipelines.reading import pipeline_of
 from borzoi.spark.plan import Split
 from borzoi.spark.reading import read_runs_of
 from borzoi.spark.source import batch_ranges, limits_of

@@ -12,7 +12,8 @@ from borzoi.spark.pipelines.compiling import (
     frames_of,
     step_frames,
 )
-from borzoi.spark.pipelines.model import InvalidPipeline, Step, pipeline_of
+from borzoi.spark.pipelines.model import InvalidPipeline, Step
+from borzoi.spark.pipelines.reading import pipeline_of
 
 
 @pytest.mark.parametrize(("text", "spark"), [("5s", "5000 milliseconds"), ("0", "1 milliseconds")])

@@ -7,13 +7,13 @@ from tests.spark.conftest import fill
 
 from borzoi.spark.broker import Broker
 from borzoi.spark.offsets import PartitionKey, Position, to_json
-from borzoi.spark.pipelines.model import pipeline_of
 from borzoi.spark.pipelines.planning import (
     committed_offsets,
     plan_pipeline,
     sources_of,
     status_of,
 )
+from borzoi.spark.pipelines.reading import pipeline_of
 
 
 def checkpoint(folder: Path, positions: dict[PartitionKey, Position], batch: int) -> None:

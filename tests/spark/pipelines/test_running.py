@@ -18,8 +18,8 @@ from borzoi.spark.broker import Broker
 from borzoi.spark.jobs import replay_dead_letters
 from borzoi.spark.offsets import PartitionKey
 from borzoi.spark.options import ConnectionOptions
-from borzoi.spark.pipelines.model import load_pipeline
 from borzoi.spark.pipelines.planning import plan_pipeline, reset_pipeline, status_of
+from borzoi.spark.pipelines.reading import load_pipeline
 from borzoi.spark.pipelines.running import (
     DATA_LOSS,
     FAILED,

@@ -25,7 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from borzoi.spark.pipelines.model import InvalidPipeline, Pipeline, Step, pipeline_of
+from borzoi.spark.pipelines.model import InvalidPipeline, Pipeline, Step
+from borzoi.spark.pipelines.reading import pipeline_of
 
 Section = Callable[[], Mapping[str, Any]]
 
