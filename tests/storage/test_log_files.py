@@ -7,18 +7,13 @@ from random import Random
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
-from tests.support.logs import ManualSyncer, new_log, numbered, stored_payloads
+from tests.support.logs import ManualSyncer, append, new_log, numbered, stored_payloads
 
 from borzoi.model.errors import CannotSync, InvalidOffset, PartitionDeleted, StorageFailure
-from borzoi.storage.log import SegmentedLog, open_log
+from borzoi.storage.log import open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
 
 DIRECTORY = Path("/d")
-
-
-def append(log: SegmentedLog, *payloads: bytes) -> asyncio.Future[None] | None:
-    batch = numbered(payloads, base_offset=log.next_offset, timestamp=1)
-    return log.append(batch, timestamp=1)
 
 
 # A medium that refuses. --------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class LogMatchesAList(RuleBasedStateMachine):
         )
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("borzoi.storage.index_lag.LAG_ENTRIES", lag)
-        self.patch.setattr("borzoi.storage.log.LARGE_BYTES", large)
+        self.patch.setattr("borzoi.storage.log_writing.LARGE_BYTES", large)
         self.open()
 
     def open(self) -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
-from tests.support.logs import ManualSyncer, numbered, payloads_in
+from tests.support.logs import ManualSyncer, append, numbered, payloads_in
 
 from borzoi.model.errors import FeatureUnavailable, StorageFailure
 from borzoi.model.limits import HEADER_BYTES
@@ -32,12 +32,6 @@ SMALL = SegmentSettings(size=512)
 def reopen(medium: Medium, *, validate: bool = False, **options: object) -> SegmentedLog:
     settings = PartitionSettings(messages_required_to_save=1, validate_checksum=validate)
     return open_log(DIRECTORY, medium, segment=SMALL, partition=settings, **options)  # type: ignore[arg-type]
-
-
-def append(log: SegmentedLog, *payloads: bytes, timestamp: int = 1) -> None:
-    log.append(
-        numbered(payloads, base_offset=log.next_offset, timestamp=timestamp), timestamp=timestamp
-    )
 
 
 def filled(batches: int = 10) -> SimulatedDisk:

@@ -10,6 +10,7 @@ from tests.support.faults import FaultyMedium
 from borzoi.model.limits import HEADER_BYTES
 from borzoi.records.batch import Batch, stamp, walk
 from borzoi.records.header import HEADER
+from borzoi.storage.commits import Waiter
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import File
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
@@ -31,6 +32,12 @@ def numbered(payloads: Sequence[bytes], *, base_offset: int, timestamp: int) -> 
     batch = batch_of(payloads, ids=range(first, first + len(payloads)))
     stamp(batch, base_offset=base_offset, timestamp=timestamp, new_ids=bytes)
     return batch
+
+
+def append(log: SegmentedLog, *payloads: bytes, timestamp: int = 1) -> Waiter | None:
+    """Append a batch that follows the last message."""
+    batch = numbered(payloads, base_offset=log.next_offset, timestamp=timestamp)
+    return log.append(batch, timestamp=timestamp)
 
 
 def payloads_in(messages: bytes | memoryview) -> list[bytes]:

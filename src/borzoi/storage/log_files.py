@@ -1,6 +1,6 @@
 """The files of one log: load, append, roll, sync, cut and close.
 
-`storage/log.py` decides which messages come here, when, and when readers see them. This module
+`storage/log_writing.py` decides which messages come here, when, and when readers see them. This module
 decides when they are on the disk, and what happens when the medium fails.
 """
 
