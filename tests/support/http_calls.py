@@ -21,6 +21,7 @@ from borzoi.protocol.buffers import Buffer
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import encode_request
 from borzoi.server.config import load
+from borzoi.server.token_rules import token_rules
 from borzoi.server.web import http_app
 from borzoi.telemetry.durations import Durations
 
@@ -32,6 +33,7 @@ def app_of(server: EmbeddedServer, **settings: str) -> HttpApp:
     return http_app(
         section,
         server.dispatcher,
+        token_rules(section.jwt),
         server.opened.revoked_tokens,
         metrics=metrics_of(server),
         unfinished=server.binary.unfinished,

@@ -1,7 +1,8 @@
-"""A datagram listener that is created when its first datagram arrives.
+"""A listener that is created when its first client arrives.
 
-QUIC and its certificate take a third of a start and 15 MB, and most servers see no QUIC client.
-The socket is bound from the beginning: datagrams wait in it until the listener is ready.
+QUIC and its certificate take a third of a start and 15 MB, HTTP a sixth and 4 MB, and many servers
+see no such client. The socket is bound from the beginning: datagrams and connections wait in it
+until the listener is ready.
 """
 
 import asyncio
@@ -49,11 +50,12 @@ class OnDemandListener:
         self._make = make
         self._listener: Listener | None = None
         self._making: asyncio.Task[None] | None = None
+        self._accepting = True
         host, port = sock.getsockname()[:2]
         self.address: tuple[str, int] = (host, port)
-        self._loop.add_reader(sock.fileno(), self._on_datagram)
+        self._loop.add_reader(sock.fileno(), self._on_client)
 
-    def _on_datagram(self) -> None:
+    def _on_client(self) -> None:
         self._loop.remove_reader(self._sock.fileno())
         self._making = self._loop.create_task(self._open())
 
@@ -62,6 +64,9 @@ class OnDemandListener:
             self._listener = await self._make(self._sock)
         except Exception:
             log.exception("could not listen at %s:%d", *self.address)
+        else:
+            if not self._accepting:
+                self._listener.stop_accepting()
 
     @property
     def connections(self) -> Collection[Connection]:
@@ -72,6 +77,7 @@ class OnDemandListener:
             self._listener.give_up_stalled(before)
 
     def stop_accepting(self) -> None:
+        self._accepting = False
         if self._listener is not None:
             self._listener.stop_accepting()
         elif self._making is None and self._sock.fileno() >= 0:

@@ -32,7 +32,7 @@ from borzoi.listeners.accepting import Peer
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol, Reply
 from borzoi.listeners.interface import Detached
-from borzoi.listeners.quic_receiving import Receiving, Stream
+from borzoi.listeners.quic_receiving import Receiving, RequestStream
 from borzoi.listeners.quic_sending import Sending
 from borzoi.listeners.shares import frames_per_turn
 from borzoi.listeners.sockets import host_of, peer_text
@@ -88,7 +88,7 @@ class QuicConnection(QuicConnectionProtocol):
         self._listener = listener
         self._receiving = Receiving(listener.binary)
         #: Complete frames that wait for a turn.
-        self._ready: deque[tuple[int, Stream, int, memoryview]] = deque()
+        self._ready: deque[tuple[int, RequestStream, int, memoryview]] = deque()
         #: How many more may run in this turn.
         self._share = 0
         self._sending = Sending(quic)
@@ -203,7 +203,7 @@ class QuicConnection(QuicConnectionProtocol):
             receiving.forget(number)
             self._quic.reset_stream(number, NO_FRAME)
 
-    def _run(self, number: int, stream: Stream, code: int, payload: memoryview) -> None:
+    def _run(self, number: int, stream: RequestStream, code: int, payload: memoryview) -> None:
         session = self.session
         assert session is not None
         binary = self._listener.binary

@@ -28,7 +28,7 @@ UNFINISHED_BYTES_MAX: Final = BATCH_BYTES_MAX
 NO_ROOM: Final = code_of(LimitReached(""))
 
 
-class Stream:
+class RequestStream:
     """A request that is being received or runs."""
 
     __slots__ = ("answer", "data", "done", "reserved")
@@ -47,7 +47,7 @@ class Receiving:
 
     def __init__(self, binary: BinaryProtocol) -> None:
         self._binary = binary
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, RequestStream] = {}
         #: Streams whose frame is complete or rejected and which the client has not ended. What
         #: still arrives on them is not a new request.
         self._unread: set[int] = set()
@@ -62,7 +62,7 @@ class Receiving:
     def is_running(self) -> bool:
         return any(stream.answer for stream in self.streams.values())
 
-    def stream(self, number: int, *, ended: bool, may_begin: bool) -> Stream | None:
+    def stream(self, number: int, *, ended: bool, may_begin: bool) -> RequestStream | None:
         """Return the stream whose data arrived, None when nothing more is read from it."""
         if number in self._unread:
             if ended:
@@ -70,16 +70,18 @@ class Receiving:
             return None
         stream = self.streams.get(number)
         if stream is None and may_begin:
-            stream = self.streams[number] = Stream()
+            stream = self.streams[number] = RequestStream()
         return stream
 
-    def add(self, stream: Stream, data: bytes) -> bool:
+    def add(self, stream: RequestStream, data: bytes) -> bool:
         """Whether the connection stays below the limit on incomplete requests."""
         stream.data += data
         self._unfinished_bytes += len(data)
         return self._unfinished_bytes <= UNFINISHED_BYTES_MAX
 
-    def frame(self, session: Session, stream: Stream) -> tuple[int, memoryview] | bytes | None:
+    def frame(
+        self, session: Session, stream: RequestStream
+    ) -> tuple[int, memoryview] | bytes | None:
         """Return code and payload once complete, or at once the rejection of a frame that is too
         large."""
         data = stream.data
@@ -102,7 +104,7 @@ class Receiving:
         return code, memoryview(data)[REQUEST_PREFIX.size : REQUEST_PREFIX.size + size]
 
     def _refusal_of_large(
-        self, session: Session, stream: Stream, code: int, size: int
+        self, session: Session, stream: RequestStream, code: int, size: int
     ) -> bytes | None:
         """Return why a large frame is rejected, once that is known."""
         if code == SEND_MESSAGES:
@@ -117,14 +119,14 @@ class Receiving:
         stream.reserved = size
         return None
 
-    def finish(self, number: int, stream: Stream, *, ended: bool) -> None:
+    def finish(self, number: int, stream: RequestStream, *, ended: bool) -> None:
         """Read no more from the stream: its frame is complete or rejected."""
         self._unfinished_bytes -= len(stream.data)
         stream.done = True
         if not ended:
             self._unread.add(number)
 
-    def release(self, stream: Stream) -> None:
+    def release(self, stream: RequestStream) -> None:
         """Release the admission of a large frame."""
         if stream.reserved:
             self._binary.unfinished.leave(stream.reserved)

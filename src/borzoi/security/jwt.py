@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from secrets import token_bytes, token_urlsafe
 from typing import Any, Final, Protocol, TypeVar
 
@@ -110,6 +110,25 @@ class Policy(msgspec.Struct, frozen=True):
     audiences: Collection[str]
     #: Allowed clock skew between issuer and server, in seconds.
     leeway: float = 5
+
+
+class Issuing(msgspec.Struct, frozen=True):
+    """How our own tokens are issued; times in seconds."""
+
+    key: Key
+    issuer: str
+    audience: str
+    lifetime: int
+    not_before: int
+
+
+class OtherIssuer(Protocol):
+    """A trusted issuer of tokens; all of its tokens act as one user."""
+
+    @property
+    def user_id(self) -> int: ...
+
+    def checked(self, token: Unverified, *, now: float) -> Awaitable[Claims]: ...
 
 
 def issue(key: Key, claims: Claims) -> str:

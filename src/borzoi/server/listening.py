@@ -1,5 +1,6 @@
 """Creates listeners from their settings."""
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from borzoi.server.config import has_quic
 from borzoi.server.descriptor_limit import room_for_connections
 from borzoi.server.revoked_tokens import RevokedTokens
 from borzoi.server.settings import Settings
+from borzoi.server.token_rules import token_rules
 from borzoi.server.transport_settings import (
     HttpSection,
     HttpTlsSection,
@@ -181,33 +183,40 @@ async def _tcp(
     return Endpoint("tcp", "tcp", plain)
 
 
+def _loaded_http() -> Callable[..., Listener]:
+    # Imported here: HTTP takes a sixth of a start and megabytes.
+    from borzoi.server.web import http_listener
+
+    return http_listener
+
+
 def _http(
-    sock: socket.socket,
+    bound_sock: socket.socket,
     http: HttpSection,
     around: ListeningContext,
     process: ProcessSources,
 ) -> Endpoint:
-    # Imported here: a server without HTTP starts sooner.
-    from borzoi.listeners.http.listener import HttpListener
-    from borzoi.listeners.http.metrics import Metrics, Sources
-    from borzoi.server.web import http_app
-
-    dispatcher = around.binary.dispatcher
-    sources = Sources(
-        **msgspec.structs.asdict(process),
-        partitions_max=http.metrics.max_partitions,
-        lags_max=http.metrics.max_group_lags,
-    )
-    if around.other_metrics is not None:
-        sources.others = around.other_metrics
-    metrics = Metrics(dispatcher, sources)
-    unfinished = around.binary.unfinished
-    app = http_app(http, dispatcher, around.revoked_tokens, metrics=metrics, unfinished=unfinished)
+    """Keys and certificates are read now, so that the start fails if they are invalid."""
+    rules = token_rules(http.jwt)
     context = tls_context(http.tls, "http.tls") if http.tls.enabled else None
-    probe_silent_peers(sock)
-    admission = process.admission
-    listener = HttpListener(sock, app, admission=admission, context=context, stopping=app.stopping)
-    return Endpoint("http" if context is None else "http (TLS)", "http", listener)
+    probe_silent_peers(bound_sock)
+
+    async def make(sock: socket.socket) -> Listener:
+        # The loop goes on while HTTP is loaded.
+        http_listener = await asyncio.to_thread(_loaded_http)
+        return http_listener(
+            sock,
+            http,
+            around.binary,
+            rules,
+            around.revoked_tokens,
+            process,
+            others=around.other_metrics,
+            context=context,
+        )
+
+    name = "http" if context is None else "http (TLS)"
+    return Endpoint(name, "http", OnDemandListener(bound_sock, make))
 
 
 async def _websocket(

@@ -1,96 +1,82 @@
-"""The HTTP listener from its settings: keys of tokens, issuers that are believed, CORS."""
+"""HTTP from its settings, loaded with the first connection."""
 
-import logging
-from collections.abc import Callable
-from typing import Final
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
 
 from borzoi.handlers.dispatch import Dispatcher
+from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.http.app import HttpApp, HttpOptions
-from borzoi.listeners.http.authentication import Authenticator, Issuing, OtherIssuer, Revocations
+from borzoi.listeners.http.authentication import Authenticator, Revocations
 from borzoi.listeners.http.cors import Cors
-from borzoi.listeners.http.metrics import Metrics
+from borzoi.listeners.http.listener import HttpListener
+from borzoi.listeners.http.metrics import Metrics, Sources
+from borzoi.listeners.process_metrics import ProcessSources
 from borzoi.listeners.unfinished import Unfinished
-from borzoi.metadata.state import Metadata
-from borzoi.model.identifiers import ROOT_USER_ID
-from borzoi.model.limits import NEVER
-from borzoi.security.jwt import NEVER_SECONDS, Key, Policy, hmac_key
-from borzoi.server.transport_settings import CorsSection, HttpSection, JwtSection
+from borzoi.server.token_rules import TokenRules
+from borzoi.server.transport_settings import CorsSection, HttpSection
+from borzoi.telemetry.exposition import Family
 
-log = logging.getLogger(__name__)
 
-SECOND_US: Final = 1_000_000
+def http_listener(
+    sock: socket.socket,
+    section: HttpSection,
+    binary: BinaryProtocol,
+    rules: TokenRules,
+    revocations: Revocations,
+    process: ProcessSources,
+    *,
+    others: Callable[[], Awaitable[Sequence[Sequence[Family]]]] | None,
+    context: ssl.SSLContext | None,
+) -> HttpListener:
+    """The listener of a bound socket, with TLS if there is a context."""
+    sources = Sources(
+        **msgspec.structs.asdict(process),
+        partitions_max=section.metrics.max_partitions,
+        lags_max=section.metrics.max_group_lags,
+    )
+    if others is not None:
+        sources.others = others
+    app = http_app(
+        section,
+        binary.dispatcher,
+        rules,
+        revocations,
+        metrics=Metrics(binary.dispatcher, sources),
+        unfinished=binary.unfinished,
+    )
+    return HttpListener(
+        sock, app, admission=process.admission, context=context, stopping=app.stopping
+    )
 
 
 def http_app(
     section: HttpSection,
     dispatcher: Dispatcher,
+    rules: TokenRules,
     revocations: Revocations,
     *,
     metrics: Metrics,
     unfinished: Unfinished,
 ) -> HttpApp:
     """The application that answers calls as the section says."""
-    services = dispatcher.services
     options = HttpOptions(
         body_bytes_max=section.max_request_size,
         cors=cors_of(section.cors),
         metrics_path=section.metrics.endpoint if section.metrics.enabled else None,
     )
-    authenticator = authenticator_of(
-        section.jwt, revocations, lambda: services.metadata.state, services.clock
+    services = dispatcher.services
+    authenticator = Authenticator(
+        rules.issuing,
+        rules.policy,
+        rules.others,
+        revocations,
+        lambda: services.metadata.state,
+        services.clock,
     )
     return HttpApp(dispatcher, authenticator, options, metrics=metrics, unfinished=unfinished)
-
-
-def authenticator_of(
-    section: JwtSection,
-    revocations: Revocations,
-    state: Callable[[], Metadata],
-    clock: Callable[[], int],
-) -> Authenticator:
-    expiry, leeway = section.access_token_expiry, section.clock_skew / SECOND_US
-    issuing = Issuing(
-        key_of(section),
-        section.issuer,
-        section.audience,
-        NEVER_SECONDS if expiry == NEVER else expiry // SECOND_US,
-        section.not_before // SECOND_US,
-    )
-    policy = Policy(section.valid_issuers, section.valid_audiences, leeway)
-    return Authenticator(issuing, policy, others_of(section), revocations, state, clock)
-
-
-def key_of(section: JwtSection) -> Key:
-    """What tokens are signed and checked with."""
-    given = section.algorithm, section.encoding_secret, section.decoding_secret
-    if section.algorithm.startswith("HS"):
-        return hmac_key(*given, base64=section.use_base64_secret)
-    # Imported here: only RSA and other issuers need it, and most servers have neither.
-    from borzoi.security.jwks import rsa_key
-
-    return rsa_key(*given, base64=section.use_base64_secret)
-
-
-def others_of(section: JwtSection) -> dict[str, OtherIssuer]:
-    """Return the other trusted issuers, by name."""
-    if not section.trusted_issuers:
-        return {}
-    from borzoi.security.jwks import TrustedIssuer
-
-    leeway = section.clock_skew / SECOND_US
-    others: dict[str, OtherIssuer] = {}
-    for one in section.trusted_issuers:
-        if one.user_id == ROOT_USER_ID:
-            # The file that 0.8 ships names such an issuer, so it must not end the start.
-            log.warning(
-                "http.jwt.trusted_issuers: tokens of %r would act as root and are refused",
-                one.issuer,
-            )
-            continue
-        others[one.issuer] = TrustedIssuer(
-            one.issuer, one.audience, one.jwks_url, one.user_id, leeway=leeway
-        )
-    return others
 
 
 def cors_of(section: CorsSection) -> Cors | None:

@@ -1,7 +1,7 @@
 """The files of one log: load, append, roll, sync, cut and close.
 
-`storage/log_writing.py` decides which messages come here, when, and when readers see them. This module
-decides when they are on the disk, and what happens when the medium fails.
+`storage/log_writing.py` decides which messages come here, when, and when readers see them. This
+module decides when they are on the disk, and what happens when the medium fails.
 """
 
 import contextlib

@@ -12,7 +12,7 @@ from tests.support.http_calls import app_of
 
 from borzoi.handlers.sessions import NOBODY
 from borzoi.listeners.http import authentication
-from borzoi.listeners.http.authentication import Authenticator, Issuing, OtherIssuer, stranger
+from borzoi.listeners.http.authentication import Authenticator, stranger
 from borzoi.model.errors import InvalidAccessToken
 from borzoi.model.system import TransportKind
 from borzoi.model.users import UserStatus
@@ -22,7 +22,16 @@ from borzoi.protocol.commands.tokens import (
     LoginWithPersonalAccessToken,
 )
 from borzoi.protocol.commands.users import CreateUser, DeleteUser, LoginUser, UpdateUser
-from borzoi.security.jwt import Claims, HmacKey, Policy, Unverified, issue, taken_apart
+from borzoi.security.jwt import (
+    Claims,
+    HmacKey,
+    Issuing,
+    OtherIssuer,
+    Policy,
+    Unverified,
+    issue,
+    taken_apart,
+)
 
 KEY = HmacKey("HS256", b"secret", b"secret")
 NOW = 1_800_000_000

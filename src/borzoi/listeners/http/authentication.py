@@ -14,9 +14,9 @@ from borzoi.model.users import UserStatus
 from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.security.jwt import (
     Claims,
-    Key,
+    Issuing,
+    OtherIssuer,
     Policy,
-    Unverified,
     checked,
     issue,
     taken_apart,
@@ -38,25 +38,6 @@ class Revocations(Protocol):
 
     def add(self, token_id: str, expiry: int) -> Awaitable[None]:
         """Revoke a token; returns when that is durable."""
-
-
-class OtherIssuer(Protocol):
-    """A trusted issuer of tokens; all of its tokens act as one user."""
-
-    @property
-    def user_id(self) -> int: ...
-
-    def checked(self, token: Unverified, *, now: float) -> Awaitable[Claims]: ...
-
-
-class Issuing(msgspec.Struct, frozen=True):
-    """How our own tokens are issued; times in seconds."""
-
-    key: Key
-    issuer: str
-    audience: str
-    lifetime: int
-    not_before: int
 
 
 class Caller(msgspec.Struct, frozen=True):
