@@ -15,18 +15,10 @@ from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
+from borzoi.protocol.commands import topics
 from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import (
-    CreateTopic,
-    DeleteTopic,
-    GetTopic,
-    GetTopics,
-    PurgeTopic,
-    TopicDetails,
-    Topics,
-)
 from borzoi.records.message import Message, decode_messages, encode_messages
 
 pytestmark = pytest.mark.crash
@@ -60,19 +52,19 @@ def live(client: WireClient, told: Told, random: Random, began: threading.Event)
         life = Life(next(told.numbers))
         name = f"topic-{life.number}"
         told.lives[name] = life
-        client.call(CreateTopic("s", name, 2))
+        client.call(topics.CreateTopic("s", name, 2))
         for _ in range(random.randint(1, 4)):
             for _ in range(random.randint(1, 3)):
                 client.call(message(name, f"{life.number}/{life.sent}"))
                 life.sent += 1
             if random.random() < 0.3:
                 sent = life.sent
-                client.call(PurgeTopic("s", name))
+                client.call(topics.PurgeTopic("s", name))
                 life.purged_before = sent
             elif random.random() < 0.3:
                 client.call(DeletePartitions("s", name, 1))
                 client.call(CreatePartitions("s", name, 1))
-        client.call(DeleteTopic("s", name))
+        client.call(topics.DeleteTopic("s", name))
         life.deleted = True
         told.done += 1
         began.set()
@@ -88,13 +80,13 @@ def check(server: RunningServer, told: Told) -> None:
     """Nothing is there that was deleted, and nothing in a topic that was sent to another."""
     with WireClient(server.tcp_address) as client:
         client.login()
-        listed = client.call(GetTopics("s"))
-        names = [topic.name for topic in listed.topics] if isinstance(listed, Topics) else []
+        listed = client.call(topics.GetTopics("s"))
+        names = [topic.name for topic in listed.topics] if isinstance(listed, topics.Topics) else []
         for name in names:
             life = told.lives[name]
             assert not life.deleted, f"{name} came back"
-            found = client.call(GetTopic("s", name))
-            assert isinstance(found, TopicDetails)
+            found = client.call(topics.GetTopic("s", name))
+            assert isinstance(found, topics.TopicDetails)
             for partition in found.partitions:
                 poll = PollMessages(
                     READER, "s", name, partition.id, PollingStrategy.first(), 1000, False
@@ -105,7 +97,7 @@ def check(server: RunningServer, told: Told) -> None:
                     number, _, index = one.payload.decode().partition("/")
                     assert int(number) == life.number, f"{name} holds a message of another topic"
                     assert int(index) >= life.purged_before, f"{name} holds what was purged"
-            client.call(DeleteTopic("s", name))
+            client.call(topics.DeleteTopic("s", name))
 
 
 def test_what_was_deleted_does_not_come_back(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,14 +6,7 @@ from tests.support.embedded import EmbeddedClient, EmbeddedServer, embedded_serv
 
 from borzoi.model.errors import GroupNameTaken, GroupNotFound, MemberNotFound
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.groups import (
-    CreateConsumerGroup,
-    DeleteConsumerGroup,
-    GetConsumerGroup,
-    GetConsumerGroups,
-    JoinConsumerGroup,
-    LeaveConsumerGroup,
-)
+from borzoi.protocol.commands import groups
 from borzoi.protocol.commands.partitions import DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
@@ -29,12 +22,14 @@ SLOW = {"SYSTEM_STATE_ENFORCE_FSYNC": "true"}
 async def group(root: EmbeddedClient) -> None:
     await root.call(CreateStream("s"))
     await root.call(CreateTopic("s", "t", 6))
-    created = await root.call(CreateConsumerGroup(*GROUP))
+    created = await root.call(groups.CreateConsumerGroup(*GROUP))
     assert (created.id, created.members_count) == (0, 0)
 
 
 async def shares(root: EmbeddedClient) -> list[tuple[int, ...]]:
-    return [member.partitions for member in (await root.call(GetConsumerGroup(*GROUP))).members]
+    return [
+        member.partitions for member in (await root.call(groups.GetConsumerGroup(*GROUP))).members
+    ]
 
 
 async def test_members_share_fairly_as_they_come_and_go(
@@ -42,10 +37,10 @@ async def test_members_share_fairly_as_they_come_and_go(
 ) -> None:
     members = [server.root() for _ in range(3)]
     for member in members:
-        await member.call(JoinConsumerGroup(*GROUP))
-        await member.call(JoinConsumerGroup(*GROUP))
+        await member.call(groups.JoinConsumerGroup(*GROUP))
+        await member.call(groups.JoinConsumerGroup(*GROUP))
     assert sorted(len(share) for share in await shares(root)) == [2, 2, 2]
-    await members[0].call(LeaveConsumerGroup(*GROUP))
+    await members[0].call(groups.LeaveConsumerGroup(*GROUP))
     await members[1].disconnect()
     assert await shares(root) == [(0, 1, 2, 3, 4, 5)]
 
@@ -57,9 +52,9 @@ async def test_a_client_that_hangs_up_while_joining_leaves_no_member(
         root = server.root()
         await root.call(CreateStream("s"))
         await root.call(CreateTopic("s", "t", 6))
-        await root.call(CreateConsumerGroup(*GROUP))
+        await root.call(groups.CreateConsumerGroup(*GROUP))
         late, new = server.root(), server.root()
-        join = encode_payload(JoinConsumerGroup(*GROUP))
+        join = encode_payload(groups.JoinConsumerGroup(*GROUP))
         async with asyncio.TaskGroup() as at_once:
             at_once.create_task(root.call(CreateStream("other")))
             at_once.create_task(late.exchange(Code.JOIN_CONSUMER_GROUP, join))
@@ -71,45 +66,47 @@ async def test_a_client_that_hangs_up_while_joining_leaves_no_member(
             server.services.sessions.remove(new.session)
             new.session.client_id = late.session.client_id
             server.services.sessions.add(new.session)
-            at_once.create_task(new.call(JoinConsumerGroup(*GROUP)))
+            at_once.create_task(new.call(groups.JoinConsumerGroup(*GROUP)))
         assert await shares(root) == [(0, 1, 2, 3, 4, 5)]
 
 
-@pytest.mark.parametrize("request_type", [JoinConsumerGroup, LeaveConsumerGroup])
+@pytest.mark.parametrize("request_type", [groups.JoinConsumerGroup, groups.LeaveConsumerGroup])
 async def test_a_group_that_got_the_number_of_a_deleted_one_is_another(
-    tmp_path: Path, request_type: type[JoinConsumerGroup | LeaveConsumerGroup]
+    tmp_path: Path, request_type: type[groups.JoinConsumerGroup | groups.LeaveConsumerGroup]
 ) -> None:
     async with embedded_server(tmp_path / "slow", SLOW) as server:
         root = server.root()
         await root.call(CreateStream("s"))
         await root.call(CreateTopic("s", "t", 6))
-        await root.call(CreateConsumerGroup(*GROUP))
+        await root.call(groups.CreateConsumerGroup(*GROUP))
         client = server.root()
         asked_for = encode_payload(request_type(*GROUP))
         async with asyncio.TaskGroup() as at_once:
-            at_once.create_task(root.call(DeleteConsumerGroup(*GROUP)))
-            at_once.create_task(root.call(CreateConsumerGroup("s", "t", "h")))
+            at_once.create_task(root.call(groups.DeleteConsumerGroup(*GROUP)))
+            at_once.create_task(root.call(groups.CreateConsumerGroup("s", "t", "h")))
             asked = at_once.create_task(client.exchange(int(request_type.CODE), asked_for))
         assert asked.result()[0] == code_of(GroupNotFound(""))
-        assert (await root.call(GetConsumerGroup("s", "t", "h"))).members == ()
+        assert (await root.call(groups.GetConsumerGroup("s", "t", "h"))).members == ()
 
 
 async def test_groups_are_listed_until_deleted(root: EmbeddedClient) -> None:
     with pytest.raises(GroupNameTaken):
-        await root.call(CreateConsumerGroup(*GROUP))
-    assert [one.name for one in (await root.call(GetConsumerGroups("s", "t"))).groups] == ["g"]
-    await root.call(DeleteConsumerGroup(*GROUP))
-    assert await root.call(GetConsumerGroup(*GROUP)) is None
+        await root.call(groups.CreateConsumerGroup(*GROUP))
+    assert [one.name for one in (await root.call(groups.GetConsumerGroups("s", "t"))).groups] == [
+        "g"
+    ]
+    await root.call(groups.DeleteConsumerGroup(*GROUP))
+    assert await root.call(groups.GetConsumerGroup(*GROUP)) is None
     with pytest.raises(GroupNotFound):
-        await root.call(JoinConsumerGroup(*GROUP))
+        await root.call(groups.JoinConsumerGroup(*GROUP))
 
 
 async def test_who_did_not_join_cannot_leave(root: EmbeddedClient) -> None:
     with pytest.raises(MemberNotFound):
-        await root.call(LeaveConsumerGroup(*GROUP))
+        await root.call(groups.LeaveConsumerGroup(*GROUP))
 
 
 async def test_members_lose_partitions_that_are_deleted(root: EmbeddedClient) -> None:
-    await root.call(JoinConsumerGroup(*GROUP))
+    await root.call(groups.JoinConsumerGroup(*GROUP))
     await root.call(DeletePartitions("s", "t", 6))
     assert await shares(root) == [()]

@@ -8,21 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.metadata import snapshot
+from borzoi.metadata import groups, snapshot
 from borzoi.metadata.commands import (
     Command,
     LoggedCommand,
     decode_command,
     encode_command,
     is_logged,
-)
-from borzoi.metadata.groups import (
-    ClientGone,
-    CompleteRevocation,
-    ExpireRevocations,
-    JoinGroup,
-    LeaveGroup,
-    VolatileCommand,
 )
 from borzoi.metadata.guards import CallerIs
 from borzoi.metadata.machine import Entry, apply, verify
@@ -96,14 +88,16 @@ COMMANDS = {
     ),
     DeletePersonalAccessToken: st.builds(DeletePersonalAccessToken, names),
     ExpireTokens: st.builds(ExpireTokens, times),
-    JoinGroup: st.builds(JoinGroup, numbers, numbers, numbers, clients),
-    LeaveGroup: st.builds(LeaveGroup, numbers, numbers, numbers, clients),
-    ClientGone: st.builds(ClientGone, clients),
-    CompleteRevocation: st.builds(CompleteRevocation, numbers, numbers, numbers, st.integers(0, 8)),
-    ExpireRevocations: st.builds(ExpireRevocations, times),
+    groups.JoinGroup: st.builds(groups.JoinGroup, numbers, numbers, numbers, clients),
+    groups.LeaveGroup: st.builds(groups.LeaveGroup, numbers, numbers, numbers, clients),
+    groups.ClientGone: st.builds(groups.ClientGone, clients),
+    groups.CompleteRevocation: st.builds(
+        groups.CompleteRevocation, numbers, numbers, numbers, st.integers(0, 8)
+    ),
+    groups.ExpireRevocations: st.builds(groups.ExpireRevocations, times),
 }
 # Joins are what group life is made of, and most others only make it shorter.
-commands = st.one_of([*COMMANDS.values(), *[COMMANDS[JoinGroup]] * 8])
+commands = st.one_of([*COMMANDS.values(), *[COMMANDS[groups.JoinGroup]] * 8])
 histories = st.lists(st.tuples(numbers, commands), max_size=80)
 
 
@@ -141,7 +135,7 @@ def whole(state: Metadata) -> bytes:
 
 
 def test_the_histories_know_every_command():
-    everything = {*get_args(LoggedCommand), *get_args(VolatileCommand)}
+    everything = {*get_args(LoggedCommand), *get_args(groups.VolatileCommand)}
     assert set(COMMANDS) == everything
 
 

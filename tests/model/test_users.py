@@ -2,24 +2,18 @@ from dataclasses import FrozenInstanceError, astuple, fields
 
 import pytest
 
-from borzoi.model.users import (
-    ALL_PERMISSIONS,
-    NO_STREAMS,
-    NO_TOPICS,
-    GlobalPermissions,
-    Permissions,
-    StreamPermissions,
-    TopicPermissions,
-    UserStatus,
-)
+from borzoi.model import users
 
 
 def test_the_states_have_their_numbers_of_the_wire() -> None:
-    assert {status.name: status.value for status in UserStatus} == {"ACTIVE": 1, "INACTIVE": 2}
+    assert {status.name: status.value for status in users.UserStatus} == {
+        "ACTIVE": 1,
+        "INACTIVE": 2,
+    }
 
 
 def test_flags_stand_in_the_order_of_the_wire() -> None:
-    assert [flag.name for flag in fields(GlobalPermissions)] == [
+    assert [flag.name for flag in fields(users.GlobalPermissions)] == [
         "manage_servers",
         "read_servers",
         "manage_users",
@@ -31,7 +25,7 @@ def test_flags_stand_in_the_order_of_the_wire() -> None:
         "poll_messages",
         "send_messages",
     ]
-    assert [flag.name for flag in fields(StreamPermissions)] == [
+    assert [flag.name for flag in fields(users.StreamPermissions)] == [
         "manage_stream",
         "read_stream",
         "manage_topics",
@@ -40,7 +34,7 @@ def test_flags_stand_in_the_order_of_the_wire() -> None:
         "send_messages",
         "topics",
     ]
-    assert [flag.name for flag in fields(TopicPermissions)] == [
+    assert [flag.name for flag in fields(users.TopicPermissions)] == [
         "manage_topic",
         "read_topic",
         "poll_messages",
@@ -49,19 +43,19 @@ def test_flags_stand_in_the_order_of_the_wire() -> None:
 
 
 def test_nothing_is_allowed_until_it_is_said() -> None:
-    nothing = Permissions()
+    nothing = users.Permissions()
     assert not any(astuple(nothing.globally))
-    assert nothing.streams == NO_STREAMS == {}
-    assert StreamPermissions().topics == NO_TOPICS == {}
+    assert nothing.streams == users.NO_STREAMS == {}
+    assert users.StreamPermissions().topics == users.NO_TOPICS == {}
 
 
 def test_root_is_allowed_everything() -> None:
-    assert all(astuple(ALL_PERMISSIONS.globally))
-    assert ALL_PERMISSIONS.streams == {}
+    assert all(astuple(users.ALL_PERMISSIONS.globally))
+    assert users.ALL_PERMISSIONS.streams == {}
 
 
 def test_shared_permissions_cannot_be_modified() -> None:
     with pytest.raises(FrozenInstanceError):
-        ALL_PERMISSIONS.globally.manage_servers = False  # type: ignore[misc]
+        users.ALL_PERMISSIONS.globally.manage_servers = False  # type: ignore[misc]
     with pytest.raises(TypeError):
-        NO_STREAMS[0] = StreamPermissions()  # type: ignore[index]
+        users.NO_STREAMS[0] = users.StreamPermissions()  # type: ignore[index]

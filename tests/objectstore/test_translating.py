@@ -2,19 +2,7 @@
 
 import pytest
 
-from borzoi.objectstore.errors import (
-    Ambiguous,
-    ObjectExists,
-    ObjectNotFound,
-    ObjectStoreError,
-    PartSizeTooSmall,
-    PermissionDenied,
-    PreconditionFailed,
-    RangeOutOfBounds,
-    Throttled,
-    Unavailable,
-    WeakStore,
-)
+from borzoi.objectstore import errors
 from borzoi.objectstore.translating import translated
 
 
@@ -29,49 +17,49 @@ def status(code: int, rest: str = "") -> str:
 @pytest.mark.parametrize(
     ("name", "text", "op", "family"),
     [
-        ("FileNotFoundError", status(404, "NoSuchKey"), "get", ObjectNotFound),
-        ("FileNotFoundError", "No such file or directory (os error 2)", "delete", ObjectNotFound),
-        ("FileNotFoundError", status(404, "NoSuchBucket"), "get", Unavailable),
-        ("FileNotFoundError", status(404, "NoSuchBucket"), "put", Unavailable),
-        ("FileNotFoundError", status(404, "ContainerNotFound"), "put", Unavailable),
-        ("AlreadyExistsError", status(412), "create", ObjectExists),
-        ("AlreadyExistsError", status(409, "BlobAlreadyExists"), "create", ObjectExists),
-        ("AlreadyExistsError", status(409, "BlobAlreadyExists"), "put", Ambiguous),
-        ("AlreadyExistsError", "File exists (os error 17)", "create", ObjectExists),
-        ("AlreadyExistsError", status(409), "create", Ambiguous),
-        ("AlreadyExistsError", status(409), "put", Ambiguous),
-        ("PermissionDeniedError", status(403), "get", PermissionDenied),
-        ("UnauthenticatedError", status(401), "put", PermissionDenied),
-        ("PreconditionError", status(412), "get", PreconditionFailed),
-        ("GenericError", status(403, "RequestTimeTooSkewed"), "put", PermissionDenied),
-        ("GenericError", status(503, "SlowDown"), "put", Throttled),
-        ("GenericError", status(503), "get", Throttled),
-        ("GenericError", status(429), "create", Throttled),
-        ("GenericError", status(500), "put", Ambiguous),
-        ("GenericError", status(502), "create", Ambiguous),
-        ("GenericError", status(504), "get_range", Unavailable),
-        ("GenericError", status(400, "RequestTimeout"), "part", Ambiguous),
-        ("GenericError", status(400, "EntityTooSmall"), "complete", PartSizeTooSmall),
-        ("GenericError", status(400, "InvalidPart"), "complete", ObjectStoreError),
-        ("GenericError", status(507), "put", Ambiguous),
-        ("GenericError", status(416, "InvalidRange"), "get_range", RangeOutOfBounds),
+        ("FileNotFoundError", status(404, "NoSuchKey"), "get", errors.ObjectNotFound),
+        ("FileNotFoundError", "No such file (os error 2)", "delete", errors.ObjectNotFound),
+        ("FileNotFoundError", status(404, "NoSuchBucket"), "get", errors.Unavailable),
+        ("FileNotFoundError", status(404, "NoSuchBucket"), "put", errors.Unavailable),
+        ("FileNotFoundError", status(404, "ContainerNotFound"), "put", errors.Unavailable),
+        ("AlreadyExistsError", status(412), "create", errors.ObjectExists),
+        ("AlreadyExistsError", status(409, "BlobAlreadyExists"), "create", errors.ObjectExists),
+        ("AlreadyExistsError", status(409, "BlobAlreadyExists"), "put", errors.Ambiguous),
+        ("AlreadyExistsError", "File exists (os error 17)", "create", errors.ObjectExists),
+        ("AlreadyExistsError", status(409), "create", errors.Ambiguous),
+        ("AlreadyExistsError", status(409), "put", errors.Ambiguous),
+        ("PermissionDeniedError", status(403), "get", errors.PermissionDenied),
+        ("UnauthenticatedError", status(401), "put", errors.PermissionDenied),
+        ("PreconditionError", status(412), "get", errors.PreconditionFailed),
+        ("GenericError", status(403, "RequestTimeTooSkewed"), "put", errors.PermissionDenied),
+        ("GenericError", status(503, "SlowDown"), "put", errors.Throttled),
+        ("GenericError", status(503), "get", errors.Throttled),
+        ("GenericError", status(429), "create", errors.Throttled),
+        ("GenericError", status(500), "put", errors.Ambiguous),
+        ("GenericError", status(502), "create", errors.Ambiguous),
+        ("GenericError", status(504), "get_range", errors.Unavailable),
+        ("GenericError", status(400, "RequestTimeout"), "part", errors.Ambiguous),
+        ("GenericError", status(400, "EntityTooSmall"), "complete", errors.PartSizeTooSmall),
+        ("GenericError", status(400, "InvalidPart"), "complete", errors.ObjectStoreError),
+        ("GenericError", status(507), "put", errors.Ambiguous),
+        ("GenericError", status(416, "InvalidRange"), "get_range", errors.RangeOutOfBounds),
         ("GenericError", "Generic InMemory error: Invalid range: Wanted range starting at 20, but"
-         " object was only 5 bytes long", "get_range", RangeOutOfBounds),
+         " object was only 5 bytes long", "get_range", errors.RangeOutOfBounds),
         ("GenericError", "Requested range was invalid\n\nDebug source: StartTooLarge",
-         "get_range", RangeOutOfBounds),
+         "get_range", errors.RangeOutOfBounds),
         ("GenericError", "Received non-partial response when range requested", "get_range",
-         WeakStore),
+         errors.WeakStore),
         ("GenericError", "HTTP error: error sending request\n\nDebug source:\n ConnectError(tcp"
-         " connect error)", "put", Unavailable),
+         " connect error)", "put", errors.Unavailable),
         ("GenericError", "HTTP error: error sending request\n\nDebug source: TimedOut", "put",
-         Ambiguous),
-        ("GenericError", "HTTP error: error decoding response body", "get", Unavailable),
-        ("OSError", "something else", "create", Ambiguous),
-        ("OSError", "something else", "list", Unavailable),
+         errors.Ambiguous),
+        ("GenericError", "HTTP error: error decoding response body", "get", errors.Unavailable),
+        ("OSError", "something else", "create", errors.Ambiguous),
+        ("OSError", "something else", "list", errors.Unavailable),
     ],
 )  # fmt: skip
 def test_every_text_has_its_meaning(
-    name: str, text: str, op: str, family: type[ObjectStoreError]
+    name: str, text: str, op: str, family: type[errors.ObjectStoreError]
 ) -> None:
     error = translated(raised(name, text), op=op, key="k")
     assert type(error) is family

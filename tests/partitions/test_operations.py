@@ -10,20 +10,7 @@ from tests.support.logs import batch_of
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import ConsumerOffsetNotFound
 from borzoi.model.namespace import Namespace
-from borzoi.partitions.operations import (
-    Append,
-    AwaitMessages,
-    DeleteOffset,
-    Describe,
-    Flush,
-    IsSettled,
-    LoadOffset,
-    OffsetPair,
-    PartitionOperation,
-    Poll,
-    RemoveSegments,
-    StoreOffset,
-)
+from borzoi.partitions import operations
 from borzoi.partitions.partition import Partition
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
@@ -45,42 +32,44 @@ def empty_partition() -> Partition:
 async def test_operations_do_what_they_say_one_after_another() -> None:
     partition = empty_partition()
 
-    def ask(operation: PartitionOperation[A]) -> A:
+    def ask(operation: operations.PartitionOperation[A]) -> A:
         answer = operation.perform(partition, 5)
         assert not isinstance(answer, Future)
         return answer
 
-    ask(Append(batch_of([b"a", b"b"])))
-    polled = ask(Poll(PollingStrategy.first(), 10, CONSUMER, 1, auto_commit=True))
+    ask(operations.Append(batch_of([b"a", b"b"])))
+    polled = ask(operations.Poll(PollingStrategy.first(), 10, CONSUMER, 1, auto_commit=True))
     assert polled.reading.count == 2
-    assert ask(LoadOffset(CONSUMER, 1)) == OffsetPair(1, 1)
-    ask(StoreOffset(CONSUMER, 1, 0))
-    assert ask(LoadOffset(CONSUMER, 1)) == OffsetPair(0, 1)
-    ask(DeleteOffset(CONSUMER, 1))
-    assert ask(LoadOffset(CONSUMER, 1)) == OffsetPair(None, 1)
+    assert ask(operations.LoadOffset(CONSUMER, 1)) == operations.OffsetPair(1, 1)
+    ask(operations.StoreOffset(CONSUMER, 1, 0))
+    assert ask(operations.LoadOffset(CONSUMER, 1)) == operations.OffsetPair(0, 1)
+    ask(operations.DeleteOffset(CONSUMER, 1))
+    assert ask(operations.LoadOffset(CONSUMER, 1)) == operations.OffsetPair(None, 1)
     with pytest.raises(ConsumerOffsetNotFound):
-        ask(DeleteOffset(CONSUMER, 1))
-    assert ask(IsSettled(4))
-    ask(Poll(PollingStrategy.first(), 10, ConsumerKind.GROUP, 4))
-    assert not ask(IsSettled(4))
-    flushed = Flush(sync=True).perform(partition, 5)
+        ask(operations.DeleteOffset(CONSUMER, 1))
+    assert ask(operations.IsSettled(4))
+    ask(operations.Poll(PollingStrategy.first(), 10, ConsumerKind.GROUP, 4))
+    assert not ask(operations.IsSettled(4))
+    flushed = operations.Flush(sync=True).perform(partition, 5)
     assert flushed is not None
     await flushed
-    removed = RemoveSegments(3).perform(partition, 5)
+    removed = operations.RemoveSegments(3).perform(partition, 5)
     assert await removed == (0, 0, 0)
-    assert ask(Describe()) == partition.statistics
+    assert ask(operations.Describe()) == partition.statistics
 
 
 async def test_a_wait_knows_what_arrived_on_its_way() -> None:
     partition = empty_partition()
     minute = 60_000_000
-    Append(batch_of([b"a", b"b", b"c"])).perform(partition, 5)
-    assert AwaitMessages(minute, known_offset=1).perform(partition, 5).done(), "c has come since"
+    operations.Append(batch_of([b"a", b"b", b"c"])).perform(partition, 5)
+    assert operations.AwaitMessages(minute, known_offset=1).perform(partition, 5).done(), (
+        "c has come since"
+    )
     # 2 is the last one; 0 may be the first message or none at all.
     for known in (2, 0):
-        waiting = AwaitMessages(minute, known_offset=known).perform(partition, 5)
+        waiting = operations.AwaitMessages(minute, known_offset=known).perform(partition, 5)
         assert not waiting.done()
-        Append(batch_of([b"d"])).perform(partition, 5)
+        operations.Append(batch_of([b"d"])).perform(partition, 5)
         await waiting
 
 
@@ -88,11 +77,15 @@ def test_an_operation_is_a_value_of_plain_fields() -> None:
     """What crosses to another process holds no reference to this one; the bytes of a batch travel
     by their place in shared memory."""
     plain = {int, bool, int | None, ConsumerKind, PollingStrategy}
-    for operation in PartitionOperation.__subclasses__():
+    for operation in operations.PartitionOperation.__subclasses__():
         assert operation.__struct_config__.frozen
         for field in msgspec.structs.fields(operation):
-            assert field.type in plain or operation is Append, (operation, field)
+            assert field.type in plain or operation is operations.Append, (operation, field)
 
 
 def test_equal_operations_are_equal() -> None:
-    assert StoreOffset(CONSUMER, 1, 2) == StoreOffset(CONSUMER, 1, 2) != StoreOffset(CONSUMER, 1, 3)
+    assert (
+        operations.StoreOffset(CONSUMER, 1, 2)
+        == operations.StoreOffset(CONSUMER, 1, 2)
+        != operations.StoreOffset(CONSUMER, 1, 3)
+    )

@@ -33,17 +33,8 @@ from borzoi.model.errors import InvalidOffset, PartitionNotFound, ShardUnavailab
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.model.namespace import Namespace
 from borzoi.model.topics import Compression
+from borzoi.partitions import operations
 from borzoi.partitions.futures import arrived
-from borzoi.partitions.operations import (
-    Append,
-    AwaitMessages,
-    Flush,
-    LoadOffset,
-    OffsetPair,
-    Poll,
-    RemoveSegments,
-    StoreOffset,
-)
 from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic
@@ -132,8 +123,8 @@ def owned_by(shard: Shard) -> Namespace:
     return next(one for one in NAMESPACES if shard.plane.ownership.is_own(one))
 
 
-def poll(offset: int = 0) -> Poll:
-    return Poll(PollingStrategy.offset(offset), 100, ConsumerKind.CONSUMER, 1)
+def poll(offset: int = 0) -> operations.Poll:
+    return operations.Poll(PollingStrategy.offset(offset), 100, ConsumerKind.CONSUMER, 1)
 
 
 async def until(condition) -> None:
@@ -152,26 +143,26 @@ async def test_each_partition_is_open_on_its_owner_only(shards):
 async def test_an_operation_on_an_own_partition_is_answered_at_once(shards):
     for shard in shards:
         place = owned_by(shard)
-        assert shard.plane.run(place, Append(batch_of([b"x"])), now=1) is None
+        assert shard.plane.run(place, operations.Append(batch_of([b"x"])), now=1) is None
         assert shard.plane.run(place, poll(), now=1).reading.count == 1
 
 
 async def test_an_operation_on_another_shards_partition_crosses(shards):
     first, second = shards
     place = owned_by(second)
-    await first.plane.run(place, Append(batch_of([b"one", b"two"])), now=77)
+    await first.plane.run(place, operations.Append(batch_of([b"one", b"two"])), now=77)
     found = await first.plane.run(place, poll(), now=1)
     assert payloads_in(found.reading.materialise()) == [b"one", b"two"]
     assert not found.reading.tail, "the answer is a range of a file"
     assert first.plane.files_held == 1
-    await first.plane.run(place, StoreOffset(ConsumerKind.CONSUMER, 1, 1), now=1)
-    assert await first.plane.run(place, LoadOffset(ConsumerKind.CONSUMER, 1), now=1) == OffsetPair(
-        1, 1
-    )
+    await first.plane.run(place, operations.StoreOffset(ConsumerKind.CONSUMER, 1, 1), now=1)
+    assert await first.plane.run(
+        place, operations.LoadOffset(ConsumerKind.CONSUMER, 1), now=1
+    ) == operations.OffsetPair(1, 1)
     with pytest.raises(InvalidOffset):
-        await first.plane.run(place, StoreOffset(ConsumerKind.CONSUMER, 1, 9), now=1)
-    await first.plane.run(place, Flush(sync=True), now=1)
-    assert (await first.plane.run(place, RemoveSegments(3), now=1)).segments == 0
+        await first.plane.run(place, operations.StoreOffset(ConsumerKind.CONSUMER, 1, 9), now=1)
+    await first.plane.run(place, operations.Flush(sync=True), now=1)
+    assert (await first.plane.run(place, operations.RemoveSegments(3), now=1)).segments == 0
     with pytest.raises(PartitionNotFound):
         await arrived(first.plane.run(Namespace(9, 9, 9), poll(), now=1))
 
@@ -183,7 +174,7 @@ async def test_a_lent_batch_is_stamped_where_it_lies(shards):
     buffer = first.pool.acquire(plain.size)
     messages = buffer.view[: plain.size]
     messages[:] = plain.messages
-    await first.plane.run(place, Append(walk(messages)), now=5_000)
+    await first.plane.run(place, operations.Append(walk(messages)), now=5_000)
     stamped = walk(messages)
     assert stamped.offsets().tolist() == list(range(50))
     assert set(stamped.timestamps().tolist()) == {5_000}
@@ -194,7 +185,7 @@ async def test_a_lent_batch_is_stamped_where_it_lies(shards):
 async def test_a_file_crosses_once_and_is_closed_when_it_is_deleted(shards, tmp_path):
     first, second = shards
     place = owned_by(second)
-    await first.plane.run(place, Append(batch_of([b"x"])), now=1)
+    await first.plane.run(place, operations.Append(batch_of([b"x"])), now=1)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         await first.plane.run(place, poll(), now=1)
@@ -208,16 +199,16 @@ async def test_waiting_for_messages_crosses_and_may_be_given_up(shards):
     first, second = shards
     place = owned_by(second)
     arrivals = second.plane.owned[place].arrivals
-    waiting = first.plane.run(place, AwaitMessages(60_000_000), now=1)
+    waiting = first.plane.run(place, operations.AwaitMessages(60_000_000), now=1)
     await until(lambda: bool(arrivals.waiting))
-    second.plane.run(place, Append(batch_of([b"x"])), now=1)
+    second.plane.run(place, operations.Append(batch_of([b"x"])), now=1)
     await waiting
-    given_up = first.plane.run(place, AwaitMessages(60_000_000), now=1)
+    given_up = first.plane.run(place, operations.AwaitMessages(60_000_000), now=1)
     await until(lambda: bool(arrivals.waiting))
     given_up.cancel()
     await until(lambda: not arrivals.waiting)
     # Its shard dies: nothing is to be waited for any more, and no error either.
-    lost = first.plane.run(place, AwaitMessages(60_000_000), now=1)
+    lost = first.plane.run(place, operations.AwaitMessages(60_000_000), now=1)
     await until(lambda: bool(arrivals.waiting))
     first.bus.close()
     assert await lost is None
@@ -229,7 +220,7 @@ async def test_what_a_peer_lent_and_opened_is_released_when_it_dies(shards):
     plain = batch_of([bytes(100)] * 50)
     buffer = first.pool.acquire(plain.size)
     buffer.view[: plain.size] = plain.messages
-    await first.plane.run(place, Append(walk(buffer.view[: plain.size])), now=1)
+    await first.plane.run(place, operations.Append(walk(buffer.view[: plain.size])), now=1)
     await first.plane.run(place, poll(), now=1)
     assert second.plane._arenas._arenas
     assert second.plane._polls._sent
@@ -254,7 +245,9 @@ def _polled_answer():
 
 async def test_totals_and_descriptions_are_of_all_shards(shards):
     for number, place in enumerate(NAMESPACES):
-        await arrived(shards[0].plane.run(place, Append(batch_of([b"x"] * (number + 1))), now=1))
+        await arrived(
+            shards[0].plane.run(place, operations.Append(batch_of([b"x"] * (number + 1))), now=1)
+        )
     for shard in shards:
         described = await arrived(shard.plane.describe(NAMESPACES))
         assert [one.messages_count for one in described] == list(range(1, PARTITIONS + 1))
@@ -268,7 +261,7 @@ async def test_totals_and_descriptions_are_of_all_shards(shards):
 
 async def test_every_shard_shrinks_its_part_of_a_topic(shards):
     for place in NAMESPACES:
-        await arrived(shards[0].plane.run(place, Append(batch_of([bytes(100)])), now=1))
+        await arrived(shards[0].plane.run(place, operations.Append(batch_of([bytes(100)])), now=1))
     size = await shards[0].plane._topic_size(NAMESPACES)
     assert size == PARTITIONS * 164
     for shard in shards:
@@ -302,7 +295,7 @@ def test_an_effect_is_narrowed_to_the_partitions_of_a_shard():
 async def test_what_is_deleted_is_removed_by_the_writer_after_the_owners_let_go(shards, tmp_path):
     first, second = shards
     for place in NAMESPACES:
-        await arrived(first.plane.run(place, Append(batch_of([b"x"])), now=1))
+        await arrived(first.plane.run(place, operations.Append(batch_of([b"x"])), now=1))
     folder = place_directory(tmp_path, (0, 0), WORDS)
     assert folder.exists()
     effect = DeletedTopic(0, 0, tuple(range(PARTITIONS)))
@@ -340,7 +333,7 @@ async def test_a_shard_holds_what_the_state_of_a_new_writer_has(shards):
 async def test_a_poll_is_asked_again_of_the_process_that_replaces_the_owner(shards):
     first, second = shards
     place = owned_by(second)
-    await first.plane.run(place, Append(batch_of([b"x"])), now=1)
+    await first.plane.run(place, operations.Append(batch_of([b"x"])), now=1)
     first.bus.links.on_peer_lost(1)
     asked = first.plane.run(place, poll(), now=1)
     await until(lambda: not second.bus.is_there(0))

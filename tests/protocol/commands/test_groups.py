@@ -6,28 +6,17 @@ from borzoi.model.errors import InvalidCommand, InvalidFormat
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.catalog import decode_request
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.groups import (
-    CreateConsumerGroup,
-    DeleteConsumerGroup,
-    GetConsumerGroup,
-    GetConsumerGroups,
-    GroupDetails,
-    GroupInfo,
-    GroupMember,
-    Groups,
-    JoinConsumerGroup,
-    LeaveConsumerGroup,
-)
+from borzoi.protocol.commands import groups
 from borzoi.protocol.contract import encode_payload
 
 
 @pytest.mark.parametrize(
     ("code", "request_class"),
     [
-        (Code.GET_CONSUMER_GROUP, GetConsumerGroup),
-        (Code.DELETE_CONSUMER_GROUP, DeleteConsumerGroup),
-        (Code.JOIN_CONSUMER_GROUP, JoinConsumerGroup),
-        (Code.LEAVE_CONSUMER_GROUP, LeaveConsumerGroup),
+        (Code.GET_CONSUMER_GROUP, groups.GetConsumerGroup),
+        (Code.DELETE_CONSUMER_GROUP, groups.DeleteConsumerGroup),
+        (Code.JOIN_CONSUMER_GROUP, groups.JoinConsumerGroup),
+        (Code.LEAVE_CONSUMER_GROUP, groups.LeaveConsumerGroup),
     ],
 )
 def test_a_group_is_named_by_three_identifiers(code, request_class):
@@ -40,9 +29,9 @@ def test_a_group_is_named_by_three_identifiers(code, request_class):
 
 def test_groups_are_listed_and_created_under_a_topic():
     where = bytes.fromhex("02027331 02027431")
-    assert encode_payload(GetConsumerGroups("s1", "t1")) == where
-    assert decode_request(Code.GET_CONSUMER_GROUPS, where) == GetConsumerGroups("s1", "t1")
-    created = CreateConsumerGroup("s1", "t1", "g1")
+    assert encode_payload(groups.GetConsumerGroups("s1", "t1")) == where
+    assert decode_request(Code.GET_CONSUMER_GROUPS, where) == groups.GetConsumerGroups("s1", "t1")
+    created = groups.CreateConsumerGroup("s1", "t1", "g1")
     assert encode_payload(created) == where + b"\x02g1"
     assert decode_request(Code.CREATE_CONSUMER_GROUP, where + b"\x02g1") == created
     with pytest.raises(InvalidFormat):
@@ -54,26 +43,28 @@ MEMBERS_WIRE = bytes.fromhex("00000000 02000000 00000000 02000000 04000000 00000
 
 
 def test_a_group_has_the_published_layout():
-    info = GroupInfo(id=1, partitions_count=3, members_count=2, name="g1")
+    info = groups.GroupInfo(id=1, partitions_count=3, members_count=2, name="g1")
     assert encode_payload(info) == GROUP_WIRE
-    assert GroupInfo.decode(Reader(GROUP_WIRE)) == info
-    assert Groups.decode(Reader(GROUP_WIRE * 2)) == Groups((info, info))
-    assert encode_payload(Groups((info, info))) == GROUP_WIRE * 2
+    assert groups.GroupInfo.decode(Reader(GROUP_WIRE)) == info
+    assert groups.Groups.decode(Reader(GROUP_WIRE * 2)) == groups.Groups((info, info))
+    assert encode_payload(groups.Groups((info, info))) == GROUP_WIRE * 2
 
 
 def test_the_details_of_a_group_list_its_members_and_their_partitions():
-    details = GroupDetails(1, 3, "g1", (GroupMember(0, (0, 2)), GroupMember(4, ())))
+    details = groups.GroupDetails(
+        1, 3, "g1", (groups.GroupMember(0, (0, 2)), groups.GroupMember(4, ()))
+    )
     assert details.members_count == 2
     assert details.members[0].partitions_count == 2
     assert encode_payload(details) == GROUP_WIRE + MEMBERS_WIRE
-    assert GroupDetails.decode(Reader(GROUP_WIRE + MEMBERS_WIRE)) == details
+    assert groups.GroupDetails.decode(Reader(GROUP_WIRE + MEMBERS_WIRE)) == details
 
 
 def test_another_number_of_members_than_claimed_is_a_fault_of_format():
     with pytest.raises(InvalidFormat):
-        GroupDetails.decode(Reader(GROUP_WIRE + MEMBERS_WIRE[:16]))
+        groups.GroupDetails.decode(Reader(GROUP_WIRE + MEMBERS_WIRE[:16]))
 
 
 def test_a_member_that_claims_more_partitions_than_follow_is_refused():
     with pytest.raises(InvalidCommand):
-        GroupMember.decode(Reader(bytes.fromhex("00000000 ffffffff 00000000")))
+        groups.GroupMember.decode(Reader(bytes.fromhex("00000000 ffffffff 00000000")))

@@ -34,21 +34,11 @@ from borzoi.protocol.commands.system import GetClient, GetSnapshot, Ping
 from borzoi.protocol.commands.tokens import DeletePersonalAccessToken
 from borzoi.protocol.commands.topics import GetTopics
 from borzoi.protocol.commands.users import LoginUser
+from borzoi.protocol.rest import routes
 from borzoi.protocol.rest.calls import RestCall, allowed_methods, answer_of, call_of, match
 from borzoi.protocol.rest.documents import encode_document
 from borzoi.protocol.rest.errors import error_answer, missing_answer
 from borzoi.protocol.rest.faults import HttpFault
-from borzoi.protocol.rest.routes import (
-    ROUTES,
-    FollowMessages,
-    GetDescription,
-    GetGuide,
-    GetLiveness,
-    GetMetrics,
-    GetReadiness,
-    RefreshToken,
-    Welcome,
-)
 
 NOW = 1_700_000_000_000_000
 JSON = "application/json"
@@ -56,8 +46,8 @@ CONSUMER = Consumer(ConsumerKind.CONSUMER, "c")
 
 STRATEGIES: dict[Any, st.SearchStrategy[Any]] = {
     **REQUESTS,
-    FollowMessages: st.builds(
-        lambda poll, count: FollowMessages(
+    routes.FollowMessages: st.builds(
+        lambda poll, count: routes.FollowMessages(
             poll.stream_id,
             poll.topic_id,
             poll.consumer.id,
@@ -68,12 +58,18 @@ STRATEGIES: dict[Any, st.SearchStrategy[Any]] = {
         REQUESTS[PollMessages],
         st.integers(1, 1000),
     ),
-    Welcome: st.just(Welcome()),
+    routes.Welcome: st.just(routes.Welcome()),
     **{
         request: st.builds(request)
-        for request in (GetMetrics, GetLiveness, GetReadiness, GetDescription, GetGuide)
+        for request in (
+            routes.GetMetrics,
+            routes.GetLiveness,
+            routes.GetReadiness,
+            routes.GetDescription,
+            routes.GetGuide,
+        )
     },
-    RefreshToken: st.builds(RefreshToken, names),
+    routes.RefreshToken: st.builds(routes.RefreshToken, names),
 }
 
 
@@ -85,7 +81,7 @@ def heard(call: RestCall) -> Any:
 
 @pytest.mark.parametrize(
     "request_type",
-    [route.request for route in ROUTES if route.request is not SendMessages],
+    [route.request for route in routes.ROUTES if route.request is not SendMessages],
     ids=lambda each: each.__name__,
 )
 def test_a_request_that_can_be_said_is_heard_as_it_was_meant(request_type: type) -> None:
@@ -108,7 +104,7 @@ def test_a_request_that_can_be_said_is_heard_as_it_was_meant(request_type: type)
 @pytest.mark.parametrize(
     ("request_", "call"),
     [
-        (Welcome(), RestCall("GET", "/", None)),
+        (routes.Welcome(), RestCall("GET", "/", None)),
         (Ping(), RestCall("GET", "/ping", None)),
         (GetStream("sp ace/é"), RestCall("GET", "/streams/sp%20ace%2F%C3%A9", None)),
         (CreateStream("s"), RestCall("POST", "/streams", b'{"name":"s"}')),

@@ -3,20 +3,13 @@ from hypothesis import assume, given
 from tests.support.wire_strategies import RESPONSES
 
 from borzoi.protocol.commands.system import ClusterMetadata, Stats
-from borzoi.protocol.rest.system import (
-    ClusterDocument,
-    StatsDocument,
-    cluster_document,
-    cluster_of,
-    stats_document,
-    stats_of,
-)
+from borzoi.protocol.rest import system
 
 
 @given(RESPONSES[ClusterMetadata])
 def test_a_cluster_survives_json(cluster: ClusterMetadata) -> None:
-    text = msgspec.json.encode(cluster_document(cluster))
-    assert cluster_of(msgspec.json.decode(text, type=ClusterDocument)) == cluster
+    text = msgspec.json.encode(system.cluster_document(cluster))
+    assert system.cluster_of(msgspec.json.decode(text, type=system.ClusterDocument)) == cluster
 
 
 @given(RESPONSES[Stats])
@@ -25,13 +18,13 @@ def test_statistics_survive_json(stats: Stats) -> None:
     assume(all(abs(ratio) < float("inf") for ratio in ratios))
     places = {(c.stream_id, c.topic_id, c.partition_id) for c in stats.cache_metrics}
     assume(len(places) == len(stats.cache_metrics))
-    text = msgspec.json.encode(stats_document(stats))
-    assert stats_of(msgspec.json.decode(text, type=StatsDocument)) == stats
+    text = msgspec.json.encode(system.stats_document(stats))
+    assert system.stats_of(msgspec.json.decode(text, type=system.StatsDocument)) == stats
 
 
 @given(RESPONSES[Stats])
 def test_statistics_print_sizes_and_keep_the_names_that_clients_know(stats: Stats) -> None:
-    document = stats_document(stats)
+    document = system.stats_document(stats)
     assert str(document.memory_usage).endswith("B")
     assert document.iggy_server_version == stats.server_version
     assert all(place.count("-") == 2 for place in document.cache_metrics)
