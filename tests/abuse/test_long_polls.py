@@ -10,13 +10,12 @@ from tests.support.attacked import (
 )
 from tests.support.attackers import attacking
 from tests.support.good_client import measured, resident_bytes
+from tests.support.sends import send_frame
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
-from borzoi.protocol.framing import encode_request
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.protocol.commands.messages import PolledMessages, PollMessages
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 
@@ -48,11 +47,7 @@ def test_five_thousand_messages_of_20_kb_come_back_whole() -> None:
     """In one request: 100 MB, from a plain segment without a byte of memory."""
     with server_with_topic() as server, WireClient(server.tcp_address) as client:
         client.login()
-        indexes, body = encode_messages([Message(bytes(20_000))] * 50)
-        send = SendMessages(
-            "s", "t", Partitioning.partition(0), 50, memoryview(indexes), memoryview(body)
-        )
-        frame = encode_request(send)
+        frame = send_frame(*[bytes(20_000)] * 50)
         for _ in range(100):
             assert client.exchange(frame) == (0, b"")
         before = resident_bytes(server)

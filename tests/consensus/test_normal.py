@@ -1,7 +1,13 @@
 """Normal operation, rule by rule (N1-N11, C1)."""
 
 import pytest
-from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, client_id
+from tests.support.consensus_cluster import (
+    CLUSTER,
+    ScriptedCluster,
+    backups,
+    client_id,
+    isolated_primary,
+)
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import normal
@@ -22,11 +28,6 @@ from borzoi.consensus.timeouts import Timer
 
 ADA = client_id(1)
 CREATE = Operation.CREATE_STREAM.value
-
-
-def backups(cluster: ScriptedCluster) -> list[int]:
-    primary = cluster.primary().replica_id
-    return [replica for replica in sorted(cluster.replicas) if replica != primary]
 
 
 def register(cluster: ScriptedCluster, client: bytes = ADA) -> None:
@@ -119,11 +120,7 @@ def prepare_ok(cluster: ScriptedCluster, replica: int, identity: bytes | None = 
 
 @pytest.mark.parametrize("counted_by_number", [False, True])
 def test_n6_p12_an_ack_of_another_prepare_with_the_same_number_does_not_count(counted_by_number):
-    plant_bugs(ack_by_op_number=counted_by_number)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
-    cluster.isolate(primary.replica_id)
-    cluster.request(b"x")
+    cluster, primary = isolated_primary(ack_by_op_number=counted_by_number)
     other = backups(cluster)[0]
     primary.on_frame(prepare_ok(cluster, other, b"another prepare!"), b"")
     cluster.execute(primary.replica_id)
@@ -351,11 +348,7 @@ def test_an_abdicating_primary_resends_nothing_and_recovers_with_the_next_ack():
 
 @pytest.mark.parametrize("never", [False, True])
 def test_n9_progress_resets_the_backoff(never):
-    plant_bugs(backoff_never_reset=never)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
-    cluster.isolate(primary.replica_id)
-    cluster.request(b"x")
+    cluster, primary = isolated_primary(backoff_never_reset=never)
     cluster.request(b"y")
     for _ in range(4):
         primary.timers.back_off(Timer.PREPARE)

@@ -5,7 +5,7 @@ from collections import deque
 from contextlib import nullcontext
 
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster
+from tests.support.consensus_cluster import ScriptedCluster, backups, lone_holder
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import view_change
@@ -14,11 +14,6 @@ from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import DoViewChange, Handshake, Prepare, PrepareOk
 from borzoi.consensus.state import Status
 from borzoi.consensus.superblock import Superblock, Unreadable
-
-
-def backups(cluster: ScriptedCluster) -> list[int]:
-    primary = cluster.primary().replica_id
-    return [replica for replica in sorted(cluster.replicas) if replica != primary]
 
 
 def applied(cluster: ScriptedCluster, replica: int) -> list[bytes]:
@@ -80,12 +75,7 @@ def test_own_ack_before_fsync_is_a_planted_bug():
 
 def forgotten(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
     """Op 2 was acknowledged by a backup that then lost its disk; the other backup lacks it."""
-    plant_bugs(**bugs)
-    cluster = ScriptedCluster()
-    primary = cluster.elect().replica_id
-    holder, lacking = backups(cluster)
-    cluster.isolate(lacking)
-    cluster.request(b"committed")
+    cluster, primary, holder, lacking = lone_holder(**bugs)
     cluster.crash(primary, holder)
     cluster.wipe(holder)
     cluster.heal()

@@ -1,5 +1,5 @@
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster, client_id
+from tests.support.consensus_cluster import ScriptedCluster, client_id, isolated_primary
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus.invariants import InvariantError
@@ -87,11 +87,7 @@ def test_p9_the_view_on_disk_is_the_one_acted_in(forgets):
 
 @pytest.mark.parametrize("smaller", [False, True])
 def test_quorums_are_what_they_should_be_and_one_less_is_a_planted_bug(smaller):
-    plant_bugs(replication_quorum_minus_one=smaller)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
-    cluster.isolate(primary.replica_id)
-    cluster.request(b"x")
+    cluster, _ = isolated_primary(replication_quorum_minus_one=smaller)
     assert bool(cluster.replies()) is smaller
     plant_bugs(view_change_quorum_minus_one=smaller)
     other = ScriptedCluster()

@@ -1,7 +1,7 @@
 """Leaving views, deciding logs, adopting them (V1-V10, E1-E8, A1-A5)."""
 
 import pytest
-from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, backups, lone_holder
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import view_change
@@ -24,11 +24,6 @@ from borzoi.consensus.messages import (
 )
 from borzoi.consensus.state import Held, Status
 from borzoi.consensus.superblock import Superblock
-
-
-def backups(cluster: ScriptedCluster) -> list[int]:
-    primary = cluster.primary().replica_id
-    return [replica for replica in sorted(cluster.replicas) if replica != primary]
 
 
 def sent(cluster: ScriptedCluster, kind: type) -> list[tuple[int, int, Header]]:
@@ -183,18 +178,6 @@ def test_p10_the_first_claim_of_a_sender_counts(counts):
     candidate.on_frame(claim._replace(replica=sender), body)
     candidate.on_frame(claim._replace(replica=sender, nack_bitset=b"\1" + bytes(15)), body)
     assert (candidate.claims[sender].nacks == 1) is counts
-
-
-def lone_holder(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
-    """Op 2 is committed on the primary and one backup; the other backup lacks it."""
-    plant_bugs(**bugs)
-    cluster = ScriptedCluster()
-    primary = cluster.elect().replica_id
-    holder, lacking = backups(cluster)
-    cluster.isolate(lacking)
-    cluster.request(b"committed")
-    assert len(cluster.replies()) == 1
-    return cluster, primary, holder, lacking
 
 
 def test_p6_the_only_copy_left_is_found_by_any_leader():

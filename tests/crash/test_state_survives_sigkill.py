@@ -4,17 +4,15 @@ import random
 import threading
 
 import pytest
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.topics import Compression
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStreams
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, encode_messages
 from borzoi.storage.local import LocalMedium
 from borzoi.tools.findings import Finding, Severity
 from borzoi.tools.inspection import verify
@@ -51,18 +49,8 @@ def prepared(server: RunningServer) -> None:
                 replication_factor=1,
             )
         )
-        messages = [Message(b"%d" % number) for number in range(MESSAGES)]
-        indexes, body = encode_messages(messages)
-        client.call(
-            SendMessages(
-                "orders",
-                "incoming",
-                Partitioning.partition(0),
-                MESSAGES,
-                memoryview(indexes),
-                memoryview(body),
-            )
-        )
+        payloads = [b"%d" % number for number in range(MESSAGES)]
+        client.call(send_of(*payloads, stream="orders", topic="incoming"))
 
 
 def change_streams(

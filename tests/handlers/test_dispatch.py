@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.support.embedded import BROKEN_ROWS, EmbeddedServer, embedded_server, sent, with_topic
+from tests.support.sends import send_of
 
 from borzoi.handlers.answers import Delivery
 from borzoi.handlers.dispatch import Dispatcher
@@ -21,10 +22,9 @@ from borzoi.model.errors import (
     StreamNotFound,
     Unauthenticated,
 )
-from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.groups import JoinConsumerGroup, LeaveConsumerGroup
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.offsets import DeleteConsumerOffset, StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, GetStream, GetStreams, StreamInfo
 from borzoi.protocol.commands.system import ClientDetails, GetMe, Ping
@@ -32,7 +32,7 @@ from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser, LogoutUser
 from borzoi.protocol.contract import Request
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 
 class Unknown(Ping, frozen=True):
@@ -177,11 +177,7 @@ async def test_draining_waits_for_appends_on_their_way_to_the_disk(tmp_path: Pat
         root = server.root()
         await root.call(CreateStream("s"))
         await root.call(CreateTopic("s", "t", 1))
-        indexes, body = encode_messages([Message(b"m")])
-        request = SendMessages(
-            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(bytearray(body))
-        )
-        answer = server.dispatcher.perform(root.session, request)
+        answer = server.dispatcher.perform(root.session, send_of(b"m"))
         assert isinstance(answer, Future)
         await server.dispatcher.drain()
         assert answer.done()

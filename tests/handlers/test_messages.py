@@ -1,5 +1,6 @@
 import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer
+from tests.support.sends import send_of
 
 from borzoi.metadata import queries
 from borzoi.metadata.state import Stream, Topic
@@ -18,17 +19,14 @@ from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, 
 from borzoi.protocol.commands.partitions import CreatePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 READER = Consumer(ConsumerKind.CONSUMER, 1)
 GROUP = Consumer(ConsumerKind.GROUP, "billing")
 
 
 def send(partitioning: Partitioning, *payloads: bytes, topic: str = "t") -> SendMessages:
-    indexes, messages = encode_messages([Message(payload) for payload in payloads])
-    return SendMessages(
-        "s", topic, partitioning, len(payloads), memoryview(indexes), memoryview(messages)
-    )
+    return send_of(*payloads, topic=topic, partitioning=partitioning)
 
 
 def poll(
@@ -66,10 +64,7 @@ async def test_a_performed_send_resolves_its_topic_once(
         return resolved[-1]
 
     monkeypatch.setattr(queries, "topic_of", counting)
-    indexes, body = encode_messages([Message(b"one")])
-    request = SendMessages(
-        "s", "t", Partitioning.partition(1), 1, memoryview(indexes), memoryview(bytearray(body))
-    )
+    request = send(Partitioning.partition(1), b"one")
     assert server.dispatcher.perform(root.session, request) is None
     assert [topic.name for topic in resolved] == ["t"]
     assert await payloads(root, poll(1)) == [b"one"]

@@ -2,14 +2,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.embedded import embedded_server
+from tests.support.sends import send_of
 
 from borzoi.model.errors import PartitionNotFound
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
-from borzoi.records.message import Message, encode_messages
 
 
 async def test_the_oldest_sealed_segments_go_and_the_open_one_stays(tmp_path: Path) -> None:
@@ -17,13 +15,8 @@ async def test_the_oldest_sealed_segments_go_and_the_open_one_stays(tmp_path: Pa
         root = server.root()
         await root.call(CreateStream("s"))
         await root.call(CreateTopic("s", "t", 1))
-        indexes, body = encode_messages([Message(b"x" * 500)])
         for _ in range(5):
-            await root.call(
-                SendMessages(
-                    "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(body)
-                )
-            )
+            await root.call(send_of(b"x" * 500))
         await root.call(DeleteSegments("s", "t", 0, 100))
         (partition,) = (await root.call(GetTopic("s", "t"))).partitions
         assert (partition.segments_count, partition.messages_count) == (1, 1)

@@ -15,16 +15,15 @@ from collections.abc import Callable
 import pytest
 from tests.support.embedded import EmbeddedServer
 from tests.support.listening import tcp_listener, tls_listener, websocket_listener
+from tests.support.sends import send_frame
 
 from borzoi.listeners import acknowledging
 from borzoi.listeners.acknowledging import SEGMENT_BYTES_MAX, acknowledge, may_be_held_back
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
 from borzoi.protocol.websocket.frames import Opcode, frame_head
-from borzoi.records.message import Message, encode_messages
 from borzoi.security.certificates import self_signed_context
 
 DELAYED_SECONDS = 0.040
@@ -38,12 +37,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def batch(size: int) -> bytes:
-    indexes, messages = encode_messages([Message(bytes(size))])
-    return encode_request(
-        SendMessages(
-            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
-        )
-    )
+    return send_frame(bytes(size))
 
 
 def poll(count: int) -> bytes:

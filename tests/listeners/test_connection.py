@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.conversations import PING, Sink, answered, frame
 from tests.support.embedded import EmbeddedServer, asked, embedded_server, whole
 from tests.support.listening import turns
+from tests.support.sends import send_frame
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import DONE, RangesReply, Reply, failed
@@ -31,7 +32,6 @@ from borzoi.model.limits import (
     UNAUTHENTICATED_BYTES_MAX,
 )
 from borzoi.model.namespace import Namespace
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.partitions.operations import Poll
 from borzoi.protocol.codes import Code
@@ -39,7 +39,6 @@ from borzoi.protocol.commands.messages import (
     POLLED_PREFIX,
     SEND_METADATA_BYTES_MAX,
     PollMessages,
-    SendMessages,
 )
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
@@ -49,7 +48,7 @@ from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import PREFIX_BYTES, REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.batch import verify, walk
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 
 @pytest.fixture
@@ -308,16 +307,7 @@ class PoisonedPool(MemoryPool):
 
 
 def batch_frame(*payloads: bytes) -> memoryview:
-    indexes, messages = encode_messages([Message(payload) for payload in payloads])
-    request = SendMessages(
-        "s",
-        "t",
-        Partitioning.partition(0),
-        len(payloads),
-        memoryview(indexes),
-        memoryview(messages),
-    )
-    return memoryview(encode_request(request))
+    return memoryview(send_frame(*payloads))
 
 
 def root_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool, number: int) -> Conversation:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
-from tests.support.listener_conformance import batch
 from tests.support.quic_client import quic_client, quic_listener
+from tests.support.sends import numbered_send
 from tests.support.wire_client import answer_in_frame
 
 from borzoi.handlers.sessions import Session
@@ -19,7 +19,7 @@ from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import StreamNotFound, Unauthenticated
 from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.users import CreateUser
@@ -30,10 +30,6 @@ from borzoi.records.message import decode_messages
 PING = encode_request(Ping())
 #: The library allows a client this many at a time.
 STREAMS = 100
-
-
-def send_of(count: int, size: int) -> SendMessages:
-    return batch(bytes([n % 256]) * size for n in range(count))
 
 
 def poll_of(count: int) -> PollMessages:
@@ -69,7 +65,7 @@ async def test_messages_go_in_and_come_out_as_they_were(
         quic_listener(server) as listener,
         quic_client(listener.address, login=True) as client,
     ):
-        await client.call(send_of(count, size))
+        await client.call(numbered_send(count, size))
         polled = await client.call(poll_of(count))
         payloads = [message.payload for message in decode_messages(polled.messages)]
         assert payloads == [bytes([n % 256]) * size for n in range(count)]
@@ -90,7 +86,7 @@ async def test_many_streams_at_once(server: EmbeddedServer) -> None:
         for number in range(4):
             # The client's library does not wait until it may open more, so we do.
             await until(partial(may_open, quic, 1 + (number + 1) * STREAMS))
-            await asyncio.gather(*(client.call(send_of(1, 100)) for _ in range(STREAMS)))
+            await asyncio.gather(*(client.call(numbered_send(1, 100)) for _ in range(STREAMS)))
         await until(partial(may_open, quic, 2 + 4 * STREAMS))
         polled = await client.call(poll_of(1000))
         assert polled.messages_count == 4 * STREAMS
@@ -120,7 +116,7 @@ async def test_the_end_of_a_request_may_come_after_its_answer_has_begun(
         quic_listener(server) as listener,
         quic_client(listener.address, login=True) as client,
     ):
-        await client.call(send_of(2, 900_000))
+        await client.call(numbered_send(2, 900_000))
         reader, writer = await client.protocol.create_stream()
         writer.write(encode_request(poll_of(2)))
         answer = await reader.readexactly(1000)
@@ -179,7 +175,7 @@ async def test_a_client_that_does_not_read_its_answer_is_given_up(server: Embedd
         quic_listener(server) as listener,
         quic_client(listener.address, login=True) as client,
     ):
-        await client.call(send_of(2, 900_000))
+        await client.call(numbered_send(2, 900_000))
         (connection,) = listener.connections
         listener.give_up_stalled(asyncio.get_running_loop().time() + 1)
         assert listener.connections
@@ -239,7 +235,7 @@ async def test_who_stops_reading_half_way_harms_nobody(server: EmbeddedServer) -
         quic_listener(server) as listener,
         quic_client(listener.address, login=True) as client,
     ):
-        await client.call(send_of(1000, 2000))
+        await client.call(numbered_send(1000, 2000))
         (connection,) = listener.connections
         quic = client.protocol._quic
         for _ in range(10):
@@ -259,7 +255,7 @@ async def test_half_a_frame_is_forgotten_with_its_connection(server: EmbeddedSer
     ended: list[Session] = []
     # Its topic is there: a large send to nowhere is refused before all of it has come.
     await with_topic(server)
-    frame = encode_request(send_of(1000, 100))
+    frame = encode_request(numbered_send(1000, 100))
     async with quic_listener(server, ended=ended) as listener:
         async with quic_client(listener.address, login=True) as client:
             writers = [(await client.protocol.create_stream())[1] for _ in range(20)]
@@ -275,7 +271,7 @@ async def test_half_a_frame_is_forgotten_with_its_connection(server: EmbeddedSer
 
 
 async def test_the_rest_of_a_refused_send_is_no_new_request(server: EmbeddedServer) -> None:
-    frame = encode_request(send_of(1000, 100))
+    frame = encode_request(numbered_send(1000, 100))
     async with (
         quic_listener(server) as listener,
         quic_client(listener.address, login=True) as client,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, turns
+from tests.support.sends import send_of
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
@@ -24,17 +25,16 @@ from borzoi.memory.pool import PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages, SendMessages
+from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetClients, GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import CreateUser, DeleteUser, GetUsers, LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 from borzoi.storage.reading import Produced
 
 PING = encode_request(Ping())
@@ -46,18 +46,6 @@ EVERYTHING = PollMessages(READER, "s", "t", 0, PollingStrategy.first(), 100_000,
 async def listener(server: EmbeddedServer) -> AsyncIterator[TcpListener]:
     async with tcp_listener(server) as listening:
         yield listening
-
-
-def batch(*payloads: bytes) -> SendMessages:
-    indexes, messages = encode_messages([Message(payload) for payload in payloads])
-    return SendMessages(
-        "s",
-        "t",
-        Partitioning.partition(0),
-        len(payloads),
-        memoryview(indexes),
-        memoryview(messages),
-    )
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -84,7 +72,7 @@ async def test_requests_sent_ahead_are_answered_in_order(
 ) -> None:
     async with await FrameClient.connect(listener.address) as client:
         await client.login()
-        requests: list[Request] = [batch(b"%d" % number) for number in range(50)]
+        requests: list[Request] = [send_of(b"%d" % number) for number in range(50)]
         await client.send(b"".join(encode_request(one) for one in [*requests, GetMe()]))
         for _ in requests:
             assert await client.receive() == (0, b"")
@@ -100,7 +88,7 @@ async def test_a_large_batch_arrives_whole_however_it_is_cut(
     listener: TcpListener, topic: None
 ) -> None:
     payload = bytes(range(256)) * (5 * LARGE_PIECE_BYTES // 256)
-    frame = memoryview(encode_request(batch(payload)))
+    frame = memoryview(encode_request(send_of(payload)))
     async with await FrameClient.connect(listener.address) as client:
         await client.login()
         for start in range(0, len(frame), 100_001):
@@ -126,7 +114,7 @@ async def test_large_batches_do_not_write_over_each_other(tmp_path: Path, acknow
         async with await FrameClient.connect(listener.address) as client:
             await client.login()
             for payload in sent:
-                await client.call(batch(payload))
+                await client.call(send_of(payload))
             polled = await client.call(EVERYTHING)
         assert [message.payload for message in decode_messages(polled.messages)] == sent
 
@@ -139,7 +127,7 @@ async def test_a_poll_over_several_segments_is_whole(
     async with await FrameClient.connect(listener.address) as client:
         await client.login()
         for payload in sent:
-            await client.call(batch(payload))
+            await client.call(send_of(payload))
         files = list((server.directory / "streams").rglob("*.log"))
         assert len(files) > 3
         polled = await client.call(EVERYTHING)
@@ -161,7 +149,7 @@ async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
             await slow.login()
             await other.login()
             for number in range(20):
-                await other.call(batch(bytes([65 + number]) * 300_000))
+                await other.call(send_of(bytes([65 + number]) * 300_000))
             before = server.opened.pool.counters().in_use_bytes
             slow.writer.write(encode_request(EVERYTHING) * 10)
             for _ in range(20):
@@ -185,7 +173,7 @@ async def test_who_asks_and_goes_away_leaves_nothing_behind(
     client = await FrameClient.connect(listener.address)
     await client.login()
     for number in range(10):
-        await client.call(batch(bytes([65 + number]) * 300_000))
+        await client.call(send_of(bytes([65 + number]) * 300_000))
     client.writer.write(encode_request(EVERYTHING))
     client.writer.transport.abort()
     await gone(listener)
@@ -243,7 +231,7 @@ async def test_half_a_frame_is_given_up_after_a_while_and_not_before(
         assert [session.address for session in ended] == [connection.session.address]
 
 
-@pytest.mark.parametrize("begun", [PING[:1], encode_request(batch(bytes(200_000)))[:100_000]])
+@pytest.mark.parametrize("begun", [PING[:1], encode_request(send_of(bytes(200_000)))[:100_000]])
 async def test_a_peer_that_is_gone_in_the_middle_of_a_frame_is_noticed(
     server: EmbeddedServer, listener: TcpListener, topic: None, begun: bytes
 ) -> None:
@@ -272,13 +260,13 @@ async def test_without_memory_for_another_buffer_nobody_keeps_the_listeners(
                 raise MemoryError
             return acquire(size)
 
-        await client.call(batch(bytes(200_000)))
+        await client.call(send_of(bytes(200_000)))
         monkeypatch.setattr(listener.pool, "acquire", acquire_small)
         for number in range(3):
-            await client.call(batch(bytes([number]) * 200_000))
+            await client.call(send_of(bytes([number]) * 200_000))
         assert listener.lend(200_000) is None
         monkeypatch.undo()
-        await client.call(batch(bytes(200_000)))
+        await client.call(send_of(bytes(200_000)))
 
 
 async def test_a_reader_that_stopped_is_given_up_after_a_while_and_not_before(
@@ -288,7 +276,7 @@ async def test_a_reader_that_stopped_is_given_up_after_a_while_and_not_before(
         async with await FrameClient.connect(listener.address, receive_buffer=8192) as client:
             await client.login()
             for number in range(10):
-                await client.call(batch(bytes([65 + number]) * 300_000))
+                await client.call(send_of(bytes([65 + number]) * 300_000))
             asked = listener.loop.time()
             client.writer.write(encode_request(EVERYTHING))
             (connection,) = listener.connections
@@ -524,7 +512,7 @@ async def test_a_large_poll_leaves_turns_to_others(
     async with await FrameClient.connect(listener.address) as client:
         await client.login()
         for payload in payloads:
-            await client.call(batch(payload))
+            await client.call(send_of(payload))
         await client.send(encode_request(EVERYTHING) + PING)
         status, polled = await client.receive()
         assert status == 0
@@ -541,7 +529,7 @@ async def test_who_only_stops_sending_is_answered_to_the_last_request(
         await client.login()
         # One that waits, one whose answer is not taken at once, and those behind them.
         requests: list[Request] = [
-            batch(b"x" * 900_000),
+            send_of(b"x" * 900_000),
             CreateUser("bob", "secret"),
             EVERYTHING,
             GetMe(),
@@ -597,15 +585,20 @@ WAITING = PollMessages(
 )
 
 
+async def client_whose_poll_waits(listener: TcpListener) -> tuple[FrameClient, TcpConnection]:
+    client = await FrameClient.connect(listener.address)
+    await client.login()
+    await client.ask(WAITING)
+    (connection,) = listener.connections
+    await until(lambda: connection.session.waiting)
+    return client, connection
+
+
 @pytest.mark.parametrize("ends", ["it closes", "it stops sending"])
 async def test_who_closes_while_its_poll_waits_is_noticed_at_once(
     server: EmbeddedServer, listener: TcpListener, topic: None, ends: str
 ) -> None:
-    client = await FrameClient.connect(listener.address)
-    await client.login()
-    await client.send(encode_request(WAITING))
-    (connection,) = listener.connections
-    await until(lambda: connection.session.waiting)
+    client, _ = await client_whose_poll_waits(listener)
     began = asyncio.get_running_loop().time()
     if ends == "it closes":
         client.writer.close()
@@ -623,11 +616,7 @@ async def test_who_closes_while_its_poll_waits_is_noticed_at_once(
 async def test_a_session_that_is_ended_while_its_poll_waits_is_answered(
     server: EmbeddedServer, listener: TcpListener, topic: None
 ) -> None:
-    client = await FrameClient.connect(listener.address)
-    await client.login()
-    await client.send(encode_request(WAITING))
-    (connection,) = listener.connections
-    await until(lambda: connection.session.waiting)
+    client, connection = await client_whose_poll_waits(listener)
     connection.session.hang_up()
     status, payload = await client.receive()
     assert (status, len(payload)) == (0, POLLED_PREFIX.size)

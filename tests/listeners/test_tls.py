@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from tests.support.embedded import EmbeddedServer
 from tests.support.listening import PATIENCE_SECONDS, FrameClient, tls_listener, turns
+from tests.support.sends import send_of
 
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
 from borzoi.listeners.sockets import reason_of
 from borzoi.listeners.tls import TlsConnection, TlsListener
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.framing import encode_request
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 from borzoi.security.certificates import self_signed_context
 
 PING = encode_request(Ping())
@@ -44,13 +44,6 @@ def trusting() -> ssl.SSLContext:
 async def listener(server: EmbeddedServer, context: ssl.SSLContext) -> AsyncIterator[TlsListener]:
     async with tls_listener(server, context) as listening:
         yield listening
-
-
-def batch(payload: bytes) -> SendMessages:
-    indexes, messages = encode_messages([Message(payload)])
-    return SendMessages(
-        "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
-    )
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -93,7 +86,7 @@ async def test_a_large_poll_over_several_segments_is_whole(
     async with await FrameClient.connect(listener.address, context=trusting) as client:
         await client.login()
         for payload in sent:
-            await client.call(batch(payload))
+            await client.call(send_of(payload))
         polled = await client.call(EVERYTHING)
         assert [message.payload for message in decode_messages(polled.messages)] == sent
 
@@ -108,7 +101,7 @@ async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
         await slow.login()
         await other.login()
         for number in range(20):
-            await other.call(batch(bytes([65 + number]) * 300_000))
+            await other.call(send_of(bytes([65 + number]) * 300_000))
         slow.writer.write(encode_request(EVERYTHING) * 3)
         for _ in range(30):
             await other.call(Ping())
@@ -214,7 +207,7 @@ async def test_an_answer_that_was_not_taken_is_not_kept(
     client = await FrameClient.connect(listener.address, context=trusting, receive_buffer=8192)
     await client.login()
     for number in range(20):
-        await client.call(batch(bytes([65 + number]) * 300_000))
+        await client.call(send_of(bytes([65 + number]) * 300_000))
     client.writer.write(encode_request(EVERYTHING) * 3)
     await until(lambda: bool(blocked_ones(listener)))
     (blocked,) = blocked_ones(listener)

@@ -14,11 +14,14 @@ def status(code: int, rest: str = "") -> str:
     return f"Generic S3 error: in 2ms - Server returned non-2xx status code: {code} X: {rest}"
 
 
+NO_SUCH_FILE = "No such file or directory (os error 2)"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "op", "family"),
     [
         ("FileNotFoundError", status(404, "NoSuchKey"), "get", errors.ObjectNotFound),
-        ("FileNotFoundError", "No such file (os error 2)", "delete", errors.ObjectNotFound),
+        ("FileNotFoundError", NO_SUCH_FILE, "delete", errors.ObjectNotFound),
         ("FileNotFoundError", status(404, "NoSuchBucket"), "get", errors.Unavailable),
         ("FileNotFoundError", status(404, "NoSuchBucket"), "put", errors.Unavailable),
         ("FileNotFoundError", status(404, "ContainerNotFound"), "put", errors.Unavailable),

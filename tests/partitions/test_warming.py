@@ -1,12 +1,11 @@
 from pathlib import Path
 
 from tests.support.embedded import EmbeddedServer, embedded_server
+from tests.support.sends import send_of
 
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
-from borzoi.records.message import Message, encode_messages
+from borzoi.records.message import Message
 
 SETTINGS = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
 
@@ -14,11 +13,7 @@ SETTINGS = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
 async def sent(server: EmbeddedServer, *ids: int) -> int:
     """Send messages with these ids; how many the partition holds then."""
     root = server.root()
-    indexes, body = encode_messages([Message(b"m", id=number) for number in ids])
-    request = SendMessages(
-        "s", "t", Partitioning.partition(0), len(ids), memoryview(indexes), memoryview(body)
-    )
-    await root.call(request)
+    await root.call(send_of(*(Message(b"m", id=number) for number in ids)))
     topic = await root.call(GetTopic("s", "t"))
     count: int = topic.messages_count
     return count

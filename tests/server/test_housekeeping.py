@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer, described, embedded_server
+from tests.support.sends import send_of
 
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
@@ -21,14 +22,13 @@ from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.model.topics import Compression
 from borzoi.protocol.commands.groups import CreateConsumerGroup, GetConsumerGroup, JoinConsumerGroup
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import CreateStream, GetStreams, PurgeStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, GetPersonalAccessTokens
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic, UpdateTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
-from borzoi.records.message import Message, encode_messages
 from borzoi.server import housekeeping
 from borzoi.server.config import load
 from borzoi.server.housekeeping import (
@@ -70,13 +70,6 @@ def later(services: Services, microseconds: int) -> Services:
     return msgspec.structs.replace(services, clock=lambda: clock() + microseconds)
 
 
-def send(payload: bytes, topic: str = "t") -> SendMessages:
-    indexes, messages = encode_messages([Message(payload)])
-    return SendMessages(
-        "s", topic, Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
-    )
-
-
 def first_topic(server: EmbeddedServer) -> Topic:
     return queries.topic(server.services.metadata.state, "s", "t")
 
@@ -97,17 +90,7 @@ async def polled_and_joined(server: EmbeddedServer, root: EmbeddedClient) -> Non
     await root.call(CreateConsumerGroup("s", "t", "g"))
     await root.call(JoinConsumerGroup("s", "t", "g"))
     for number in range(2):
-        indexes, messages = encode_messages([Message(b"x")])
-        await root.call(
-            SendMessages(
-                "s",
-                "t",
-                Partitioning.partition(number),
-                1,
-                memoryview(indexes),
-                memoryview(messages),
-            )
-        )
+        await root.call(send_of(b"x", partitioning=Partitioning.partition(number)))
         await root.call(PollMessages(GROUP, "s", "t", None, PollingStrategy.next(), 10, False))
     second = server.root()
     await second.call(JoinConsumerGroup("s", "t", "g"))
@@ -144,7 +127,7 @@ async def test_a_partition_moves_without_a_commit_when_the_patience_is_over(
 
 
 async def test_what_is_buffered_is_saved(server: EmbeddedServer, root: EmbeddedClient) -> None:
-    await root.call(send(b"kept"))
+    await root.call(send_of(b"kept"))
     log = server.directory / "streams/0/topics/0/partitions/0/00000000000000000000.log"
     assert b"kept" not in log.read_bytes()
     await housekeeping.save(server.services, sync=True)
@@ -156,7 +139,7 @@ async def test_old_segments_go_and_young_ones_stay(
 ) -> None:
     await root.call(UpdateTopic("s", "t", "t", message_expiry=60 * SECOND))
     for number in range(9):
-        await root.call(send(b"%d" % number * 200))
+        await root.call(send_of(b"%d" % number * 200))
         await housekeeping.save(server.services, sync=False)
     namespace = Namespace(0, 0, 0)
     many = described(server.services.partitions, namespace).segments_count
@@ -192,7 +175,7 @@ async def test_sealed_segments_of_a_compressed_topic_are_compressed(
 ) -> None:
     await root.call(UpdateTopic("s", "t", "t", Compression.ZSTD))
     for number in range(8):
-        await root.call(send(b"%d" % number * 200))
+        await root.call(send_of(b"%d" % number * 200))
         await housekeeping.save(server.services, sync=False)
     await housekeeping.compress(server.services, server.configuration.settings.system)
     folder = server.directory / "streams/0/topics/0/partitions/0"

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.embedded import EmbeddedClient, embedded_server
+from tests.support.sends import send_of
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
-from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import Message, decode_messages
 from borzoi.server.config import load
 from borzoi.server.opening import folders_of, random_ids, store_of
 from borzoi.storage.local import LocalMedium
@@ -19,10 +19,7 @@ from borzoi.telemetry.durations import Ongoing
 
 
 def send(*ids: int) -> SendMessages:
-    indexes, messages = encode_messages([Message(b"x", number) for number in ids])
-    return SendMessages(
-        "s", "t", Partitioning.partition(0), len(ids), memoryview(indexes), memoryview(messages)
-    )
+    return send_of(*(Message(b"x", number) for number in ids))
 
 
 async def stored(client: EmbeddedClient) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.support.sends import send_of
 from tests.support.server import ServerDied, directory_in_memory, running_server
 from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
@@ -27,16 +28,13 @@ from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.topics import resolved
 from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.identifiers import ROOT_USER_ID
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.protocol.commands.groups import CreateConsumerGroup
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
 from borzoi.protocol.framing import encode_request
-from borzoi.records.message import Message, encode_messages
 from borzoi.server import exit_statuses, neighbours
 from borzoi.server.assembly import open_data
 from borzoi.server.config import load
@@ -257,7 +255,7 @@ def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge:
             root.login()
             root.call(CreateStream("s"))
             root.call(CreateTopic("s", "t", 1))
-            root.call(one_message(b"first"))
+            root.call(send_of(b"first"))
         acknowledged, statuses = Counter[int](), Counter[int]()
         warm = threading.Barrier(9)
 
@@ -265,9 +263,7 @@ def test_a_stop_under_load_keeps_what_was_acknowledged_and_is_quick(acknowledge:
             with WireClient(server.tcp_address) as client:
                 client.login()
                 frame = encode_request(
-                    one_message(b"more")
-                    if number % 2
-                    else StoreConsumerOffset(READER, "s", "t", 0, 0)
+                    send_of(b"more") if number % 2 else StoreConsumerOffset(READER, "s", "t", 0, 0)
                 )
                 client.exchange(frame)
                 acknowledged[number] += 1
@@ -336,13 +332,6 @@ async def test_who_was_dropped_before_takes_no_namesake_along_when_it_disconnect
     await asyncio.gather(*server._leaving)
     assert 77 not in state.memberships
     await server.close()
-
-
-def one_message(payload: bytes) -> SendMessages:
-    indexes, messages = encode_messages([Message(payload)])
-    return SendMessages(
-        "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
-    )
 
 
 def serve_once(directory: Path, stdout: Path, **variables: str) -> subprocess.CompletedProcess[str]:

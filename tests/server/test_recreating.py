@@ -2,13 +2,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.embedded import embedded_server
+from tests.support.sends import send_of
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
-from borzoi.records.message import Message, encode_messages
 from borzoi.storage.state_log import StateLog
 
 
@@ -18,12 +17,7 @@ async def test_messages_outlive_the_metadata_log_when_asked(tmp_path: Path) -> N
         for name in ("one", "two"):
             await root.call(CreateStream(name))
             await root.call(CreateTopic(name, "t", 2))
-        indexes, body = encode_messages([Message(b"kept")])
-        await root.call(
-            SendMessages(
-                "two", "t", Partitioning.partition(1), 1, memoryview(indexes), memoryview(body)
-            )
-        )
+        await root.call(send_of(b"kept", stream="two", partitioning=Partitioning.partition(1)))
         await root.call(DeleteStream("one"))
     (tmp_path / "state.messages").unlink()
     with pytest.raises(InvalidConfiguration, match="recreate_missing_state"):

@@ -38,6 +38,18 @@ def with_root(state: Metadata) -> Metadata:
     return state
 
 
+def effects_of(plane: MetadataPlane) -> list[Effect]:
+    """The effects that are carried out from now on."""
+    seen: list[Effect] = []
+
+    async def carry_out(effect: Effect) -> tuple[()]:
+        seen.append(effect)
+        return ()
+
+    plane.bind_effects(carry_out)
+    return seen
+
+
 @pytest.mark.parametrize("sync_each", [False, True])
 async def test_what_was_submitted_is_there_after_a_restart(tmp_path: Path, sync_each: bool) -> None:
     state, log = opened(tmp_path, StateSettings(enforce_fsync=sync_each))
@@ -78,13 +90,7 @@ async def test_a_snapshot_holds_the_entry_that_caused_it(tmp_path: Path) -> None
 async def test_effects_are_carried_out_before_the_answer(tmp_path: Path) -> None:
     state, log = opened(tmp_path)
     plane = plane_over(with_root(state), log)
-    seen: list[Effect] = []
-
-    async def carry_out(effect: Effect) -> tuple[()]:
-        seen.append(effect)
-        return ()
-
-    plane.bind_effects(carry_out)
+    seen = effects_of(plane)
     await plane.submit(Proposal(CreateStream("orders"), 0))
     await plane.submit(Proposal(CreateTopic("orders", "placed", 2), 0))
     assert seen == [CreatedPartitions(0, 0, (0, 1))]
@@ -146,13 +152,7 @@ async def test_without_room_for_a_snapshot_changes_are_made_all_the_same(tmp_pat
     medium = FaultyMedium(LenientMedium(), choose)
     log, recovered = open_state_log(medium, tmp_path, SMALL)
     plane = plane_over(with_root(recovered_state(recovered)), log)
-    seen: list[Effect] = []
-
-    async def carry_out(effect: Effect) -> tuple[()]:
-        seen.append(effect)
-        return ()
-
-    plane.bind_effects(carry_out)
+    seen = effects_of(plane)
     await plane.submit(Proposal(CreateStream("orders"), 0))
     full = True
     for number in range(4):

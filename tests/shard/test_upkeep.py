@@ -14,6 +14,7 @@ from tests.support.embedded import (
     with_topic,
 )
 from tests.support.logs import payloads_in
+from tests.support.sends import send_of
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
@@ -22,12 +23,10 @@ from borzoi.model.topics import Compression
 from borzoi.partitions import operations
 from borzoi.partitions.futures import arrived
 from borzoi.partitions.operations import Poll
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
-from borzoi.records.message import Message, encode_messages
 
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)
@@ -45,18 +44,9 @@ async def test_the_cleaner_deletes_what_is_too_old_and_what_is_too_much(tmp_path
         await plane.upkeep.clean(state, now=server.services.clock() + 2 * HOUR)
         assert totals_of(plane).segments_count == 2
         await server.root().call(CreateTopic("s", "bounded", 1, max_topic_size=2048))
-        indexes, body = encode_messages([Message(b"x" * 1000)])
         for _ in range(4):
-            await server.root().call(
-                SendMessages(
-                    "s",
-                    "bounded",
-                    Partitioning.balanced(),
-                    1,
-                    memoryview(indexes),
-                    memoryview(body),
-                )
-            )
+            balanced = Partitioning.balanced()
+            await server.root().call(send_of(b"x" * 1000, topic="bounded", partitioning=balanced))
         await plane.upkeep.clean(state, now=server.services.clock())
         assert described(plane, Namespace(0, 1, 0)).size < 2048 * 0.9
 
@@ -73,10 +63,8 @@ async def test_a_shard_brings_its_part_of_a_topic_below_its_part_of_the_limit(
         await with_topic(server)
         plane, state = server.services.partitions, server.services.metadata.state
         await server.root().call(CreateTopic("s", "bounded", 1, max_topic_size=limit))
-        indexes, body = encode_messages([Message(b"x" * 1000)])
-        views = memoryview(indexes), memoryview(body)
         for _ in range(4):
-            send = SendMessages("s", "bounded", Partitioning.balanced(), 1, *views)
+            send = send_of(b"x" * 1000, topic="bounded", partitioning=Partitioning.balanced())
             await server.root().call(send)
         place = Namespace(0, 1, 0)
 
@@ -137,7 +125,7 @@ async def test_a_purged_topic_is_read_from_its_new_compressed_segments(tmp_path:
         plane, state = server.services.partitions, server.services.metadata.state
         for letter in (b"a", b"b", b"c"):
             for _ in range(12):
-                await root.call(send(letter * 1000))
+                await root.call(send_of(letter * 1000))
             await plane.upkeep.compress(state, lambda topic: topic.compression)
             assert list((tmp_path / "streams/0/topics/0/partitions/0").glob("*.zst"))
             poll = Poll(PollingStrategy.first(), 100, ConsumerKind.CONSUMER, 1)
@@ -152,13 +140,6 @@ async def with_compressed_topic(server: EmbeddedServer) -> EmbeddedClient:
     await root.call(CreateStream("s"))
     await root.call(CreateTopic("s", "t", 1, compression=Compression.ZSTD))
     return root
-
-
-def send(payload: bytes) -> SendMessages:
-    indexes, body = encode_messages([Message(payload)])
-    return SendMessages(
-        "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(body)
-    )
 
 
 async def test_a_consumer_that_never_returns_is_named_when_it_pins_a_topic(

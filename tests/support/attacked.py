@@ -5,16 +5,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.support.sends import send_frame
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.topics import Compression
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.protocol.framing import encode_request
-from borzoi.records.message import Message, encode_messages
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 #: What is stored for a long poll.
@@ -71,18 +68,7 @@ def secure() -> ssl.SSLContext:
 
 def fill(server: RunningServer) -> None:
     text = b"some words that repeat, as words do; " * 200
-    messages = [Message(text[number:][:PAYLOAD_BYTES]) for number in range(BATCH_MESSAGES)]
-    indexes, body = encode_messages(messages)
-    frame = encode_request(
-        SendMessages(
-            "s",
-            "t",
-            Partitioning.partition(0),
-            BATCH_MESSAGES,
-            memoryview(indexes),
-            memoryview(body),
-        )
-    )
+    frame = send_frame(*(text[number:][:PAYLOAD_BYTES] for number in range(BATCH_MESSAGES)))
     with root(server) as client:
         for _ in range(BATCHES):
             assert client.exchange(frame) == (0, b"")

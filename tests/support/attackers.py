@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from tests.support.sends import send_frame
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
@@ -31,7 +32,6 @@ from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.layouts import INDEX_DTYPE
-from borzoi.records.message import Message, encode_messages
 
 Address = tuple[str, int]
 BURST = encode_request(Ping()) * 8192
@@ -153,12 +153,7 @@ def empty_messages(count: int) -> bytes:
 
 def large_message(size: int) -> bytes:
     """A send of one message with a payload of this many zeros."""
-    indexes, messages = encode_messages([Message(bytes(size))])
-    return encode_request(
-        SendMessages(
-            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
-        )
-    )
+    return send_frame(bytes(size))
 
 
 def send_of(size: int) -> bytes:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
+from tests.support.planted_bugs import plant_bugs
+
 from borzoi.consensus import effects as out
 from borzoi.consensus.checkpoint import Artifact, Checkpoint
 from borzoi.consensus.config import Config, Timeouts
@@ -355,3 +357,30 @@ class ScriptedCluster:
 
     def effects_of(self, kind: type[out.Effect]) -> list[out.Effect]:
         return [effect for _, effect in self.outputs if isinstance(effect, kind)]
+
+
+def backups(cluster: ScriptedCluster) -> list[int]:
+    primary = cluster.primary().replica_id
+    return [replica for replica in sorted(cluster.replicas) if replica != primary]
+
+
+def isolated_primary(**bugs: bool) -> tuple[ScriptedCluster, Replica]:
+    """A primary that has prepared a request and reaches no backup."""
+    plant_bugs(**bugs)
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    cluster.isolate(primary.replica_id)
+    cluster.request(b"x")
+    return cluster, primary
+
+
+def lone_holder(**bugs: bool) -> tuple[ScriptedCluster, int, int, int]:
+    """Op 2 is committed on the primary and one backup; the other backup lacks it."""
+    plant_bugs(**bugs)
+    cluster = ScriptedCluster()
+    primary = cluster.elect().replica_id
+    holder, lacking = backups(cluster)
+    cluster.isolate(lacking)
+    cluster.request(b"committed")
+    assert len(cluster.replies()) == 1
+    return cluster, primary, holder, lacking

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.sends import send_of
 from tests.support.server import with_small_segments
 from tests.support.wire_client import answer_in
 
@@ -28,18 +29,15 @@ from borzoi.metadata.proposals import Proposal
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
 from borzoi.model.namespace import Namespace
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
 from borzoi.objectstore.metering import Meters
 from borzoi.partitions.operations import PartitionOperation
 from borzoi.partitions.statistics import PartitionStatistics
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.framing import RESPONSE_PREFIX
-from borzoi.records.message import Message, encode_messages
 from borzoi.server.archiving import archiver_of
 from borzoi.server.assembly import Opened, clock, open_data, services_of, store_new_root
 from borzoi.server.config import Configuration, load
@@ -179,12 +177,7 @@ async def with_topic(server: EmbeddedServer, *, message_expiry: int = NEVER) -> 
 
 async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None:
     """Messages of `size` bytes in the first partition of that topic."""
-    indexes, body = encode_messages([Message(b"x" * size)] * count)
-    await server.root().call(
-        SendMessages(
-            "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(body)
-        )
-    )
+    await server.root().call(send_of(*[b"x" * size] * count))
 
 
 def asked(plane: PartitionPlane, namespace: Namespace, operation: PartitionOperation[A]) -> A:

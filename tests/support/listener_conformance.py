@@ -6,13 +6,14 @@ with an exception, at the latest when its patience ends.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listening import FrameClient, turns
+from tests.support.sends import send_of
 from tests.support.wire_client import answer_in
 
 from borzoi.handlers.sessions import Session
@@ -20,14 +21,13 @@ from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
 from borzoi.listeners.interface import Adopter, Listener
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.users import CreateUser, GetUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import encode_request
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 FAREWELL = failed(8)
 #: So many connections may be open at once.
@@ -114,14 +114,6 @@ def limits() -> Admission:
     return Admission(ROOM, ROOM)
 
 
-def batch(payloads: Iterable[bytes]) -> SendMessages:
-    messages = [Message(payload) for payload in payloads]
-    indexes, body = encode_messages(messages)
-    return SendMessages(
-        "s", "t", Partitioning.partition(0), len(messages), memoryview(indexes), memoryview(body)
-    )
-
-
 POLL = PollMessages(Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 1000)
 
 
@@ -142,7 +134,7 @@ async def large_batches_and_polls_arrive_whole(subject: Subject) -> None:
     client = await subject.client()
     sent = [bytes([65 + number]) * (150_000 * number + 1) for number in range(6)]
     for payload in sent:
-        await client.call(batch([payload]))
+        await client.call(send_of(payload))
     polled = await client.call(POLL)
     assert [bytes(one.payload) for one in decode_messages(polled.messages)] == sent
 
@@ -287,7 +279,7 @@ async def a_frame_that_has_begun_moves_too(subject: Subject) -> None:
     await with_topic(subject.server)
     client = await subject.client()
     for size in (3, 20, 100_000):
-        frame = encode_request(batch([b"x" * 150_000]))
+        frame = encode_request(send_of(b"x" * 150_000))
         await client.send(frame[:size])
         # Usually all of it has been read by then; the rest moves with the socket.
         await asyncio.sleep(0.05)

@@ -4,6 +4,7 @@ import socket
 from typing import Any, Self
 
 from borzoi.protocol.buffers import Buffer, Reader
+from borzoi.protocol.catalog import decode_request
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.errors import error_of
@@ -15,6 +16,11 @@ PATIENCE_SECONDS = 60.0
 
 class ConnectionEnded(ConnectionError):
     """The server closed the connection."""
+
+
+def request_in(code: int, payload: Buffer) -> Any:
+    """The decoded request, of which the caller knows the type."""
+    return decode_request(code, payload)
 
 
 def answer_in(status: int, payload: Buffer, request: Request) -> Any:

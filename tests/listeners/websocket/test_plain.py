@@ -6,8 +6,8 @@ import socket
 
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
-from tests.support.listener_conformance import batch
 from tests.support.listening import FrameClient, turns, websocket_listener
+from tests.support.sends import numbered_send
 from tests.support.websocket_client import called, opened, received
 from tests.support.wire_client import answer_in_frame
 from websockets.exceptions import ConnectionClosed, InvalidMessage
@@ -20,7 +20,7 @@ from borzoi.listeners.websocket import plain
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import Unauthenticated
 from borzoi.model.system import TransportKind
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.framing import encode_request
@@ -32,10 +32,6 @@ UPGRADE = (
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 PING = encode_request(Ping())
-
-
-def send_of(count: int, size: int) -> SendMessages:
-    return batch(bytes([n % 256]) * size for n in range(count))
 
 
 def poll_of(count: int) -> PollMessages:
@@ -77,7 +73,7 @@ async def test_messages_go_in_and_come_out_as_they_were(
         websocket_listener(server) as listener,
         opened(listener.address, login=True) as client,
     ):
-        await called(client, send_of(count, size))
+        await called(client, numbered_send(count, size))
         polled = await called(client, poll_of(count))
         payloads = [message.payload for message in decode_messages(polled.messages)]
         assert payloads == [bytes([n % 256]) * size for n in range(count)]
@@ -91,7 +87,7 @@ async def test_any_split_of_the_stream_is_understood(server: EmbeddedServer) -> 
         opened(listener.address, login=True) as client,
     ):
         for _ in range(20):
-            stream = PING + encode_request(send_of(50, dice.randrange(1, 5000))) + PING
+            stream = PING + encode_request(numbered_send(50, dice.randrange(1, 5000))) + PING
             cuts = sorted(dice.sample(range(1, len(stream)), dice.randrange(0, 8)))
             for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
                 await client.send(stream[start:end])
@@ -174,7 +170,7 @@ async def test_a_large_frame_of_a_stranger_is_not_held(server: EmbeddedServer) -
     """An unauthenticated client may not send it; it is answered and discarded."""
     async with websocket_listener(server) as listener, opened(listener.address) as client:
         used = server.opened.pool.counters().in_use_bytes
-        await client.send(encode_request(send_of(1000, 1000)))
+        await client.send(encode_request(numbered_send(1000, 1000)))
         with pytest.raises(Unauthenticated):
             answer_in_frame(await received(client), Ping())
         assert server.opened.pool.counters().in_use_bytes == used

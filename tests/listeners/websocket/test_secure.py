@@ -6,17 +6,17 @@ import ssl
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listening import FrameClient, turns, websocket_listener
+from tests.support.sends import numbered_send
 from tests.support.websocket_client import called, opened, received
 from websockets.exceptions import ConnectionClosed
 
 from borzoi.listeners.binary import failed
 from borzoi.listeners.websocket import secure
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.system import TransportKind
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.system import GetMe, Ping
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 from borzoi.security.certificates import self_signed_context
 
 
@@ -37,10 +37,7 @@ async def test_messages_go_in_and_come_out_as_they_were(
     server: EmbeddedServer, context: ssl.SSLContext, count: int, size: int
 ) -> None:
     await with_topic(server)
-    indexes, messages = encode_messages([Message(bytes([n % 256]) * size) for n in range(count)])
-    send = SendMessages(
-        "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(messages)
-    )
+    send = numbered_send(count, size)
     consumer = Consumer(ConsumerKind.CONSUMER, 1)
     poll = PollMessages(consumer, "s", "t", 0, PollingStrategy(PollingKind.FIRST, 0), count, False)
     async with (

@@ -1,11 +1,10 @@
 """The bytes of sends, polls and flushes, and the order in which a send's faults are found."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_client import request_in
 from tests.support.wire_strategies import REQUESTS
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
@@ -13,7 +12,6 @@ from borzoi.model.errors import InvalidCommand, InvalidIdentifier, InvalidKeyLen
 from borzoi.model.limits import NAME_BYTES_MAX
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.catalog import decode_request
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import (
     SEND_METADATA_BYTES_MAX,
@@ -27,10 +25,6 @@ from borzoi.protocol.commands.messages import (
     split_send,
 )
 from borzoi.protocol.contract import encode_payload
-
-
-def read(code, payload) -> Any:
-    return decode_request(code, payload)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +58,17 @@ def read(code, payload) -> Any:
 def test_polls_have_the_published_bytes(wire, request_value):
     payload = bytes.fromhex(wire)
     assert encode_payload(request_value) == payload
-    assert read(Code.POLL_MESSAGES, payload) == request_value
+    assert request_in(Code.POLL_MESSAGES, payload) == request_value
     for size in range(len(payload)):
         with pytest.raises(InvalidCommand):
-            read(Code.POLL_MESSAGES, payload[:size])
+            request_in(Code.POLL_MESSAGES, payload[:size])
 
 
 def test_any_byte_but_zero_commits():
     wire = bytes.fromhex(
         "01 010400000000 02027331 02027431 02 02000000 03 0000000000000000 0a000000 07"
     )
-    poll = read(Code.POLL_MESSAGES, wire)
+    poll = request_in(Code.POLL_MESSAGES, wire)
     assert poll.auto_commit is True
     assert poll.partition_id is None
 
@@ -85,7 +79,7 @@ def test_an_unknown_strategy_is_malformed(strategy):
         f"01 010400000000 02027331 02027431 00 00000000 {strategy:02x} 0000000000000000 0a000000 00"
     )
     with pytest.raises(InvalidCommand):
-        read(Code.POLL_MESSAGES, wire)
+        request_in(Code.POLL_MESSAGES, wire)
 
 
 def test_an_answer_to_a_poll_has_at_least_sixteen_bytes():
@@ -108,8 +102,8 @@ def test_a_flush_names_a_partition():
     wire = bytes.fromhex("02027331 02027431 01000000 01")
     request = FlushUnsavedBuffer("s1", "t1", 1, fsync=True)
     assert encode_payload(request) == wire
-    assert read(Code.FLUSH_UNSAVED_BUFFER, wire) == request
-    assert read(Code.FLUSH_UNSAVED_BUFFER, wire[:-1] + b"\x07") == request
+    assert request_in(Code.FLUSH_UNSAVED_BUFFER, wire) == request
+    assert request_in(Code.FLUSH_UNSAVED_BUFFER, wire[:-1] + b"\x07") == request
 
 
 INDEX = bytes.fromhex("00000000 45000000 0000000000000000")
@@ -130,7 +124,7 @@ def test_a_send_has_the_published_bytes():
         "s1", "t1", Partitioning.partition(0), 1, memoryview(INDEX), memoryview(MESSAGE)
     )
     assert encode_payload(request) == GOOD
-    assert read(Code.SEND_MESSAGES, GOOD) == request
+    assert request_in(Code.SEND_MESSAGES, GOOD) == request
     out = Writer()
     request.encode_metadata(out)
     assert out.getvalue() + INDEX + MESSAGE == GOOD
@@ -138,7 +132,7 @@ def test_a_send_has_the_published_bytes():
 
 def test_nothing_of_a_send_is_copied():
     payload = bytearray(GOOD)
-    request = read(Code.SEND_MESSAGES, memoryview(payload))
+    request = request_in(Code.SEND_MESSAGES, memoryview(payload))
     assert request.messages.obj is payload
     assert request.indexes.obj is payload
     request.messages[0] = 0xFF
@@ -178,19 +172,19 @@ def test_nothing_of_a_send_is_copied():
 )
 def test_the_faults_of_a_send_are_found_in_the_recorded_order(payload, fault):
     with pytest.raises(fault) as refused:
-        read(Code.SEND_MESSAGES, payload)
+        request_in(Code.SEND_MESSAGES, payload)
     assert type(refused.value) is fault
 
 
 def test_a_name_that_is_not_utf8_is_kept_and_rewritten_exactly():
     payload = send("0202fffe 0203ff6162 0100")
-    request = read(Code.SEND_MESSAGES, payload)
+    request = request_in(Code.SEND_MESSAGES, payload)
     assert request.stream_id == "\udcff\udcfe"
     assert encode_payload(request) == payload
 
 
 def test_no_messages_and_no_indexes_are_for_others_to_judge():
-    request = read(
+    request = request_in(
         Code.SEND_MESSAGES, send("02027331 02027431 0100", count=0, indexes=b"", body=b"")
     )
     assert (request.messages_count, len(request.indexes), len(request.messages)) == (0, 0, 0)
@@ -199,7 +193,7 @@ def test_no_messages_and_no_indexes_are_for_others_to_judge():
 def test_bytes_after_the_metadata_are_ignored():
     fields = bytes.fromhex("02027331 02027431 0100 01000000 aabbcc")
     payload = len(fields).to_bytes(4, "little") + fields + INDEX + MESSAGE
-    request = read(Code.SEND_MESSAGES, payload)
+    request = request_in(Code.SEND_MESSAGES, payload)
     assert request.indexes == INDEX
     assert request.messages == MESSAGE
 

@@ -1,8 +1,7 @@
 """The bytes of statistics, snapshots, clusters and clients."""
 
-from typing import Any
-
 import pytest
+from tests.support.wire_client import request_in
 
 from borzoi.model.errors import InvalidCommand, InvalidFormat
 from borzoi.model.system import (
@@ -13,7 +12,6 @@ from borzoi.model.system import (
     TransportKind,
 )
 from borzoi.protocol.buffers import Reader
-from borzoi.protocol.catalog import decode_request
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.system import (
     CacheMetrics,
@@ -29,11 +27,6 @@ from borzoi.protocol.commands.system import (
     Stats,
 )
 from borzoi.protocol.contract import encode_payload
-
-
-def read(code, payload) -> Any:
-    return decode_request(code, payload)
-
 
 STATS = Stats(
     process_id=1,
@@ -99,9 +92,9 @@ def test_a_snapshot_asks_for_kinds_in_a_compression():
         SnapshotCompression.DEFLATED, (SnapshotKind.TEST, SnapshotKind.SERVER_CONFIG)
     )
     assert encode_payload(request) == b"\x02\x02\x04\x06"
-    assert read(Code.GET_SNAPSHOT, b"\x02\x02\x04\x06") == request
-    assert read(Code.GET_SNAPSHOT, b"\x01\x01\x64").kinds == (SnapshotKind.ALL,)
-    assert read(Code.GET_SNAPSHOT, b"\x01\x00").kinds == ()
+    assert request_in(Code.GET_SNAPSHOT, b"\x02\x02\x04\x06") == request
+    assert request_in(Code.GET_SNAPSHOT, b"\x01\x01\x64").kinds == (SnapshotKind.ALL,)
+    assert request_in(Code.GET_SNAPSHOT, b"\x01\x00").kinds == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +113,7 @@ def test_a_snapshot_asks_for_kinds_in_a_compression():
 )
 def test_a_wrong_snapshot_is_malformed(payload):
     with pytest.raises(InvalidCommand):
-        read(Code.GET_SNAPSHOT, payload)
+        request_in(Code.GET_SNAPSHOT, payload)
 
 
 def test_a_snapshot_is_its_archive():
@@ -194,6 +187,6 @@ def test_an_unknown_transport_is_refused(transport):
 
 def test_a_client_is_asked_for_by_number():
     assert encode_payload(GetClient(0x01020304)) == b"\x04\x03\x02\x01"
-    assert read(Code.GET_CLIENT, b"\x04\x03\x02\x01") == GetClient(0x01020304)
+    assert request_in(Code.GET_CLIENT, b"\x04\x03\x02\x01") == GetClient(0x01020304)
     with pytest.raises(InvalidCommand):
-        read(Code.GET_CLIENT, b"\x01\x02\x03")
+        request_in(Code.GET_CLIENT, b"\x01\x02\x03")

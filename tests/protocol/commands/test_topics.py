@@ -1,14 +1,12 @@
 """The bytes of topics, and what is said about their compression."""
 
-from typing import Any
-
 import pytest
+from tests.support.wire_client import request_in
 
 from borzoi.model.errors import InvalidCommand, InvalidFormat, TooManyPartitions
 from borzoi.model.limits import NEVER, UNLIMITED
 from borzoi.model.topics import Compression
 from borzoi.protocol.buffers import Reader
-from borzoi.protocol.catalog import decode_request
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.commands.streams import StreamDetails
@@ -24,10 +22,6 @@ from borzoi.protocol.commands.topics import (
     UpdateTopic,
 )
 from borzoi.protocol.contract import encode_payload
-
-
-def read(code, payload) -> Any:
-    return decode_request(code, payload)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +50,7 @@ def read(code, payload) -> Any:
 )
 def test_requests_have_the_published_bytes(code, wire, request_value):
     assert encode_payload(request_value).hex() == wire.replace(" ", "")
-    assert read(code, bytes.fromhex(wire)) == request_value
+    assert request_in(code, bytes.fromhex(wire)) == request_value
 
 
 def create(partitions_count: int, compression: int, name: str = "02 7431") -> bytes:
@@ -71,28 +65,28 @@ def create(partitions_count: int, compression: int, name: str = "02 7431") -> by
 
 @pytest.mark.parametrize("compression", [1, 2, 3, 4])
 def test_all_four_compressions_are_accepted_from_clients(compression):
-    created = read(Code.CREATE_TOPIC, create(1, compression))
+    created = request_in(Code.CREATE_TOPIC, create(1, compression))
     assert created.compression == compression
 
 
 @pytest.mark.parametrize("compression", [0, 5, 255])
 def test_an_unknown_compression_is_malformed(compression):
     with pytest.raises(InvalidCommand):
-        read(Code.CREATE_TOPIC, create(1, compression))
+        request_in(Code.CREATE_TOPIC, create(1, compression))
     update = bytes.fromhex("02027431") + create(1, compression).replace(b"\x01\x00\x00\x00", b"", 1)
     with pytest.raises(InvalidCommand):
-        read(Code.UPDATE_TOPIC, update)
+        request_in(Code.UPDATE_TOPIC, update)
 
 
 def test_too_many_partitions_are_judged_before_the_compression():
     with pytest.raises(TooManyPartitions):
-        read(Code.CREATE_TOPIC, create(1001, 0))
-    assert read(Code.CREATE_TOPIC, create(1001, 1)).partitions_count == 1001
+        request_in(Code.CREATE_TOPIC, create(1001, 0))
+    assert request_in(Code.CREATE_TOPIC, create(1001, 1)).partitions_count == 1001
 
 
 def test_an_empty_name_is_a_fault_of_format():
     with pytest.raises(InvalidFormat):
-        read(Code.CREATE_TOPIC, create(1, 1, name="00"))
+        request_in(Code.CREATE_TOPIC, create(1, 1, name="00"))
 
 
 TOPIC_WIRE = bytes.fromhex(

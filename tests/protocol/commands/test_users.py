@@ -1,13 +1,11 @@
 """The bytes of users, permissions and logins."""
 
-from typing import Any
-
 import pytest
+from tests.support.wire_client import request_in
 
 from borzoi.model.errors import InvalidCommand, InvalidFormat
 from borzoi.model.users import ALL_PERMISSIONS, UserStatus
 from borzoi.protocol.buffers import Reader
-from borzoi.protocol.catalog import decode_request
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.users import (
     ChangePassword,
@@ -21,11 +19,6 @@ from borzoi.protocol.commands.users import (
     Users,
 )
 from borzoi.protocol.contract import encode_payload
-
-
-def read(code, payload) -> Any:
-    return decode_request(code, payload)
-
 
 ALL_WIRE = bytes.fromhex("01 0b000000 01010101010101010101 00")
 
@@ -65,11 +58,11 @@ ALL_WIRE = bytes.fromhex("01 0b000000 01010101010101010101 00")
 )
 def test_requests_have_the_published_bytes(code, wire, request_value):
     assert encode_payload(request_value).hex() == wire.replace(" ", "")
-    assert read(code, bytes.fromhex(wire)) == request_value
+    assert request_in(code, bytes.fromhex(wire)) == request_value
 
 
 def test_a_login_may_end_after_the_password():
-    login = read(Code.LOGIN_USER, bytes.fromhex("0469676779 0469676779"))
+    login = request_in(Code.LOGIN_USER, bytes.fromhex("0469676779 0469676779"))
     assert login == LoginUser("iggy", "iggy", version="", context="")
 
 
@@ -89,27 +82,29 @@ def test_a_login_may_end_after_the_password():
 )
 def test_a_login_that_is_cut_off_elsewhere_is_malformed(wire):
     with pytest.raises(InvalidCommand):
-        read(Code.LOGIN_USER, bytes.fromhex(wire))
+        request_in(Code.LOGIN_USER, bytes.fromhex(wire))
 
 
 def test_an_empty_user_name_is_a_fault_of_format_and_an_empty_password_is_not():
     with pytest.raises(InvalidFormat):
-        read(Code.LOGIN_USER, bytes.fromhex("00 0469676779 00000000 00000000"))
-    assert read(Code.LOGIN_USER, bytes.fromhex("0469676779 00")).password == ""
+        request_in(Code.LOGIN_USER, bytes.fromhex("00 0469676779 00000000 00000000"))
+    assert request_in(Code.LOGIN_USER, bytes.fromhex("0469676779 00")).password == ""
 
 
 def test_a_flag_other_than_one_means_unchanged():
-    assert read(Code.UPDATE_USER, bytes.fromhex("0203626f62 02 02")) == UpdateUser("bob")
+    assert request_in(Code.UPDATE_USER, bytes.fromhex("0203626f62 02 02")) == UpdateUser("bob")
 
 
 def test_filler_after_no_permissions_is_ignored():
-    created = read(Code.CREATE_USER, bytes.fromhex("03626f62 06736563726574 01 00 01000000 00"))
+    created = request_in(
+        Code.CREATE_USER, bytes.fromhex("03626f62 06736563726574 01 00 01000000 00")
+    )
     assert created.permissions is None
 
 
 def test_an_unknown_status_is_malformed():
     with pytest.raises(InvalidCommand):
-        read(Code.CREATE_USER, bytes.fromhex("03626f62 06736563726574 03 00"))
+        request_in(Code.CREATE_USER, bytes.fromhex("03626f62 06736563726574 03 00"))
 
 
 INFO_WIRE = bytes.fromhex("01000000 0200000000000000 01 03626f62")
