@@ -66,11 +66,16 @@ class PipeControl:
         return True
 
     async def stopped(self) -> None:
-        self._sock.setblocking(False)
-        await asyncio.get_running_loop().sock_recv(self._sock, 1)
+        await self._told()
 
     async def drained(self) -> None:
-        await asyncio.sleep(0.2)
+        """As the supervisor does it: none closes its links before all know that this is a stop."""
+        self._sock.sendall(b"drained\n")
+        await self._told()
+
+    async def _told(self) -> None:
+        self._sock.setblocking(False)
+        await asyncio.get_running_loop().sock_recv(self._sock, 1)
 
     def attach(self, links: Links) -> None: ...
 
@@ -138,11 +143,17 @@ def running(count: int, **settings: str) -> Iterator[Running]:
             controls.append(ours)
             theirs.close()
             own.close()
+        lines = [one.makefile() for one in controls]
         try:
-            addresses = [json.loads(one.makefile().readline())["tcp"] for one in controls]
+            addresses = [json.loads(one.readline())["tcp"] for one in lines]
             yield Running([(host, port) for host, port in addresses], processes)
-        finally:
             for control in controls:
+                control.sendall(b".")
+            for line in lines:
+                line.readline()
+        finally:
+            for line, control in zip(lines, controls, strict=True):
+                line.close()
                 control.close()
             for process in processes:
                 process.wait(30)
