@@ -1,5 +1,6 @@
 """Answers are found in a stream that is cut anywhere, small and large ones mixed."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -63,6 +64,38 @@ def test_memory_of_which_no_view_is_left_is_used_again() -> None:
     (fourth,) = fed(receiver, large, 10**9)
     assert fourth.payload.obj is not memory
     assert bytes(third.payload) == b"1" * 3 * SMALL_BYTES
+
+
+def test_an_answer_after_a_large_one_is_received_where_it_is_read() -> None:
+    receiver = AnswerReceiver(ADDRESS)
+    large = encode_response(0, b"1" * 3 * SMALL_BYTES)
+    fed(receiver, large, 10**9)
+    space = receiver.space()
+    assert len(space) > len(large)
+    space[: len(large)] = large
+    (answer,) = receiver.received(len(large))
+    assert answer.payload.obj is space.obj
+    assert bytes(answer.payload) == b"1" * 3 * SMALL_BYTES
+    del space, answer
+    assert fed(receiver, encode_response(0, b"small"), 10**9) == [(0, b"small")]
+    assert len(receiver.space()) == SMALL_BYTES
+
+
+def test_large_answers_that_arrive_together_are_views_and_what_follows_moves() -> None:
+    receiver = AnswerReceiver(ADDRESS)
+    fed(receiver, encode_response(0, b"0" * 8 * SMALL_BYTES), 10**9)
+    payloads = [bytes([number]) * 3 * SMALL_BYTES for number in (1, 2, 3)]
+    stream = b"".join(map(partial(encode_response, 0), payloads))
+    space = receiver.space()
+    count = len(space)
+    assert 2 * len(stream) // 3 < count < len(stream)
+    space[:] = stream[:count]
+    answers = receiver.received(count)
+    assert [answer.payload.obj for answer in answers] == [space.obj] * 2
+    assert receiver.missing == len(stream) - count
+    answers += fed(receiver, stream[count:], 10**9)
+    assert [bytes(answer.payload) for answer in answers] == payloads
+    assert answers[2].payload.obj is not space.obj
 
 
 @pytest.mark.parametrize(

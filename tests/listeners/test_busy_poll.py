@@ -55,6 +55,22 @@ async def test_the_loop_stays_awake_for_a_moment_and_gives_way_meanwhile(
     assert await callbacks_in(10, made, monkeypatch) == 0
 
 
+async def test_it_stays_awake_longer_while_a_client_reads_a_large_answer(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = BusyPoll(asyncio.get_running_loop())
+    made.expect_reading()
+    made.touch(clock.now)
+    assert await callbacks_in(3, made, monkeypatch) == 3
+    clock.now += busy_poll.AWAKE_SECONDS + busy_poll.READING_SECONDS / 2
+    assert await callbacks_in(3, made, monkeypatch) == 3
+    # The answer to the next request is a small one.
+    made.touch(clock.now)
+    assert await callbacks_in(3, made, monkeypatch) == 3
+    clock.now += busy_poll.AWAKE_SECONDS
+    assert await callbacks_in(3, made, monkeypatch) == 0
+
+
 async def test_it_wakes_up_again_after_it_slept(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

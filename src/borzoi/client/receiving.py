@@ -3,8 +3,9 @@
 The shell receives into `space()` and reports how many bytes arrived; it gets back the answers that
 are complete. Small answers share one buffer and are handed out as copies. A large one gets memory
 of its size as soon as its prefix is known, and only bytes that arrived with the prefix are moved.
-The memory belongs to the caller as long as there is a view of it; after that a later answer may
-reuse it.
+The answer after a large one is received into such memory from its first byte on: who polls a
+megabyte polls the next one, too. The memory belongs to the caller as long as there is a view of it;
+after that a later answer may reuse it.
 """
 
 from collections import deque
@@ -20,6 +21,12 @@ from borzoi.protocol.framing import PREFIX_BYTES, RESPONSE_PREFIX, ResponseFrame
 
 #: One receive takes at most this much before the size of an answer is known.
 SMALL_BYTES: Final = 64 * 1024
+
+#: Frames above this size are large.
+LARGE_BYTES: Final = SMALL_BYTES // 2
+
+#: What the memory of a large answer has beyond its frame.
+SPARE_BYTES: Final = 4096
 
 #: No server has statuses above this; a peer that sends one speaks another protocol.
 STATUS_MAX: Final = 100_000
@@ -59,17 +66,31 @@ def is_unseen(memory: bytearray) -> bool:
 class AnswerReceiver:
     """Bytes in, answers out: the wire of TCP, where frames follow each other and nothing else."""
 
-    __slots__ = ("_address", "_end", "_filled", "_large", "_lent", "_small", "_start", "_status")
+    __slots__ = (
+        "_address",
+        "_buffer",
+        "_end",
+        "_expected",
+        "_is_lent",
+        "_lent",
+        "_small",
+        "_start",
+        "_wanted",
+    )
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._small = memoryview(bytearray(SMALL_BYTES))
+        #: Bytes that were received and not handed out lie in `_buffer[_start:_end]`.
+        self._buffer = self._small
         self._start = 0
         self._end = 0
-        #: The large answer that is arriving, and how many bytes of it have arrived.
-        self._large: memoryview | None = None
-        self._filled = 0
-        self._status = 0
+        #: Whether a view of the buffer was handed out.
+        self._is_lent = False
+        #: Where in the buffer the large frame ends that is arriving; 0 if there is none.
+        self._wanted = 0
+        #: The size of the last frame if it was large, and 0 if it was not.
+        self._expected = 0
         #: Memory of the last large answers, which may still be in use.
         self._lent: deque[bytearray] = deque(maxlen=LENT_MAX)
 
@@ -86,64 +107,74 @@ class AnswerReceiver:
 
     def space(self) -> memoryview:
         """The memory to receive the next bytes into; never empty."""
-        if self._large is not None:
-            return self._large[self._filled :]
-        return self._small[self._end :]
+        if self._wanted:
+            return self._buffer[self._end : self._wanted]
+        if self._expected and not self._end and self._buffer is self._small:
+            self._buffer = self._memory(self._expected)
+        return self._buffer[self._end :]
 
     @property
     def missing(self) -> int:
         """How many bytes of a large answer are missing."""
-        return 0 if self._large is None else len(self._large) - self._filled
+        return self._wanted - self._end if self._wanted else 0
 
     def received(self, count: int) -> list[ResponseFrame]:
         """Return the answers that are complete after `count` more bytes in `space()`."""
-        if self._large is not None:
-            self._filled += count
-            if self._filled < len(self._large):
-                return []
-            answer = ResponseFrame(self._status, self._large)
-            self._large = None
-            return [answer]
         self._end += count
+        if self._end < self._wanted:
+            return []
+        self._wanted = 0
         answers = []
         while self._end - self._start >= PREFIX_BYTES:
-            status, length = _unpack_prefix(self._small, self._start)
+            status, length = _unpack_prefix(self._buffer, self._start)
             self._check(status, length)
-            start = self._start + PREFIX_BYTES
-            stop = start + length
-            if stop > self._end:
-                if PREFIX_BYTES + length > SMALL_BYTES // 2:
-                    self._begin_large(status, length, start)
+            size = PREFIX_BYTES + length
+            if size > self._end - self._start:
+                if size > LARGE_BYTES:
+                    self._await_large(size)
+                    return answers
                 break
-            self._start = stop
-            answers.append(ResponseFrame(status, bytes(self._small[start:stop])))
-        self._make_room()
+            answers.append(ResponseFrame(status, self._take(size)))
+        if self._start or self._buffer is not self._small:
+            self._move_to(self._small)
         return answers
 
-    def _begin_large(self, status: int, length: int, start: int) -> None:
+    def _take(self, size: int) -> bytes | memoryview:
+        start = self._start + PREFIX_BYTES
+        self._start += size
+        is_large = size > LARGE_BYTES
+        self._expected = size if is_large and size <= KEPT_BYTES_MAX else 0
+        payload = self._buffer[start : self._start]
+        if is_large and self._buffer is not self._small:
+            self._is_lent = True
+            return payload
+        return bytes(payload)
+
+    def _await_large(self, size: int) -> None:
+        is_small = self._buffer is self._small
+        if is_small or self._is_lent or self._start + size > len(self._buffer):
+            self._move_to(self._memory(size))
+        self._wanted = self._start + size
+
+    def _move_to(self, buffer: memoryview) -> None:
+        """Go on in another buffer, with the bytes that were not handed out."""
+        rest = self._end - self._start
+        if rest:
+            buffer[:rest] = bytes(self._buffer[self._start : self._end])
+        self._buffer, self._start, self._end, self._is_lent = buffer, 0, rest, False
+
+    def _memory(self, size: int) -> memoryview:
+        """Memory for a frame of this size, and some more: a receive that fills all of its memory
+        is repeated by event loops, to see whether there is more."""
         keep_freed_memory()
-        self._large = memoryview(self._memory(length))[:length]
-        self._status = status
-        self._filled = self._end - start
-        self._large[: self._filled] = self._small[start : self._end]
-        self._start = self._end
-
-    def _memory(self, length: int) -> bytearray:
+        wanted = size + SPARE_BYTES
         for lent in self._lent:
-            if len(lent) >= length and is_unseen(lent):
-                return lent
-        memory = bytearray(length)
-        if length <= KEPT_BYTES_MAX:
+            if len(lent) >= wanted and is_unseen(lent):
+                return memoryview(lent)
+        memory = bytearray(wanted)
+        if size <= KEPT_BYTES_MAX:
             self._lent.append(memory)
-        return memory
-
-    def _make_room(self) -> None:
-        if self._start == self._end:
-            self._start = self._end = 0
-        elif self._start:
-            rest = bytes(self._small[self._start : self._end])
-            self._small[: len(rest)] = rest
-            self._start, self._end = 0, len(rest)
+        return memoryview(memory)
 
     def _check(self, status: int, length: int) -> None:
         # The first bytes of an HTTP answer or of a TLS alert are impossible values here.

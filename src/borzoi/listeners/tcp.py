@@ -36,6 +36,8 @@ RECEIVE_BYTES = 64 * 1024
 RECEIVE_BUFFER_BYTES = 256 * 1024
 #: While a large frame arrives, wake up for pieces of this size, not for every TCP segment.
 LARGE_PIECE_BYTES = 128 * 1024
+#: A client reads an answer of this size for longer than the loop stays awake.
+LARGE_ANSWER_BYTES = 256 * 1024
 #: Bytes read and discarded from a peer after the last answer has left.
 DRAINED_BYTES_MAX = 64 * 1024 * 1024
 
@@ -202,6 +204,8 @@ class TcpConnection:
                 self._wait_for_room()
             else:
                 self._outgoing = None
+                if reply.size >= LARGE_ANSWER_BYTES:
+                    self._listener.busy_poll.expect_reading()
 
     def _block(self, piece: bytes | memoryview) -> None:
         self._outgoing = SendQueue((piece,))
@@ -246,6 +250,9 @@ class TcpConnection:
             return
         self._outgoing = None
         self._listener.loop.remove_writer(self._sock.fileno())
+        # An answer that had to wait for room is a large one.
+        self._listener.busy_poll.expect_reading()
+        self._listener.busy_poll.touch(monotonic())
         if self._finishing:
             self._drain()
         else:
