@@ -124,7 +124,7 @@ class AnswerReceiver:
         if self._end < self._wanted:
             return []
         self._wanted = 0
-        answers = []
+        answers: list[ResponseFrame] = []
         while self._end - self._start >= PREFIX_BYTES:
             status, length = _unpack_prefix(self._buffer, self._start)
             self._check(status, length)

@@ -26,7 +26,7 @@ AWAY_SECONDS: Final = 0.1
 class BusyPoll:
     """Keeps one event loop awake; disabled on a single processor."""
 
-    __slots__ = ("_away_until", "_awake_seconds", "_loop", "_until", "awake", "is_touched", "now")
+    __slots__ = ("_awake_seconds", "_away_until", "_loop", "_until", "awake", "is_touched", "now")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
