@@ -736,6 +736,7 @@ static PyMethodDef methods[] = {
     {"checksum", checksum, METH_O, checksum_doc},
     {"count", count, METH_O, count_doc},
     {"messages", FAST(messages), messages_doc},
+    {"equal_size", equal_size, METH_O, equal_size_doc},
     {"json_lines", FAST(json_lines), json_lines_doc},
     {"decimal_ids", decimal_ids, METH_O, decimal_ids_doc},
     {"json_messages", FAST(json_messages), json_messages_doc},

@@ -244,6 +244,27 @@ static PyObject *messages(PyObject *module, PyObject *const *arguments, Py_ssize
     return (PyObject *)iterator;
 }
 
+/* What is sent. ------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(equal_size_doc, "equal_size(payloads)\n--\n\n"
+             "The size that all payloads of a list have; None when they differ, or one is not\n"
+             "bytes.");
+
+static PyObject *equal_size(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Py_ssize_t size = -1, count = PyList_CheckExact(given) ? PyList_Size(given) : 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *payload = PyList_GetItem(given, i);
+        if (!PyBytes_CheckExact(payload) || (i && PyBytes_Size(payload) != size))
+            Py_RETURN_NONE;
+        size = PyBytes_Size(payload);
+    }
+    if (size < 0)
+        Py_RETURN_NONE;
+    return PyLong_FromSsize_t(size);
+}
+
 /* The types belong to the module. ------------------------------------------------------------- */
 
 static int types_make(PyObject *module)

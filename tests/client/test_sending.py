@@ -24,6 +24,8 @@ from borzoi.records.batch import receive
 from borzoi.records.message import Message as Record
 from borzoi.records.message import encode_messages
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 KEY = Partitioning.key(b"k")
 
 new_messages = st.builds(

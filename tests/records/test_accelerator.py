@@ -6,6 +6,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,6 +244,24 @@ def test_ends_of_another_kind_are_refused(native: Native, ends: list[int]) -> No
         native.verify(messages, ends)
     with pytest.raises((TypeError, OverflowError)):
         native.entries(ends, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("payloads", "size"),
+    [
+        ([b"abc"], 3),
+        ([b"abc", b"def"], 3),
+        ([b"", b""], 0),
+        ([b"abc", b"defg"], None),
+        ([b"abc", "def"], None),
+        ([bytearray(b"abc")], None),
+        ([], None),
+        ((b"abc", b"def"), None),
+        (None, None),
+    ],
+)
+def test_the_size_that_all_payloads_have(native: Native, payloads: Any, size: int | None) -> None:
+    assert native.equal_size(payloads) == size
 
 
 def test_arguments_of_another_kind_are_refused(native: Native) -> None:

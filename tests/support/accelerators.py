@@ -16,6 +16,7 @@ import pytest
 
 from borzoi.cli import lines, sinks, sources
 from borzoi.client import messages as client_messages
+from borzoi.client import sending
 from borzoi.listeners.binary import CHECKED_AT_ONCE_MAX
 from borzoi.model.errors import BorzoiError
 from borzoi.protocol.commands.messages import split_send
@@ -38,7 +39,15 @@ PAYLOADS: Final = (0, 1, 71, 72, 73, 74, 120, 183, 184, 185, 200, 500, 967, 968,
 @contextmanager
 def without_accelerator() -> Iterator[None]:
     """What runs inside runs in Python alone."""
-    users: tuple[Any, ...] = (batch, fresh_ids, client_messages, lines, sinks, sources)
+    users: tuple[Any, ...] = (
+        batch,
+        fresh_ids,
+        client_messages,
+        sending,
+        lines,
+        sinks,
+        sources,
+    )
     was = [module.native for module in users]
     for module in users:
         module.native = None

@@ -37,6 +37,7 @@ from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.buffers import Buffer, Writer
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.framing import CODE_BYTES, REQUEST_PREFIX
+from borzoi.records.accelerator import native
 from borzoi.records.columnar import HEADER_BLOCK, equal_indexes, header_block, request_indexes
 from borzoi.records.header import HEADER
 from borzoi.records.validation import INDEX_ENTRY
@@ -68,6 +69,10 @@ def encode(
     """Indexes and messages; `new_ids(n)` gives n × 16 bytes for those that come without an id."""
     if not messages:
         raise InvalidMessagesCount("a send needs at least one message")
+    if native is not None and new_ids is None:
+        size = native.equal_size(messages)
+        if size is not None:
+            return _encode_alike(cast("Sequence[bytes]", messages), size, now)
     if set(map(type, messages)) == _BYTES:
         bodies = _Bodies(cast("Sequence[bytes]", messages), None, None)
     else:

@@ -6,7 +6,7 @@ compiles it, and the variable BORZOI_ACCELERATOR chooses: `on` (the default), `p
 vector instructions) or `off`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -73,6 +73,10 @@ class Native(Protocol):
 
     def messages(self, messages: memoryview, partition: int) -> Iterator[Any]:
         """A `Message` for each message of an answer, with copies of its bytes."""
+
+    def equal_size(self, payloads: Sequence[object]) -> int | None:
+        """The size that all payloads of a list have; None when they differ, one is not bytes, or
+        it is no list."""
 
     def json_lines(
         self, messages: memoryview, starts: NDArray[np.int64], partition: int
