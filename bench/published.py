@@ -7,6 +7,7 @@ made once hide. The two sides are one server without the accelerator and one wit
 import asyncio
 import importlib.util
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -28,6 +29,10 @@ BATCHES: tuple[tuple[str, list[int], int], ...] = (
 )
 #: The accelerator must not make anything slower, noise aside.
 GOAL = 0.9
+
+
+def row(name: str, plain: Callable[[], Measured], own: Callable[[], Measured]) -> Row:
+    return Row(name, GOAL, plain, own, turns=3, p50=True)
 
 
 class Published:
@@ -89,27 +94,13 @@ def measure() -> list[bool]:
         plain = Published(stack.enter_context(running_server({"ACCELERATOR": "off"})), loop)
         own = Published(stack.enter_context(running_server({"ACCELERATOR": "on"})), loop)
         rows = [
-            Row(
-                f"send {name}",
-                GOAL,
-                partial(plain.send, sizes, requests),
-                partial(own.send, sizes, requests),
-                turns=3,
-                p50=True,
-            )
-            for name, sizes, requests in BATCHES
+            row(f"send {name}", partial(plain.send, sizes, n), partial(own.send, sizes, n))
+            for name, sizes, n in BATCHES
         ]
-        for count, requests in ((1, 200), (100, 50), (1000, 10)):
-            rows.append(
-                Row(
-                    f"poll {count}",
-                    GOAL,
-                    partial(plain.poll, count, requests),
-                    partial(own.poll, count, requests),
-                    turns=3,
-                    p50=True,
-                )
-            )
+        rows += [
+            row(f"poll {polls[0]}", partial(plain.poll, *polls), partial(own.poll, *polls))
+            for polls in ((1, 200), (100, 50), (1000, 10))
+        ]
         results = compare(rows)
     loop.close()
     return results

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from borzoi.client.messages import NewMessage, encoded_headers
 from borzoi.client.sending import encode, send_parts
-from borzoi.model.errors import (
-    InvalidFormat,
-    InvalidMessagesCount,
-    InvalidMessagesSize,
-    InvalidNumber,
-    PayloadTooBig,
-    UserHeadersTooBig,
-)
+from borzoi.model import errors
 from borzoi.model.limits import U128_MAX
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import SendMessages
@@ -93,15 +86,15 @@ def test_ids_are_given_to_those_without_one(count: int) -> None:
 @pytest.mark.parametrize(
     ("messages", "fault"),
     [
-        ([], InvalidMessagesCount),
-        ([None], InvalidFormat),
-        ([b"a", 5], InvalidFormat),
-        ([NewMessage(b"a", id=-1)], InvalidNumber),
-        ([NewMessage(b"a", id=U128_MAX + 1)], InvalidNumber),
-        ([bytes(64_000_001)], PayloadTooBig),
-        ([b"", bytes(64_000_001)], PayloadTooBig),
-        ([NewMessage(b"", {f"{n}": "v" * 255 for n in range(400)})], UserHeadersTooBig),
-        ([bytes(60_000_000)] * 10, InvalidMessagesSize),
+        ([], errors.InvalidMessagesCount),
+        ([None], errors.InvalidFormat),
+        ([b"a", 5], errors.InvalidFormat),
+        ([NewMessage(b"a", id=-1)], errors.InvalidNumber),
+        ([NewMessage(b"a", id=U128_MAX + 1)], errors.InvalidNumber),
+        ([bytes(64_000_001)], errors.PayloadTooBig),
+        ([b"", bytes(64_000_001)], errors.PayloadTooBig),
+        ([NewMessage(b"", {f"{n}": "v" * 255 for n in range(400)})], errors.UserHeadersTooBig),
+        ([bytes(60_000_000)] * 10, errors.InvalidMessagesSize),
     ],
 )
 def test_what_no_server_takes_is_refused_before_it_is_sent(messages, fault) -> None:

@@ -74,25 +74,24 @@ def test_two_backups_commit_while_the_primary_still_syncs():
     assert len(cluster.replies()) == 1
 
 
-def test_n4_reordered_prepares_are_kept_and_commit_without_a_resend():
+def with_reordered_prepares() -> ScriptedCluster:
+    """Four requests whose frames arrive in the reverse order."""
     cluster = ScriptedCluster()
     cluster.elect()
     for number in range(4):
         cluster.request(b"x", number=number, settle=False)
     cluster.network.reverse()
     cluster.settle()
-    assert len(cluster.replies()) == 4
+    return cluster
+
+
+def test_n4_reordered_prepares_are_kept_and_commit_without_a_resend():
+    assert len(with_reordered_prepares().replies()) == 4
 
 
 def test_m3_dropping_reordered_prepares_costs_resends():
     plant_bugs(reordered_prepare_dropped=True)
-    cluster = ScriptedCluster()
-    cluster.elect()
-    for number in range(4):
-        cluster.request(b"x", number=number, settle=False)
-    cluster.network.reverse()
-    cluster.settle()
-    assert len(cluster.replies()) < 4
+    assert len(with_reordered_prepares().replies()) < 4
 
 
 def test_a_prepare_lost_below_a_newer_one_is_repaired_by_identity():

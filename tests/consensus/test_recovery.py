@@ -16,6 +16,16 @@ from borzoi.consensus.state import Status
 from borzoi.consensus.superblock import Superblock, Unreadable
 
 
+def without_a_disk() -> tuple[ScriptedCluster, int]:
+    """A backup has crashed and lost its disk."""
+    cluster = ScriptedCluster()
+    cluster.elect()
+    lost = backups(cluster)[0]
+    cluster.crash(lost)
+    cluster.wipe(lost)
+    return cluster, lost
+
+
 def applied(cluster: ScriptedCluster, replica: int) -> list[bytes]:
     return cluster.applied(replica)
 
@@ -299,11 +309,7 @@ def test_g2_a_replica_that_has_its_barrier_costs_the_log_nothing_more():
 
 
 def test_g2_the_flag_is_durable_until_done():
-    cluster = ScriptedCluster()
-    cluster.elect()
-    wiped = backups(cluster)[0]
-    cluster.crash(wiped)
-    cluster.wipe(wiped)
+    cluster, wiped = without_a_disk()
     cluster.isolate(wiped)
     cluster.start(wiped, wiped=True)
     cluster.settle()
@@ -375,11 +381,7 @@ def test_g1_a_replica_counted_at_genesis_formats_although_it_missed_the_others()
 
 
 def test_an_empty_replica_among_a_formatted_cluster_stays_silent():
-    cluster = ScriptedCluster()
-    cluster.elect()
-    empty = backups(cluster)[0]
-    cluster.crash(empty)
-    cluster.wipe(empty)
+    cluster, empty = without_a_disk()
     cluster.start(empty)
     cluster.tick(300)
     assert cluster.replicas[empty].is_empty

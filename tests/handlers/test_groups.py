@@ -26,6 +26,14 @@ async def group(root: EmbeddedClient) -> None:
     assert (created.id, created.members_count) == (0, 0)
 
 
+async def with_group(server: EmbeddedServer) -> EmbeddedClient:
+    root = server.root()
+    await root.call(CreateStream("s"))
+    await root.call(CreateTopic("s", "t", 6))
+    await root.call(groups.CreateConsumerGroup(*GROUP))
+    return root
+
+
 async def shares(root: EmbeddedClient) -> list[tuple[int, ...]]:
     return [
         member.partitions for member in (await root.call(groups.GetConsumerGroup(*GROUP))).members
@@ -49,10 +57,7 @@ async def test_a_client_that_hangs_up_while_joining_leaves_no_member(
     tmp_path: Path,
 ) -> None:
     async with embedded_server(tmp_path / "slow", SLOW) as server:
-        root = server.root()
-        await root.call(CreateStream("s"))
-        await root.call(CreateTopic("s", "t", 6))
-        await root.call(groups.CreateConsumerGroup(*GROUP))
+        root = await with_group(server)
         late, new = server.root(), server.root()
         join = encode_payload(groups.JoinConsumerGroup(*GROUP))
         async with asyncio.TaskGroup() as at_once:
@@ -75,10 +80,7 @@ async def test_a_group_that_got_the_number_of_a_deleted_one_is_another(
     tmp_path: Path, request_type: type[groups.JoinConsumerGroup | groups.LeaveConsumerGroup]
 ) -> None:
     async with embedded_server(tmp_path / "slow", SLOW) as server:
-        root = server.root()
-        await root.call(CreateStream("s"))
-        await root.call(CreateTopic("s", "t", 6))
-        await root.call(groups.CreateConsumerGroup(*GROUP))
+        root = await with_group(server)
         client = server.root()
         asked_for = encode_payload(request_type(*GROUP))
         async with asyncio.TaskGroup() as at_once:

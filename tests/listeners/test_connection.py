@@ -61,6 +61,12 @@ def sink() -> Sink:
     return Sink()
 
 
+def stranger_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
+    """A conversation that nobody is logged in on."""
+    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
+    return Conversation(session, server.binary, sink, pool)
+
+
 @pytest.fixture
 def talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
     """A conversation that root is logged in on."""
@@ -110,8 +116,7 @@ async def test_garbage_is_answered_or_waited_for(server: EmbeddedServer, pool: M
     @given(st.binary(max_size=200), st.data())
     def check(garbage: bytes, data: st.DataObject) -> None:
         sink = Sink()
-        session = Session(1, "1.1.1.1:1", TransportKind.TCP, lambda: None, 0.0)
-        talk = Conversation(session, server.binary, sink, pool)
+        talk = stranger_talk(server, sink, pool)
         wire = memoryview(garbage)
         while wire:
             cut = data.draw(st.integers(1, len(wire)))
@@ -186,8 +191,7 @@ async def test_who_is_not_logged_in_cannot_make_us_hold_a_large_frame(
     server: EmbeddedServer, sink: Sink, code: Code, status: int
 ) -> None:
     pool = MemoryPool(512 << 20)
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.binary, sink, pool)
+    talk = stranger_talk(server, sink, pool)
     size = UNAUTHENTICATED_BYTES_MAX + 1
     talk.feed(memoryview(REQUEST_PREFIX.pack(size + 4, int(code))))
     assert talk.wanted is None
@@ -203,8 +207,7 @@ async def test_who_is_not_logged_in_cannot_make_us_hold_a_large_frame(
 async def test_what_fits_is_held_also_before_a_login(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.binary, sink, pool)
+    talk = stranger_talk(server, sink, pool)
     talk.feed(memoryview(frame(int(Code.PING), bytes(UNAUTHENTICATED_BYTES_MAX))))
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
     await answered(sink, 2)
@@ -415,8 +418,7 @@ async def test_a_poll_that_is_not_sent_yet_keeps_what_it_found(tmp_path: Path) -
 async def test_a_stranger_is_not_read_from_while_its_login_runs(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.binary, sink, pool)
+    talk = stranger_talk(server, sink, pool)
     talk.received(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING * 1000))
     seen = [sink.reading]
     await answered(sink, 1001)
@@ -475,21 +477,19 @@ async def test_hanging_up_on_who_waits_for_nothing_says_farewell(
 async def test_a_login_is_given_up_with_its_connection(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.binary, sink, pool)
+    talk = stranger_talk(server, sink, pool)
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
     talk.lost()
     await turns(5)
     assert server.dispatcher.waiting == 0
-    assert session.user_id is None
+    assert talk.session.user_id is None
     assert sink.sent == []
 
 
 async def test_a_request_that_will_never_be_answered_ends_its_connection(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
-    talk = Conversation(session, server.binary, sink, pool)
+    talk = stranger_talk(server, sink, pool)
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy")) + PING))
     await server.dispatcher.drain()
     await turns(5)

@@ -4,14 +4,7 @@ from borzoi.metadata import queries
 from borzoi.metadata.groups import CompleteRevocation, JoinGroup
 from borzoi.metadata.sealed import SealedCreatePersonalAccessToken as CreateToken
 from borzoi.metadata.state import GroupAddress, Token
-from borzoi.model.errors import (
-    GroupNotFound,
-    MemberNotFound,
-    PartitionNotFound,
-    ResourceNotFound,
-    StreamNotFound,
-    TopicNotFound,
-)
+from borzoi.model import errors
 from borzoi.protocol.commands.partitions import CreatePartitions
 from borzoi.protocol.commands.streams import CreateStream
 
@@ -58,15 +51,15 @@ def test_what_is_missing_is_none_or_raises(state):
     assert queries.find_group(state, 9, 0, 0) is None
     assert queries.find_group(state, 0, 0, "nope") is None
     assert queries.find_user(state, "nobody") is None
-    with pytest.raises(StreamNotFound):
+    with pytest.raises(errors.StreamNotFound):
         queries.stream(state, 9)
-    with pytest.raises(TopicNotFound):
+    with pytest.raises(errors.TopicNotFound):
         queries.topic(state, 0, 9)
-    with pytest.raises(PartitionNotFound):
+    with pytest.raises(errors.PartitionNotFound):
         queries.partition(state, 0, 0, 3)
-    with pytest.raises(GroupNotFound):
+    with pytest.raises(errors.GroupNotFound):
         queries.group(state, 0, 0, 9)
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(errors.ResourceNotFound):
         queries.user(state, 9)
 
 
@@ -102,9 +95,9 @@ def test_members_and_their_groups_are_found(control, state):
     assert queries.groups_of(state, A) == queries.groups_with_members(state)
     assert queries.groups_of(state, A) == [GroupAddress(0, 0, 0)]
     assert queries.groups_of(state, B) == []
-    with pytest.raises(MemberNotFound):
+    with pytest.raises(errors.MemberNotFound):
         queries.member_partitions(group, B)
-    with pytest.raises(MemberNotFound):
+    with pytest.raises(errors.MemberNotFound):
         queries.next_polled_partition(group, B)
 
 

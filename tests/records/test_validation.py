@@ -11,19 +11,7 @@ from hypothesis import strategies as st
 from tests.support.golden import Exchange, read_exchanges
 from tests.support.record_strategies import Sent, sent_batches
 
-from borzoi.model.errors import (
-    BorzoiError,
-    InvalidIndexPosition,
-    InvalidMessagesCount,
-    InvalidMessagesSize,
-    InvalidOffset,
-    InvalidReservedField,
-    MissingIndex,
-    NonZeroIndexOffset,
-    NonZeroIndexTimestamp,
-    PayloadTooBig,
-    UserHeadersTooBig,
-)
+from borzoi.model import errors
 from borzoi.records.batch import receive
 from borzoi.records.header import MessageHeader, pack_header
 from borzoi.records.layouts import LAYOUT_MESSAGES_MAX, Layouts
@@ -34,21 +22,21 @@ pytestmark = pytest.mark.usefixtures("both_ways")
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 FAULT_OF_STATUS = {
-    4009: InvalidMessagesCount,
-    4017: UserHeadersTooBig,
-    4022: PayloadTooBig,
-    4031: NonZeroIndexOffset,
-    4032: NonZeroIndexTimestamp,
-    4033: MissingIndex,
-    4036: InvalidMessagesSize,
-    4100: InvalidOffset,
-    10011: InvalidIndexPosition,
+    4009: errors.InvalidMessagesCount,
+    4017: errors.UserHeadersTooBig,
+    4022: errors.PayloadTooBig,
+    4031: errors.NonZeroIndexOffset,
+    4032: errors.NonZeroIndexTimestamp,
+    4033: errors.MissingIndex,
+    4036: errors.InvalidMessagesSize,
+    4100: errors.InvalidOffset,
+    10011: errors.InvalidIndexPosition,
 }
 
 
 class Verdict(NamedTuple):
     ends: list[int]
-    fault: type[BorzoiError] | None
+    fault: type[errors.BorzoiError] | None
 
 
 def number(data: bytes, at: int, size: int) -> int:
@@ -63,40 +51,40 @@ def reference(sent: Sent) -> Verdict:
     for i in range(count):
         position = number(indexes, i * 16 + 4, 4)
         if number(indexes, i * 16, 4):
-            return Verdict([], NonZeroIndexOffset)
+            return Verdict([], errors.NonZeroIndexOffset)
         if number(indexes, i * 16 + 8, 8):
-            return Verdict([], NonZeroIndexTimestamp)
+            return Verdict([], errors.NonZeroIndexTimestamp)
         end = len(messages) if i == count - 1 else position
         message = messages[previous_position:end]
         if end > len(messages) or len(message) < 64:
-            return Verdict([], MissingIndex)
+            return Verdict([], errors.MissingIndex)
         user_headers, payload = number(message, 48, 4), number(message, 52, 4)
         if len(message) < 64 + user_headers + payload:
-            return Verdict([], MissingIndex)
+            return Verdict([], errors.MissingIndex)
         if payload > 64_000_000:
-            return Verdict([], PayloadTooBig)
+            return Verdict([], errors.PayloadTooBig)
         if user_headers > 100_000:
-            return Verdict([], UserHeadersTooBig)
+            return Verdict([], errors.UserHeadersTooBig)
         offset = number(message, 24, 8)
         if offset < previous_offset:
-            return Verdict([], InvalidOffset)
+            return Verdict([], errors.InvalidOffset)
         if position < previous_position:
-            return Verdict([], InvalidIndexPosition)
+            return Verdict([], errors.InvalidIndexPosition)
         total += 64 + user_headers + payload
         ends.append(total)
         previous_offset, previous_position = offset, position
     if total != len(messages):
-        return Verdict([], InvalidMessagesSize)
+        return Verdict([], errors.InvalidMessagesSize)
     starts = [0, *ends[:-1]]
     if any(number(messages, start + 56, 8) for start in starts):
-        return Verdict([], InvalidReservedField)
+        return Verdict([], errors.InvalidReservedField)
     return Verdict(ends, None)
 
 
 def verdict(check: Callable[[memoryview, memoryview, int], list[int]], sent: Sent) -> Verdict:
     try:
         ends = check(memoryview(sent.messages), memoryview(sent.indexes), sent.messages_count)
-    except BorzoiError as error:
+    except errors.BorzoiError as error:
         return Verdict([], type(error))
     return Verdict(ends, None)
 
@@ -134,7 +122,7 @@ def test_the_last_position_need_only_not_descend(sent: Sent, position: int) -> N
     indexes = sent.indexes[:at] + position.to_bytes(4, "little") + sent.indexes[at + 4 :]
     previous = number(sent.indexes, at - 16, 4) if sent.messages_count > 1 else 0
     fault = assert_all_agree(sent._replace(indexes=indexes)).fault
-    assert fault is (InvalidIndexPosition if position < previous else None)
+    assert fault is (errors.InvalidIndexPosition if position < previous else None)
 
 
 @given(sent_batches(), st.lists(st.integers(0, 2**64 - 1)))
@@ -205,14 +193,14 @@ def with_lengths(user_headers: int, payload: int, *, beside: int = 0) -> Sent:
     ("user_headers", "payload", "fault"),
     [
         (0, 64_000_000, None),
-        (0, 64_000_001, PayloadTooBig),
+        (0, 64_000_001, errors.PayloadTooBig),
         (100_000, 3, None),
-        (100_001, 3, UserHeadersTooBig),
-        (100_001, 64_000_001, PayloadTooBig),
+        (100_001, 3, errors.UserHeadersTooBig),
+        (100_001, 64_000_001, errors.PayloadTooBig),
     ],
 )
 def test_limits_are_limits(
-    user_headers: int, payload: int, fault: type[BorzoiError] | None, beside: int
+    user_headers: int, payload: int, fault: type[errors.BorzoiError] | None, beside: int
 ) -> None:
     sent = with_lengths(user_headers, payload, beside=beside)
     assert verdict(through_receive, sent).fault is fault
@@ -224,7 +212,7 @@ def test_limits_hold_for_messages_of_one_size() -> None:
     indexes = b"".join(
         bytes(4) + (len(one) * i).to_bytes(4, "little") + bytes(8) for i in range(1, 11)
     )
-    assert assert_all_agree(Sent(indexes, one * 10, 10)).fault is UserHeadersTooBig
+    assert assert_all_agree(Sent(indexes, one * 10, 10)).fault is errors.UserHeadersTooBig
 
 
 def test_lengths_that_only_add_up_in_32_bits_are_refused() -> None:
@@ -232,27 +220,27 @@ def test_lengths_that_only_add_up_in_32_bits_are_refused() -> None:
     ends = [64 * (i + 1) for i in range(20)] + [64 * 20 + 164]
     indexes = b"".join(bytes(4) + end.to_bytes(4, "little") + bytes(8) for end in ends)
     sent = Sent(indexes, bytes(64 * 20) + header + bytes(100), 21)
-    assert assert_all_agree(sent).fault is MissingIndex
+    assert assert_all_agree(sent).fault is errors.MissingIndex
 
 
 @pytest.mark.parametrize("count", [2, 20])
 @pytest.mark.parametrize(
     ("changed_entry", "at", "value", "fault"),
     [
-        (0, 0, 1, NonZeroIndexOffset),
-        (-1, 0, 1, NonZeroIndexOffset),
-        (0, 8, 1, NonZeroIndexTimestamp),
-        (-1, 8, 1, NonZeroIndexTimestamp),
-        (0, 4, 65, MissingIndex),
-        (0, 4, 63, MissingIndex),
-        (0, 4, 0, MissingIndex),
-        (-2, 4, 2**32 - 1, MissingIndex),
-        (-1, 4, 1, InvalidIndexPosition),
+        (0, 0, 1, errors.NonZeroIndexOffset),
+        (-1, 0, 1, errors.NonZeroIndexOffset),
+        (0, 8, 1, errors.NonZeroIndexTimestamp),
+        (-1, 8, 1, errors.NonZeroIndexTimestamp),
+        (0, 4, 65, errors.MissingIndex),
+        (0, 4, 63, errors.MissingIndex),
+        (0, 4, 0, errors.MissingIndex),
+        (-2, 4, 2**32 - 1, errors.MissingIndex),
+        (-1, 4, 1, errors.InvalidIndexPosition),
         (-1, 4, 2**32 - 1, None),
     ],
 )
 def test_a_wrong_index_entry_is_called_by_its_name(
-    count: int, changed_entry: int, at: int, value: int, fault: type[BorzoiError] | None
+    count: int, changed_entry: int, at: int, value: int, fault: type[errors.BorzoiError] | None
 ) -> None:
     entries = [
         bytearray(4) + (64 * i).to_bytes(4, "little") + bytes(8) for i in range(1, count + 1)
@@ -265,15 +253,15 @@ def test_a_wrong_index_entry_is_called_by_its_name(
 @pytest.mark.parametrize(
     ("at", "values", "fault"),
     [
-        (24, [5, 4], InvalidOffset),
+        (24, [5, 4], errors.InvalidOffset),
         (24, [4, 5], None),
-        (52, [0, 1], MissingIndex),
-        (48, [1, 0], MissingIndex),
-        (56, [0, 1], InvalidReservedField),
+        (52, [0, 1], errors.MissingIndex),
+        (48, [1, 0], errors.MissingIndex),
+        (56, [0, 1], errors.InvalidReservedField),
     ],
 )
 def test_a_wrong_header_is_called_by_its_name(
-    count: int, at: int, values: list[int], fault: type[BorzoiError] | None
+    count: int, at: int, values: list[int], fault: type[errors.BorzoiError] | None
 ) -> None:
     messages = bytearray(64 * count)
     for value, start in zip(values, (64 * (count - 2), 64 * (count - 1)), strict=True):
@@ -287,7 +275,9 @@ def test_a_wrong_header_is_called_by_its_name(
 @pytest.mark.parametrize("count", [1, 20])
 @pytest.mark.parametrize("size", [0, 1, 63])
 def test_less_than_a_header_is_no_message(count: int, size: int) -> None:
-    assert assert_all_agree(Sent(bytes(16 * count), bytes(size), count)).fault is MissingIndex
+    assert (
+        assert_all_agree(Sent(bytes(16 * count), bytes(size), count)).fault is errors.MissingIndex
+    )
 
 
 @pytest.mark.parametrize("count", [LAYOUT_MESSAGES_MAX, LAYOUT_MESSAGES_MAX + 1])
@@ -301,7 +291,7 @@ def test_large_batches_of_one_size_are_as_sound_as_small_ones(count: int) -> Non
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 20])
 def test_the_index_must_have_an_entry_per_message(count: int) -> None:
     indexes = b"" if count == 0 else bytes(16 * 3)
-    with pytest.raises(InvalidMessagesCount):
+    with pytest.raises(errors.InvalidMessagesCount):
         receive(memoryview(bytes(64 * 3)), memoryview(indexes), count)
 
 
@@ -325,7 +315,9 @@ def test_a_recorded_send_gets_its_recorded_answer(exchange: Exchange) -> None:
     body = memoryview(payload)[metadata_end:]
     fault = FAULT_OF_STATUS.get(exchange.status or 0)
     if exchange.step.startswith("reserved field"):
-        fault = InvalidReservedField  # the published server lets it through, and then cannot poll
+        fault = (
+            errors.InvalidReservedField
+        )  # the published server lets it through, and then cannot poll
     with pytest.raises(fault) if fault else nullcontext():
         receive(body[16 * count :], body[: 16 * count], count)
 

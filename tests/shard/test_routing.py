@@ -12,18 +12,7 @@ from tests.support.logs import batch_of, payloads_in
 from tests.support.shards import linked
 
 from borzoi.memory.pool import MIB, MemoryPool
-from borzoi.metadata.effects import (
-    CheckRevocations,
-    CreatedPartitions,
-    DeletedGroup,
-    DeletedPartitions,
-    DeletedStream,
-    DeletedTopic,
-    DroppedUser,
-    ForgetPolled,
-    PurgedStream,
-    PurgedTopic,
-)
+from borzoi.metadata import effects
 from borzoi.metadata.groups import CompleteRevocation
 from borzoi.metadata.machine import Entry, apply
 from borzoi.metadata.state import Metadata
@@ -190,7 +179,7 @@ async def test_a_file_crosses_once_and_is_closed_when_it_is_deleted(shards, tmp_
     for _ in range(20):
         await first.plane.run(place, poll(), now=1)
     assert len(os.listdir("/proc/self/fd")) == before + 1
-    await second.plane.carry_out(PurgedTopic(0, 0, tuple(range(PARTITIONS))))
+    await second.plane.carry_out(effects.PurgedTopic(0, 0, tuple(range(PARTITIONS))))
     await until(lambda: first.plane.files_held == 0)
     assert (await first.plane.run(place, poll(), now=1)).reading.count == 0
 
@@ -274,22 +263,32 @@ def test_an_effect_is_narrowed_to_the_partitions_of_a_shard():
     for shard in (0, 1):
         own = Ownership(shard, 2)
         mine = tuple(number for number in ids if own.is_own(Namespace(0, 0, number)))
-        assert narrow(PurgedTopic(0, 0, ids), own) == PurgedTopic(0, 0, mine)
-        assert narrow(DeletedGroup(0, 0, 1, ids), own) == DeletedGroup(0, 0, 1, mine)
-        assert narrow(ForgetPolled(0, 0, 1, ids), own) == ForgetPolled(0, 0, 1, mine)
-        assert narrow(CheckRevocations(0, 0, 1, ids), own) == CheckRevocations(0, 0, 1, mine)
-        assert narrow(PurgedStream(0, ((0, ids),)), own) == PurgedStream(0, ((0, mine),))
+        assert narrow(effects.PurgedTopic(0, 0, ids), own) == effects.PurgedTopic(0, 0, mine)
+        assert narrow(effects.DeletedGroup(0, 0, 1, ids), own) == effects.DeletedGroup(
+            0, 0, 1, mine
+        )
+        assert narrow(effects.ForgetPolled(0, 0, 1, ids), own) == effects.ForgetPolled(
+            0, 0, 1, mine
+        )
+        assert narrow(effects.CheckRevocations(0, 0, 1, ids), own) == effects.CheckRevocations(
+            0, 0, 1, mine
+        )
+        assert narrow(effects.PurgedStream(0, ((0, ids),)), own) == effects.PurgedStream(
+            0, ((0, mine),)
+        )
         for everyones in (
-            DeletedPartitions(0, 0, ids),
-            DeletedTopic(0, 0, ids),
-            DeletedStream(0, ((0, ids),)),
-            DroppedUser(3),
+            effects.DeletedPartitions(0, 0, ids),
+            effects.DeletedTopic(0, 0, ids),
+            effects.DeletedStream(0, ((0, ids),)),
+            effects.DroppedUser(3),
         ):
             assert narrow(everyones, own) is everyones
-        assert narrow(PurgedTopic(0, 0, ()), own) is None
+        assert narrow(effects.PurgedTopic(0, 0, ()), own) is None
     # The writer makes the place of a topic without partitions.
-    assert narrow(CreatedPartitions(0, 0, ()), Ownership(0, 2)) == CreatedPartitions(0, 0, ())
-    assert narrow(CreatedPartitions(0, 0, ()), Ownership(1, 2)) is None
+    assert narrow(
+        effects.CreatedPartitions(0, 0, ()), Ownership(0, 2)
+    ) == effects.CreatedPartitions(0, 0, ())
+    assert narrow(effects.CreatedPartitions(0, 0, ()), Ownership(1, 2)) is None
 
 
 async def test_what_is_deleted_is_removed_by_the_writer_after_the_owners_let_go(shards, tmp_path):
@@ -298,7 +297,7 @@ async def test_what_is_deleted_is_removed_by_the_writer_after_the_owners_let_go(
         await arrived(first.plane.run(place, operations.Append(batch_of([b"x"])), now=1))
     folder = place_directory(tmp_path, (0, 0), WORDS)
     assert folder.exists()
-    effect = DeletedTopic(0, 0, tuple(range(PARTITIONS)))
+    effect = effects.DeletedTopic(0, 0, tuple(range(PARTITIONS)))
     await second.plane.carry_out(effect)
     assert second.plane.opened() == []
     assert folder.exists()
@@ -308,7 +307,7 @@ async def test_what_is_deleted_is_removed_by_the_writer_after_the_owners_let_go(
 
 
 async def test_handovers_are_checked_by_the_owner_of_each_partition(shards):
-    effect = CheckRevocations(0, 0, 5, tuple(range(PARTITIONS)))
+    effect = effects.CheckRevocations(0, 0, 5, tuple(range(PARTITIONS)))
     found = [await shard.plane.carry_out(effect) for shard in shards]
     assert sorted(one.partition_id for commands in found for one in commands) == list(
         range(PARTITIONS)

@@ -94,11 +94,17 @@ def test_a_request_is_an_op_once():
     assert caught.value.kind == "at most once"
 
 
-def test_a_zombies_request_after_the_new_session_is_noticed():
+def registered(*, issued_in_epoch: int) -> tuple[Auditor, Prepare]:
+    """A client that has registered, and has issued request 9 in this epoch."""
     audit = auditor()
-    audit.issued[0, CLIENT, 9] = 1
+    audit.issued[0, CLIENT, 9] = issued_in_epoch
     register = prepare(1, FIRST.parent, client=CLIENT, operation=Operation.REGISTER.value)
     commit(audit, register)
+    return audit, register
+
+
+def test_a_zombies_request_after_the_new_session_is_noticed():
+    audit, register = registered(issued_in_epoch=1)
     again = prepare(2, register.checksum, client=CLIENT, operation=Operation.REGISTER.value)
     commit(audit, again)
     late = prepare(3, again.checksum, client=CLIENT, request=9, operation=CREATE)
@@ -118,10 +124,7 @@ def test_a_request_refused_as_invalid_needs_no_op():
 
 
 def test_a_session_that_was_ended_may_be_unknown_but_its_zombies_are_still_zombies():
-    audit = auditor()
-    audit.issued[0, CLIENT, 9] = 0
-    register = prepare(1, FIRST.parent, client=CLIENT, operation=Operation.REGISTER.value)
-    commit(audit, register)
+    audit, register = registered(issued_in_epoch=0)
     end = prepare(2, register.checksum, client=CLIENT, operation=Operation.UNREGISTER.value)
     commit(audit, end)
     audit.forgotten(0, CLIENT, 4, 2)

@@ -8,6 +8,14 @@ from borzoi.simulator.simulation import Simulation
 from borzoi.simulator.workload import other_content
 
 
+def simulated(ticks: int, **drawn: float) -> Simulation:
+    draw = Draw(seed=6, replicas=3, disturb_primary=0, think_ticks=1, **drawn)  # type: ignore[arg-type]
+    simulation = Simulation(draw)
+    simulation.start()
+    simulation.advance(ticks)
+    return simulation
+
+
 def test_a_lost_answer_leads_to_another_node():
     simulation = Simulation(
         Draw(seed=6, replicas=3, clients=1, client_timeout=20, loss=0.4, disturb_primary=0)
@@ -27,31 +35,19 @@ def test_a_quiet_workload_asks_for_nothing():
 
 
 def test_what_is_created_is_sent_to_and_what_is_deleted_is_forgotten():
-    simulation = Simulation(
-        Draw(seed=6, replicas=3, clients=4, disturb_primary=0, think_ticks=1, control_share=0.4)
-    )
-    simulation.start()
-    simulation.advance(1500)
+    simulation = simulated(1500, clients=4, control_share=0.4)
     done = {operation for operation, succeeded in simulation.auditor.committed if succeeded}
     assert {160, 81, 80} <= done
 
 
 def test_sessions_are_ended_in_order_too():
-    simulation = Simulation(
-        Draw(seed=6, replicas=3, clients=4, disturb_primary=0, think_ticks=1, dead_clients=0.1)
-    )
-    simulation.start()
-    simulation.advance(1000)
+    simulation = simulated(1000, clients=4, dead_clients=0.1)
     assert simulation.workload.counts["session ended"] > 0
     assert simulation.workload.counts["dead client"] > 0
 
 
 def test_a_number_used_twice_is_executed_once():
-    simulation = Simulation(
-        Draw(seed=6, replicas=3, clients=3, disturb_primary=0, think_ticks=1, reused_requests=0.5)
-    )
-    simulation.start()
-    simulation.advance(1500)
+    simulation = simulated(1500, clients=3, reused_requests=0.5)
     assert simulation.workload.counts["reused request number"] > 10
     assert simulation.auditor.counters["replies"] > 0
 

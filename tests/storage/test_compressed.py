@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import SimulatedDisk
+from tests.support.power_cuts import Crash, PowerCut
 
 from borzoi.model.errors import InvalidChecksum, StorageFailure
 from borzoi.model.topics import Compression
@@ -229,37 +230,12 @@ def test_a_crash_after_the_draft_leaves_the_plain_segment_in_charge(tmp_path):
     assert again.read(0, 10_000).materialise() == before
 
 
-class Crash(BaseException):
-    """The power is gone."""
-
-
-class FailingDisk(SimulatedDisk):
+class FailingDisk(PowerCut, SimulatedDisk):
     """Loses its power before a chosen change of a directory."""
-
-    def __init__(self):
-        super().__init__()
-        self.steps_left = 10**9
-
-    def step(self):
-        if self.steps_left == 0:
-            raise Crash
-        self.steps_left -= 1
 
     def open(self, path, *, create=False, writable=True):
         self.step()
         return super().open(path, create=create, writable=writable)
-
-    def rename(self, source, target):
-        self.step()
-        super().rename(source, target)
-
-    def unlink(self, path):
-        self.step()
-        super().unlink(path)
-
-    def fsync_directory(self, directory):
-        self.step()
-        super().fsync_directory(directory)
 
 
 async def inline(function, *arguments):

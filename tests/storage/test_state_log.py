@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.disk import SimulatedDisk
 from tests.support.lenient import LenientMedium
+from tests.support.power_cuts import Crash, PowerCut
 
 from borzoi.model.errors import (
     CannotDecrypt,
@@ -25,10 +26,6 @@ from borzoi.storage.state_snapshot import SNAPSHOT_NAME, read_snapshot
 
 KEY = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 SYNCED = StateSettings(enforce_fsync=True)
-
-
-class Crash(BaseException):
-    """The process is gone; what the medium did before stays."""
 
 
 class FaultyFile(LocalFile):
@@ -58,21 +55,14 @@ class FaultyFile(LocalFile):
         super().fdatasync()
 
 
-class FaultyMedium(LenientMedium):
+class FaultyMedium(PowerCut, LenientMedium):
     """Real files; crashes before a chosen step, or fails on request."""
 
-    __slots__ = ("steps_left", "sync_fails", "truncate_fails", "write_at_most")
-
-    def __init__(self, steps_left=10**9):
+    def __init__(self, steps_left=PowerCut.steps_left):
         super().__init__()
         self.steps_left = steps_left
         self.sync_fails = self.truncate_fails = False
         self.write_at_most = None
-
-    def step(self):
-        if self.steps_left == 0:
-            raise Crash
-        self.steps_left -= 1
 
     def open(self, path, *, create=False, writable=True):
         self.step()
@@ -81,18 +71,6 @@ class FaultyMedium(LenientMedium):
         file.share()
         file.medium = self
         return file
-
-    def rename(self, source, target):
-        self.step()
-        super().rename(source, target)
-
-    def unlink(self, path):
-        self.step()
-        super().unlink(path)
-
-    def fsync_directory(self, directory):
-        self.step()
-        super().fsync_directory(directory)
 
 
 def append(log, number, term=0):

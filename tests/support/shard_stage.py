@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -33,16 +34,23 @@ class Stage:
         return self.clients[self.shards.others(self.owner(partition))[0]]
 
 
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+@asynccontextmanager
+async def running_stage(directory: Path, **settings: str) -> AsyncIterator[Stage]:
+    """Connections stay on their shards."""
     async with (
-        running_shards(tmp_path / "data", TCP_SOCKET_MIGRATION="false") as shards,
+        running_shards(directory, 3, TCP_SOCKET_MIGRATION="false", **settings) as shards,
         clients_of(shards) as clients,
     ):
         await clients[1].create_stream("s")
         await clients[2].create_topic("s/t", partitions=PARTITIONS)
         assert {shards.owner(0, 0, number) for number in range(PARTITIONS)} == {0, 1, 2}
         yield Stage(shards, clients)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with running_stage(tmp_path / "data") as running:
+        yield running
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.shard_stage import PARTITIONS, Stage, payloads, until, wait_for_messages
+from tests.support.shard_stage import (
+    PARTITIONS,
+    Stage,
+    payloads,
+    running_stage,
+    until,
+    wait_for_messages,
+)
 from tests.support.shards import clients_of, running_shards
 
 from borzoi.client import AsyncClient
@@ -96,17 +103,7 @@ async def test_a_committing_poll_commits_on_the_owner(stage: Stage) -> None:
 
 
 async def test_a_flush_reaches_the_owner(tmp_path: Path) -> None:
-    async with (
-        running_shards(
-            tmp_path / "data",
-            TCP_SOCKET_MIGRATION="false",
-            SYSTEM_PARTITION_ACKNOWLEDGE="buffered",
-        ) as shards,
-        clients_of(shards) as clients,
-    ):
-        stage = Stage(shards, clients)
-        await clients[0].create_stream("s")
-        await clients[0].create_topic("s/t", partitions=PARTITIONS)
+    async with running_stage(tmp_path / "data", SYSTEM_PARTITION_ACKNOWLEDGE="buffered") as stage:
         for partition in range(PARTITIONS):
             wrong = stage.wrong(partition)
             await wrong.send_messages("s/t", ["unsaved"], partition=partition)
@@ -201,31 +198,28 @@ async def test_messages_that_have_to_be_made_are_made_where_they_are_sent(
 
 
 async def test_deleted_segments_are_closed_on_every_shard(tmp_path: Path) -> None:
-    async with (
-        running_shards(
-            tmp_path / "data", TCP_SOCKET_MIGRATION="false", SYSTEM_SEGMENT_SIZE="1 MiB"
-        ) as shards,
-        clients_of(shards) as clients,
-    ):
-        stage = Stage(shards, clients)
-        await clients[0].create_stream("s")
-        await clients[0].create_topic("s/t", partitions=PARTITIONS)
+    async with running_stage(tmp_path / "data", SYSTEM_SEGMENT_SIZE="1 MiB") as stage:
         for partition in range(PARTITIONS):
             wrong = stage.wrong(partition)
             for _ in range(30):
                 await wrong.send_messages("s/t", [bytes(1000)] * 100, partition=partition)
             for start in range(0, 3000, 500):
                 await wrong.poll_messages("s/t", partition=partition, start=start, count=500)
-        held = [server._partitions.files_held for server in shards.servers.values()]
+        held = [server._partitions.files_held for server in stage.shards.servers.values()]
         assert sum(held) > PARTITIONS
         for partition in range(PARTITIONS):
             await stage.wrong(partition).delete_segments("s/t", partition, 100)
         # Only the open segments are left, in the chore that looks for deleted files every second.
         await until(
-            lambda: sum(one._partitions.files_held for one in shards.servers.values()) <= PARTITIONS
+            lambda: (
+                sum(one._partitions.files_held for one in stage.shards.servers.values())
+                <= PARTITIONS
+            )
         )
-        await clients[0].delete_stream("s")
-        await until(lambda: not any(one._partitions.files_held for one in shards.servers.values()))
+        await stage.clients[0].delete_stream("s")
+        await until(
+            lambda: not any(one._partitions.files_held for one in stage.shards.servers.values())
+        )
 
 
 async def test_every_owner_removes_what_has_expired(tmp_path: Path) -> None:

@@ -12,14 +12,6 @@ import msgspec
 from borzoi.metadata import groups, partitions, streams, tokens, topics, users
 from borzoi.metadata.commands import Command, LoggedCommand
 from borzoi.metadata.effects import ApplyResult, Change
-from borzoi.metadata.groups import (
-    ClientGone,
-    CompleteRevocation,
-    ExpireRevocations,
-    JoinGroup,
-    LeaveGroup,
-    VolatileCommand,
-)
 from borzoi.metadata.guards import Guard, check
 from borzoi.metadata.sealed import (
     SealedChangePassword,
@@ -63,7 +55,7 @@ def _checked(state: Metadata, entry: Entry) -> Change:
     at, user_id, command = entry.at, entry.user_id, entry.command
     for guard in entry.guards:
         check(state, guard, caller_id=user_id)
-    if isinstance(command, VolatileCommand):
+    if isinstance(command, groups.VolatileCommand):
         return _checked_volatile(state, command, at)
     return _checked_logged(state, command, at, user_id)
 
@@ -114,17 +106,17 @@ def _checked_logged(state: Metadata, command: LoggedCommand, at: int, user_id: i
             assert_never(command)
 
 
-def _checked_volatile(state: Metadata, command: VolatileCommand, at: int) -> Change:
+def _checked_volatile(state: Metadata, command: groups.VolatileCommand, at: int) -> Change:
     match command:
-        case JoinGroup():
+        case groups.JoinGroup():
             return groups.join_group(state, command, at)
-        case LeaveGroup():
+        case groups.LeaveGroup():
             return groups.leave_group(state, command)
-        case ClientGone():
+        case groups.ClientGone():
             return groups.client_gone(state, command)
-        case CompleteRevocation():
+        case groups.CompleteRevocation():
             return groups.complete_revocation(state, command)
-        case ExpireRevocations():
+        case groups.ExpireRevocations():
             return groups.expire_revocations(state, command)
         case _:
             assert_never(command)

@@ -23,6 +23,7 @@ from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, failed
 from borzoi.listeners.interface import Listener
+from borzoi.memory.pool import MemoryPool
 from borzoi.metadata.groups import ClientGone
 from borzoi.metadata.proposals import Proposal
 from borzoi.model.errors import InvalidConfiguration, StorageFailure
@@ -106,17 +107,22 @@ def give_back_large_memory() -> None:
         libc.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
-async def _serve(start: Start, directory: Path) -> int:
-    let_through()
-    settings = start.configuration.settings
+def open_started(start: Start, directory: Path, pool: MemoryPool | None = None) -> Opened:
+    """Open the data of a server that starts, and log what is questionable about its settings."""
     for warning in start.configuration.warnings:
         log.warning("%s", warning)
-    opened = open_data(
-        settings,
+    return open_data(
+        start.configuration.settings,
         directory,
         environment=start.environment,
         default_credentials=start.default_credentials,
+        pool=pool,
     )
+
+
+async def _serve(start: Start, directory: Path) -> int:
+    let_through()
+    opened = open_started(start, directory)
     server = RunningServer(start, directory, opened)
     try:
         # Before the process can be noticed: a signal must never meet the default action.

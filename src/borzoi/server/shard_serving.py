@@ -42,7 +42,6 @@ from borzoi.server.assembly import (
     effects_on,
     hang_up,
     metadata_plane,
-    open_data,
     partitions_of_disk,
     pool_of,
     snapshots,
@@ -52,7 +51,7 @@ from borzoi.server.launching import Start
 from borzoi.server.listening import ListeningContext
 from borzoi.server.migration import Migration
 from borzoi.server.opening import folders_of
-from borzoi.server.process import RunningServer
+from borzoi.server.process import RunningServer, open_started
 from borzoi.server.revoked_tokens import RevokedTokens
 from borzoi.server.settings import Settings
 from borzoi.shard.bus import Bus
@@ -129,21 +128,13 @@ async def serve_shard(start: Start, directory: Path, links: Links, control: Supe
 
 
 async def _opened(start: Start, directory: Path, bus: Bus, pool: MemoryPool) -> "ShardServer":
-    settings = start.configuration.settings
     if bus.shard == WRITER:
-        for warning in start.configuration.warnings:
-            log.warning("%s", warning)
-        opened = open_data(
-            settings,
-            directory,
-            environment=start.environment,
-            default_credentials=start.default_credentials,
-            pool=pool,
-        )
+        opened = open_started(start, directory, pool)
         return ShardServer(start, directory, opened, bus)
     copy = MetadataCopy(bus)
     await copy.join()
-    return ShardServer(start, directory, _opened_copy(settings, directory, copy, pool), bus, copy)
+    opened_copy = _opened_copy(start.configuration.settings, directory, copy, pool)
+    return ShardServer(start, directory, opened_copy, bus, copy)
 
 
 def _opened_copy(
