@@ -87,6 +87,20 @@ def test_small_segments_are_read_by_one_task() -> None:
     assert len(splits[0].pieces) == 50
 
 
+def test_a_segment_is_cut_into_equal_parts() -> None:
+    """A small rest would be a task that keeps one core busy while the others wait."""
+    splits = plan(
+        [Range(KEY, 0, 1000)],
+        segments_of=lambda _: [SealedSegment(HERE, 0, 1000)],
+        ends_of=ends_of,
+        mean_bytes_of=lambda _: 1,
+        limits=SplitLimits(50_000),
+    )
+    sizes = [split.size for split in splits]
+    assert len(sizes) == 3
+    assert max(sizes) - min(sizes) < 3 * 107
+
+
 def test_a_gap_between_segments_is_left_to_the_server() -> None:
     segments = [SealedSegment(HERE, 0, 10), SealedSegment(HERE, 20, 30)]
     splits = plan(

@@ -1,6 +1,7 @@
 """Workers of Spark."""
 
 import gc
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +14,8 @@ def test_only_workers_are_settled_and_only_once(monkeypatch: pytest.MonkeyPatch)
     frozen = gc.get_freeze_count()
     workers.settle()
     assert gc.get_freeze_count() == frozen, "this is no worker"
-    context = SimpleNamespace(get=lambda: object())
-    monkeypatch.setattr(workers, "TaskContext", context)
+    daemon = SimpleNamespace(__spec__=SimpleNamespace(name="pyspark.daemon"))
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
     try:
         workers.settle()
         assert gc.get_freeze_count() > frozen

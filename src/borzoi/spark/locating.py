@@ -9,6 +9,7 @@ Without a server (`segments=direct-only`) the data directory of a stopped server
 `subscribe` then takes ids, because only a server knows names.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,7 @@ class Locator:
         for segment in self._segments_with_index(key):
             if segment.base <= at < segment.end:
                 begin, ends = ends_between(segment, at, segment.end)
-                fitting = int(ends.searchsorted(begin + left, side="right"))
+                fitting = bisect_right(ends, begin + left)
                 if fitting < len(ends):
                     return max(start + 1, at + fitting)
                 at, left = segment.end, left - (int(ends[-1]) - begin)
@@ -250,5 +251,6 @@ class Locator:
 
 
 def ends_between(segment: SealedSegment, start: int, end: int) -> tuple[int, Any]:
+    """Where the messages [start, end) begin and where each ends, by the mapped index."""
     begin, entries = index_between(segment.directory, segment.base, start, end)
-    return begin, entries["position"].astype("i8")
+    return begin, entries["position"]

@@ -1,18 +1,19 @@
 """From offset ranges to tasks: which parts come from segments or the server, in which splits.
 
 The sealed part of a range becomes pieces of segments. Neighbouring pieces are gathered into splits
-of at most `bytes_max` bytes, and long ones are cut at index positions. The rest is the tail: one
-split per partition that the server answers by polls, cut by number of messages.
+of at most `bytes_max` bytes, and long ones are cut at index positions into nearly equal parts. The
+rest is the tail: one split per partition that the server answers by polls, cut by number of
+messages.
 
 Several splits of one partition run concurrently, so their output is not in order. By default a
 stream has one split per partition.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from borzoi.spark.offsets import PartitionKey, Range
@@ -32,7 +33,8 @@ class SplitLimits:
 
 #: The default of a stream.
 ONE_PER_PARTITION: Final = SplitLimits(None)
-DEFAULT_SPLIT_BYTES: Final = 128 * 1024 * 1024
+#: An eighth of a segment of 1 GiB, and of what its last batch has beyond that.
+DEFAULT_SPLIT_BYTES: Final = 136 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,15 @@ def _gathered(key: PartitionKey, pieces: Sequence[Piece]) -> Split:
 def _cut(
     piece: Piece, begin: int, ends: NDArray[Any], bytes_max: int, records_max: int | None
 ) -> Iterator[Piece]:
-    low, count = 0, len(ends)
+    """Cut a piece into parts of nearly equal size.
+
+    A search looks at a few entries of the index: there may be millions, and they may not be read.
+    """
+    low, count, last = 0, len(ends), int(ends[-1])
     while low < count:
-        high = max(low + 1, int(np.searchsorted(ends, begin + bytes_max, side="right")))
+        parts = max(1, -(-(last - begin) // bytes_max))
+        size = -(-(last - begin) // parts)
+        high = max(low + 1, bisect_right(ends, begin + size, lo=low))
         if records_max:
             high = min(high, low + records_max)
         stop = int(ends[high - 1])

@@ -7,6 +7,8 @@ retention may remove both, so a body is located when it is opened.
 
 import itertools
 import mmap
+import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,19 +90,26 @@ def all_segments(directory: Path) -> list[SealedSegment]:
     bases = list_bases(directory)
     if bases:
         ends = read_index(directory, bases[-1])["position"]
-        whole = int(np.searchsorted(ends, body_size(directory, bases[-1]), side="right"))
+        whole = bisect_right(ends, body_size(directory, bases[-1]))
         segments.append(SealedSegment(directory, bases[-1], bases[-1] + whole))
     return segments
 
 
 def read_index(directory: Path, base: int, low: int = 0, count: int = -1) -> NDArray[Any]:
-    """Entries of an index from number `low` on; raises SegmentGone when it is not there."""
+    """Entries of an index from number `low` on; raises SegmentGone when it is not there.
+
+    They are mapped, not read: a planner touches a few pages of an index that may have millions.
+    """
     try:
-        return np.fromfile(
-            directory / f"{base:020}.index", INDEX_DTYPE, count, offset=low * INDEX_ENTRY_BYTES
-        )
+        with (directory / f"{base:020}.index").open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < INDEX_ENTRY_BYTES:
+                return np.empty(0, INDEX_DTYPE)
+            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     except FileNotFoundError as error:
         raise SegmentGone(f"the index of segment {base} is missing") from error
+    entries = np.frombuffer(mapped, INDEX_DTYPE, size // INDEX_ENTRY_BYTES)
+    return entries[low:] if count < 0 else entries[low : low + count]
 
 
 def index_between(directory: Path, base: int, start: int, end: int) -> tuple[int, NDArray[Any]]:
@@ -188,4 +197,4 @@ def read_runs(piece: Piece, *, bytes_max: int = BATCH_BYTES) -> Iterator[tuple[i
 def offset_from_time(segment: SealedSegment, micros: int) -> int:
     """Return the first message of a segment at or after the time; its end if there is none."""
     timestamps = read_index(segment.directory, segment.base)["timestamp"]
-    return min(segment.end, segment.base + int(np.searchsorted(timestamps, micros, side="left")))
+    return min(segment.end, segment.base + bisect_left(timestamps, micros))

@@ -81,6 +81,7 @@ class PlainBorzoiDataSource(DataSource):
         return "borzoi"
 
     def schema(self) -> StructType | str:
+        settle()
         options = source_options(self.options)
         return json_schema(options) if options.payload_columns else spark_schema(options)
 
@@ -159,6 +160,7 @@ class BorzoiReader(DataSourceReader):
     """Reads a range of a topic once."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        settle()
         self._schema = schema
         self._options = options
         self._window = Window()
