@@ -31,6 +31,8 @@ def test_options_are_checked() -> None:
     assert bulk.source.headers == "map"
     with pytest.raises(InvalidOption, match="mode append"):
         LakeDataSource({"directory": "x"}).writer(StructType(), overwrite=True)
+    with pytest.raises(InvalidOption, match="outputMode append"):
+        LakeDataSource({"directory": "x"}).streamWriter(StructType(), overwrite=True)
 
 
 @pytest.mark.spark

@@ -10,24 +10,25 @@ from borzoi.spark.pipelines.model import InvalidPipeline
 from borzoi.spark.pipelines.reading import pipeline_of
 
 
+@pytest.mark.parametrize("output", ["update", "complete"])
 @pytest.mark.parametrize(
     ("sink", "kind"), [({"topic": "a/c"}, "topic"), ({"table": {"delta": "x"}}, "table")]
 )
-def test_updates_go_to_the_console_only(sink: dict[str, Any], kind: str) -> None:
-    said = changed("step.0.output", "update")
+def test_topics_and_tables_are_appended_to(sink: dict[str, Any], kind: str, output: str) -> None:
+    said = changed("step.0.output", output)
     said["sink"] = {"shown": {"from": "clean", "console": True}}
-    assert pipeline_of(said, Path()).steps[0].output == "update"
+    assert pipeline_of(said, Path()).steps[0].output == output
     said["sink"]["out"] = {"from": "clean"} | sink
     with pytest.raises(InvalidPipeline) as raised:
         pipeline_of(said, Path())
     assert str(raised.value) == (
-        f"[[step]] clean output = 'update' is not possible for the {kind} of [sink.out]: "
-        f"a {kind} takes append or complete, the console also update"
+        f"[[step]] clean output = {output!r} is not possible for the {kind} of [sink.out]: "
+        f"a {kind} takes append, the console also update and complete"
     )
-    said["step"][0]["output"] = "complete"
+    said["step"][0]["output"] = "append"
     assert list(pipeline_of(said, Path()).sinks) == ["shown", "out"]
     later = {"name": "later", "from": "clean", "sql": "select 1"}
-    said["step"] = [said["step"][0] | {"output": "update"}, later]
+    said["step"] = [said["step"][0] | {"output": output}, later]
     said["sink"]["out"]["from"] = "later"
     assert pipeline_of(said, Path()).steps[1].output == "append", "the step before a sink counts"
 

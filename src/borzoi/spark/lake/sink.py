@@ -154,6 +154,10 @@ class LakeDataSource(DataSource):
         return LakeWriter(schema, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if overwrite:
+            raise InvalidOption(
+                "tables are appended to, not replaced by the whole result: use outputMode append"
+            )
         return LakeStreamWriter(schema, self.options)
 
 

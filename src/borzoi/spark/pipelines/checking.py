@@ -58,15 +58,16 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
 
 
 def _check_output(sink: Sink, step: Step | None) -> None:
-    """Raise for an output mode that Spark would refuse when the query starts.
+    """Raise for an output mode that would be refused when the query starts.
 
-    Sinks in Python can append, or get the whole result of every batch. They cannot update rows.
+    Topics and tables are appended to. Rows cannot be updated, and the whole result of every batch,
+    which is `complete`, would be there once more after each.
     """
-    if step is not None and step.output == "update" and not sink.is_console:
+    if step is not None and step.output != "append" and not sink.is_console:
         kind = "topic" if sink.topic is not None else "table"
         raise InvalidPipeline(
-            f"[[step]] {step.name} output = 'update' is not possible for the {kind} of "
-            f"[sink.{sink.name}]: a {kind} takes append or complete, the console also update"
+            f"[[step]] {step.name} output = {step.output!r} is not possible for the {kind} of "
+            f"[sink.{sink.name}]: a {kind} takes append, the console also update and complete"
         )
 
 
