@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from borzoi.spark.json_payloads import parsed
 
@@ -57,6 +59,19 @@ def test_records_are_found_wherever_they_are_in_a_large_block() -> None:
     assert {n for n, value in enumerate(found.is_null().to_pylist()) if value} == bad
     numbers = found.field("n").to_pylist()
     assert all(number == n for n, number in enumerate(numbers) if n not in bad)
+
+
+KINDS = st.sampled_from(
+    [b'{"n": 3}', b' {"name": "b"} ', b"junk", b"{}}", b"{}\n{}", b'{"n": 1.5}', b'{"n": "1"}', b"{"]
+)
+
+
+@given(st.lists(KINDS, max_size=40), st.integers(0, 3))
+def test_a_record_yields_the_same_alone_and_among_any_others(
+    payloads: list[bytes], start: int
+) -> None:
+    alone = [value for payload in payloads for value in values(payload)]
+    assert parsed(pa.array(payloads, pa.binary())[start:], COLUMNS).to_pylist() == alone[start:]
 
 
 def test_slices_and_records_larger_than_a_block_of_the_parser() -> None:
