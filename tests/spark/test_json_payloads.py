@@ -62,7 +62,16 @@ def test_records_are_found_wherever_they_are_in_a_large_block() -> None:
 
 
 KINDS = st.sampled_from(
-    [b'{"n": 3}', b' {"name": "b"} ', b"junk", b"{}}", b"{}\n{}", b'{"n": 1.5}', b'{"n": "1"}', b"{"]
+    [
+        b'{"n": 3}',
+        b' {"name": "b"} ',
+        b"junk",
+        b"{}}",
+        b"{}\n{}",
+        b'{"n": 1.5}',
+        b'{"n": "1"}',
+        b"{",
+    ]
 )
 
 
