@@ -26,7 +26,6 @@ from borzoi.spark.sink import (
     target_partitions,
     way_of_ids,
 )
-from borzoi.spark.source import BorzoiDataSource
 from borzoi.spark.targets import Attempt, Written
 
 
@@ -208,8 +207,6 @@ def test_schemas_that_are_no_messages_are_refused() -> None:
         check_schema(payload, by_key)
     with pytest.raises(InvalidOption, match="mode append"):
         BatchTopicWriter(payload, sink_options({"topic": "a/b"}), overwrite=True)
-    with pytest.raises(InvalidOption, match="outputMode append"):
-        BorzoiDataSource({"topic": "a/b"}).streamWriter(payload, overwrite=True)
     assert Doubt.NONE.value == "none"
 
 

@@ -54,7 +54,6 @@ from borzoi.spark.offsets import (
 )
 from borzoi.spark.options import (
     SINK_ROWS,
-    InvalidOption,
     SinkOptions,
     SourceOptions,
     bulk_options,
@@ -96,10 +95,7 @@ class PlainBorzoiDataSource(DataSource):
         return BatchTopicWriter(schema, *self._writing(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamTopicWriter:
-        if overwrite:
-            raise InvalidOption(
-                "a topic cannot be overwritten by the whole result: use outputMode append"
-            )
+        # With outputMode complete each batch publishes the whole result.
         return StreamTopicWriter(schema, *self._writing(schema))
 
     def _writing(self, schema: StructType) -> tuple[SinkOptions, SourceOptions | None]:

@@ -9,12 +9,21 @@ from tests.spark.pipelines.documents import changed, document
 from borzoi.spark.pipelines.model import InvalidPipeline
 from borzoi.spark.pipelines.reading import pipeline_of
 
+TOPIC = {"topic": "a/c"}
+TABLE = {"table": {"delta": "x"}}
 
-@pytest.mark.parametrize("output", ["update", "complete"])
+
 @pytest.mark.parametrize(
-    ("sink", "kind"), [({"topic": "a/c"}, "topic"), ({"table": {"delta": "x"}}, "table")]
+    ("sink", "kind", "taken", "output"),
+    [
+        (TOPIC, "topic", "append or complete", "update"),
+        (TABLE, "table", "append, a topic also complete", "update"),
+        (TABLE, "table", "append, a topic also complete", "complete"),
+    ],
 )
-def test_topics_and_tables_are_appended_to(sink: dict[str, Any], kind: str, output: str) -> None:
+def test_tables_are_appended_to_and_topics_are_not_updated(
+    sink: dict[str, Any], kind: str, taken: str, output: str
+) -> None:
     said = changed("step.0.output", output)
     said["sink"] = {"shown": {"from": "clean", "console": True}}
     assert pipeline_of(said, Path()).steps[0].output == output
@@ -23,7 +32,7 @@ def test_topics_and_tables_are_appended_to(sink: dict[str, Any], kind: str, outp
         pipeline_of(said, Path())
     assert str(raised.value) == (
         f"[[step]] clean output = {output!r} is not possible for the {kind} of [sink.out]: "
-        f"a {kind} takes append, the console also update and complete"
+        f"a {kind} takes {taken}, the console all modes"
     )
     said["step"][0]["output"] = "append"
     assert list(pipeline_of(said, Path()).sinks) == ["shown", "out"]
@@ -31,6 +40,12 @@ def test_topics_and_tables_are_appended_to(sink: dict[str, Any], kind: str, outp
     said["step"] = [said["step"][0] | {"output": output}, later]
     said["sink"]["out"]["from"] = "later"
     assert pipeline_of(said, Path()).steps[1].output == "append", "the step before a sink counts"
+
+
+def test_a_topic_takes_the_whole_result_of_every_batch() -> None:
+    said = changed("step.0.output", "complete")
+    said["sink"] = {"out": {"from": "clean"} | TOPIC}
+    assert pipeline_of(said, Path()).steps[0].output == "complete"
 
 
 def test_steps_say_what_becomes_of_bad_records_when_the_source_does_not() -> None:

@@ -60,15 +60,21 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
 def _check_output(sink: Sink, step: Step | None) -> None:
     """Raise for an output mode that would be refused when the query starts.
 
-    Topics and tables are appended to. Rows cannot be updated, and the whole result of every batch,
-    which is `complete`, would be there once more after each.
+    Rows cannot be updated. With `complete` every batch has the whole result: a topic publishes it
+    once more, as topics do, but a table would hold it many times.
     """
-    if step is not None and step.output != "append" and not sink.is_console:
-        kind = "topic" if sink.topic is not None else "table"
-        raise InvalidPipeline(
-            f"[[step]] {step.name} output = {step.output!r} is not possible for the {kind} of "
-            f"[sink.{sink.name}]: a {kind} takes append, the console also update and complete"
-        )
+    if step is None or step.output == "append" or sink.is_console:
+        return
+    if sink.topic is None:
+        kind, taken = "table", "append, a topic also complete"
+    elif step.output == "update":
+        kind, taken = "topic", "append or complete"
+    else:
+        return
+    raise InvalidPipeline(
+        f"[[step]] {step.name} output = {step.output!r} is not possible for the {kind} of "
+        f"[sink.{sink.name}]: a {kind} takes {taken}, the console all modes"
+    )
 
 
 def _check_errors(where: str, on_error: str | None, pipeline: Pipeline) -> None:
