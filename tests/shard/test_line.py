@@ -67,6 +67,31 @@ async def test_envelopes_arrive_in_order(ends):
     assert one.drained >= 1
 
 
+async def test_a_flush_does_not_wait_for_the_end_of_the_turn(ends):
+    one, other = ends
+    arriving = other.line.peer.socket
+    one.line.send(notice(b"first"), urgent=False)
+    with pytest.raises(BlockingIOError):
+        arriving.recv(1, socket.MSG_PEEK)
+    one.line.flush()
+    assert arriving.recv(1000, socket.MSG_PEEK).endswith(b"first")
+    one.line.send(notice(b"second"), urgent=False)
+    await until(lambda: len(other.found) == 2)
+    assert other.bodies() == [b"first", b"second"]
+
+
+async def test_a_flush_of_a_blocked_line_waits_for_room(ends):
+    one, other = ends
+    one.line.send(notice(bytes(16 << 20)), urgent=False)
+    one.line.flush()
+    one.line.send(notice(b"second"), urgent=False)
+    one.line.flush()
+    await until(lambda: len(other.found) == 2)
+    assert other.bodies() == [bytes(16 << 20), b"second"]
+    one.line.close()
+    one.line.flush()
+
+
 async def test_what_is_urgent_goes_first(ends):
     one, other = ends
     one.line.send(notice(bytes(1 << 20)), urgent=False)

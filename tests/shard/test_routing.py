@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,19 @@ async def test_an_operation_on_another_shards_partition_crosses(shards):
     assert (await first.plane.run(place, operations.RemoveSegments(3), now=1)).segments == 0
     with pytest.raises(PartitionNotFound):
         await arrived(first.plane.run(Namespace(9, 9, 9), poll(), now=1))
+
+
+async def test_a_large_batch_leaves_at_once_and_small_ones_leave_together(shards):
+    first, second = shards
+    place, arriving = owned_by(second), second.bus.links.peers[0].socket
+    small = first.plane.run(place, operations.Append(batch_of([b"small"])), now=1)
+    with pytest.raises(BlockingIOError):
+        arriving.recv(1, socket.MSG_PEEK)
+    large = first.plane.run(place, operations.Append(batch_of([bytes(1000)] * 100)), now=1)
+    assert arriving.recv(1, socket.MSG_PEEK)
+    await asyncio.gather(small, large)
+    found = second.plane.run(place, poll(), now=1)
+    assert payloads_in(found.reading.materialise()) == [b"small", *[bytes(1000)] * 99]
 
 
 async def test_a_lent_batch_is_stamped_where_it_lies(shards):

@@ -145,12 +145,14 @@ class Bus:
         repeatable: bool = False,
         urgent: bool = False,
         cancellable: bool = False,
+        at_once: bool = False,
         make: Callable[[Arrived], Any] | None = None,
     ) -> "Future[Any]":
         """Send a request to a peer; return a future of the answer, decoded by `make` if given.
 
         It fails with what the peer's handler raised, or with `ShardUnavailable`. If the request is
-        `cancellable`, cancelling the future cancels the work of the peer.
+        `cancellable`, cancelling the future cancels the work of the peer. With `at_once` it
+        does not wait for other requests of this turn.
         """
         answer: Future[Any] = self._loop.create_future()
         request = _Request(shard, subject, message, answer, repeatable, urgent, make)
@@ -161,6 +163,8 @@ class Bus:
             self._wait_for_peer(request)
         else:
             exchange.ask(request)
+            if at_once:
+                exchange.line.flush()
         return answer
 
     def tell(self, shard: int, subject: Subject, message: Letter = EMPTY) -> bool:

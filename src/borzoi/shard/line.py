@@ -1,7 +1,7 @@
 """Envelopes over the socket to one peer: sent in order of urgency, received as they arrive.
 
-Everything sent in one turn of the event loop leaves in one system call. Urgent envelopes go first;
-a large body goes in fragments, with other envelopes in between.
+Everything sent in one turn of the event loop leaves in one system call, or earlier with `flush`.
+Urgent envelopes go first; a large body goes in fragments, with other envelopes in between.
 """
 
 import asyncio
@@ -96,6 +96,11 @@ class PeerLine:
         if not self._is_scheduled and not self._is_blocked:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
+
+    def flush(self) -> None:
+        """Send what is queued now, not at the end of the turn: nothing more is expected in it."""
+        if self.is_open and not self._is_blocked:
+            self._flush()
 
     def _flush(self) -> None:
         """Send until nothing is left or the socket would block."""

@@ -50,6 +50,9 @@ log = logging.getLogger(__name__)
 #: The shard that writes the metadata, and moves deleted directories to the trash.
 WRITER: Final = 0
 
+#: A batch of this size is sent to its owner without waiting for the end of the turn.
+AT_ONCE_BYTES_MIN: Final = 64 * 1024
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _NAMESPACES: Final = msgspec.msgpack.Decoder(list[Namespace])
 _STATISTICS: Final = msgspec.msgpack.Decoder(list[PartitionStatistics])
@@ -131,7 +134,11 @@ class RoutedPartitionPlane(PartitionPlane):
     def append(self, owner: int, namespace: Namespace, batch: Batch, now: int) -> "Future[Any]":
         """Append a batch on another shard."""
         body = encode_append(namespace, batch.messages, now, self._arena)
-        return self._bus.request(owner, Subject.OPERATION, Letter(body), make=_nothing)
+        # A large batch is worth a system call of its own. Small ones gain by going together.
+        at_once = batch.size >= AT_ONCE_BYTES_MIN
+        return self._bus.request(
+            owner, Subject.OPERATION, Letter(body), at_once=at_once, make=_nothing
+        )
 
     def poll(
         self,
