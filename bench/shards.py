@@ -1,7 +1,9 @@
 """Several shards compared with one: the cost of a request to the wrong shard.
 
 Each shard is a process with its own port, so the load picks the shard. Server and load share
-the machine; only ratios of runs that alternate mean something. CPU is that of all shards together.
+the machine; only ratios of runs that alternate mean something. Both sides take turns in each round,
+each round has a ratio, and the median of the rounds counts (`bench/comparing.py` says why). CPU is
+that of all shards together.
 """
 
 import asyncio
@@ -11,16 +13,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import uvloop
 from tests.support.server import running_server
 from tests.support.shards import linked
 
-from bench.comparing import cpu_seconds
+from bench.comparing import all_of, cpu_seconds
 from bench.load import (
     Measured,
     connected,
@@ -32,7 +36,7 @@ from bench.load import (
 from bench.server import together
 from borzoi.model.namespace import Namespace, shard_of
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
@@ -42,6 +46,8 @@ from borzoi.server.shard_serving import serve_shard
 from borzoi.shard.links import Links, Peer
 
 ROUNDS = 5
+#: Turns of each side in a round.
+TURNS = 4
 PARTITIONS = 8
 
 
@@ -186,39 +192,44 @@ def prepared(server: Running) -> None:
 
 @dataclass
 class Sums:
+    """What one side did in each round: its rate, and the CPU of a request."""
+
     rate: list[float]
     cpu: list[float]
 
-    @property
-    def best(self) -> float:
-        return max(self.rate)
 
-    @property
-    def median_cpu(self) -> float:
-        return sorted(self.cpu)[len(self.cpu) // 2]
-
-
-def alternating(server: Running, loads: dict[str, object]) -> dict[str, Sums]:
-    found: dict[str, Sums] = {name: Sums([], []) for name in loads}
-    for turn in range(ROUNDS + 1):
-        for name, run in loads.items():
-            before = server.cpu()
-            measured: Measured = run()  # type: ignore[operator]
-            used = server.cpu() - before
-            if turn:  # the first one warms up
-                found[name].rate.append(measured.rate)
-                found[name].cpu.append(used / measured.requests)
+def alternating(
+    sides: Mapping[str, tuple[Running, Callable[[], Measured]]], emptied: socket.socket | None
+) -> dict[str, Sums]:
+    """Rounds of turns; the topic is emptied before each round if there is a client to do it."""
+    found = {name: Sums([], []) for name in sides}
+    for number in range(ROUNDS + 1):
+        if emptied is not None:
+            # New pages of the page cache may take ten times as long: use the same ones.
+            asked(emptied, PurgeTopic(0, 0))
+        turns: dict[str, list[Measured]] = {name: [] for name in sides}
+        used = dict.fromkeys(sides, 0.0)
+        for _ in range(TURNS):
+            for name, (server, run) in sides.items():
+                before = server.cpu()
+                turns[name].append(run())
+                used[name] += server.cpu() - before
+        if number:  # the first one warms up
+            for name, taken in turns.items():
+                whole = all_of(taken)
+                found[name].rate.append(whole.rate)
+                found[name].cpu.append(used[name] / whole.requests)
     return found
 
 
 def shown(name: str, local: Sums, other: Sums, goal: float, cpu_goal: float | None) -> bool:
-    ratio = other.best / local.best
-    cpu = other.median_cpu / local.median_cpu
+    ratio = median(mine / yours for mine, yours in zip(other.rate, local.rate, strict=True))
+    cpu = median(mine / yours for mine, yours in zip(other.cpu, local.cpu, strict=True))
     ok = ratio >= goal and (cpu_goal is None or cpu <= cpu_goal)
     goals = f"≥ {goal}" + ("" if cpu_goal is None else f", CPU ≤ {cpu_goal}")
     print(
-        f"| {name} | {local.best:,.0f}/s, {local.median_cpu * 1e6:,.0f} µs"
-        f" | {other.best:,.0f}/s, {other.median_cpu * 1e6:,.0f} µs"
+        f"| {name} | {median(local.rate):,.0f}/s, {median(local.cpu) * 1e6:,.0f} µs"
+        f" | {median(other.rate):,.0f}/s, {median(other.cpu) * 1e6:,.0f} µs"
         f" | {ratio:.2f} | {cpu:.2f} | {goals} |"
         f" {'ok' if ok else 'MISSED'} |",
         flush=True,
@@ -232,47 +243,48 @@ def owned_by(shard: int, count: int) -> int:
 
 def wrong_shard() -> list[bool]:
     results = []
+    partition = owned_by(1, 2)
+    large = send_frame(1000, 1000, partition_id=partition)
+    single = send_frame(1, 1000, partition_id=partition)
     with running(2, TCP_SOCKET_MIGRATION="false") as server:
         prepared(server)
-        partition = owned_by(1, 2)
         right, wrong = client(server, 1), client(server, 0)
-        for name, count, size, requests, goal, cpu_goal in (
-            ("send 1000 × 1000 B", 1000, 1000, 60, 0.80, 1.35),
-            ("send 1 × 1000 B", 1, 1000, 3000, 0.0, None),
+        for name, frame, requests, goal, cpu_goal in (
+            ("send 1000 × 1000 B", large, 15, 0.80, 1.35),
+            ("send 1 × 1000 B", single, 750, 0.0, None),
         ):
-            frame = send_frame(count, size, partition_id=partition)
             found = alternating(
-                server,
                 {
-                    "right": lambda frame=frame, n=requests: send_over_and_over(right, frame, n),
-                    "wrong": lambda frame=frame, n=requests: send_over_and_over(wrong, frame, n),
+                    "right": (server, partial(send_over_and_over, right, frame, requests)),
+                    "wrong": (server, partial(send_over_and_over, wrong, frame, requests)),
                 },
+                emptied=right,
             )
             results.append(
                 shown(f"{name}, wrong shard", found["right"], found["wrong"], goal, cpu_goal)
             )
+        send_over_and_over(right, large, 100)
         frames = [poll_frame(n * 1000, 1000, partition_id=partition) for n in range(100)]
         found = alternating(
-            server,
             {
-                "right": lambda: poll_over_and_over(right, frames, 100),
-                "wrong": lambda: poll_over_and_over(wrong, frames, 100),
+                "right": (server, partial(poll_over_and_over, right, frames, 100)),
+                "wrong": (server, partial(poll_over_and_over, wrong, frames, 100)),
             },
+            emptied=None,
         )
         results.append(
             shown("poll 1000 × 1000 B, wrong shard", found["right"], found["wrong"], 0.85, None)
         )
     with running(2) as server:
         prepared(server)
-        right, moved = client(server, 1), client(server, 0)
-        frame = send_frame(1000, 1000, partition_id=partition)
-        send_over_and_over(moved, frame, 2)
+        right, moved, other = client(server, 1), client(server, 0), client(server, 0)
+        send_over_and_over(moved, large, 2)
         found = alternating(
-            server,
             {
-                "right": lambda: send_over_and_over(right, frame, 60),
-                "moved": lambda: send_over_and_over(moved, frame, 60),
+                "right": (server, partial(send_over_and_over, right, large, 15)),
+                "moved": (server, partial(send_over_and_over, moved, large, 15)),
             },
+            emptied=other,
         )
         results.append(
             shown("send 1000 × 1000 B, moved", found["right"], found["moved"], 0.95, None)
@@ -291,15 +303,13 @@ def no_hidden_cost() -> list[bool]:
         prepared(alone)
         apart = [client(two, 0), client(two, 1)]
         beside = [client(alone, 0), client(alone, 0)]
-        found = {"one": Sums([], []), "two": Sums([], [])}
-        for turn in range(ROUNDS + 1):
-            for name, server, sockets in (("one", alone, beside), ("two", two, apart)):
-                before = server.cpu()
-                measured = together(sockets, frames, 30)
-                used = server.cpu() - before
-                if turn:
-                    found[name].rate.append(measured.rate)
-                    found[name].cpu.append(used / measured.requests)
+        found = alternating(
+            {
+                "one": (alone, partial(together, beside, frames, 10)),
+                "two": (two, partial(together, apart, frames, 10)),
+            },
+            emptied=None,
+        )
     return [shown("send 1000 × 1000 B, 2 shards", found["one"], found["two"], 0.0, 1.10)]
 
 
