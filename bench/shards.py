@@ -293,24 +293,36 @@ def wrong_shard() -> list[bool]:
 
 
 def no_hidden_cost() -> list[bool]:
-    """Two connections, each to a partition of its own shard, compared with both on one process."""
+    """Two connections, each to a partition of its own shard, compared with both on one process.
+
+    Two servers that know nothing of each other show what of it is due to two processes.
+    """
     frames = [send_frame(1000, 1000, partition_id=owned_by(shard, 2)) for shard in (0, 1)]
     with ExitStack() as stack:
         two = stack.enter_context(running(2, TCP_SOCKET_MIGRATION="false"))
-        one = stack.enter_context(running_server())
-        prepared(two)
-        alone = Running([one.tcp_address], [one.process])
-        prepared(alone)
-        apart = [client(two, 0), client(two, 1)]
-        beside = [client(alone, 0), client(alone, 0)]
+        servers = [stack.enter_context(running_server()) for _ in range(3)]
+        one, *apart = [Running([server.tcp_address], [server.process]) for server in servers]
+        for server in (two, one, *apart):
+            prepared(server)
+        strangers = Running(
+            [server.addresses[0] for server in apart], [server.processes[0] for server in apart]
+        )
+        sides = {
+            "one": (one, [client(one, 0), client(one, 0)]),
+            "two": (two, [client(two, 0), client(two, 1)]),
+            "strangers": (strangers, [client(strangers, 0), client(strangers, 1)]),
+        }
         found = alternating(
             {
-                "one": (alone, partial(together, beside, frames, 10)),
-                "two": (two, partial(together, apart, frames, 10)),
+                name: (server, partial(together, clients, frames, 10))
+                for name, (server, clients) in sides.items()
             },
             emptied=None,
         )
-    return [shown("send 1000 × 1000 B, 2 shards", found["one"], found["two"], 0.0, 1.10)]
+    return [
+        shown("send 1000 × 1000 B, 2 shards", found["one"], found["two"], 0.0, 1.10),
+        shown("send 1000 × 1000 B, 2 servers", found["one"], found["strangers"], 0.0, None),
+    ]
 
 
 def main() -> int:
