@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from tests.support.archives import files_in
 from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
-from tests.support.lenient import LenientMedium
 
 from borzoi.archive.catalog import Selection, read_catalog
 from borzoi.archive.restoring import plan_restore, restore, restore_state
@@ -15,12 +14,12 @@ from borzoi.objectstore.metering import Meters
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
-from borzoi.server.archiving import StateCopies, archiver_of, default_name
+from borzoi.server.archiving import archiver_of, default_name
 from borzoi.server.config import load
 from borzoi.server.housekeeping import clean
 from borzoi.server.opening import folders_of
 from borzoi.server.settings import Settings
-from borzoi.storage.state_log import STATE_LOG_NAME, StateSettings, open_state_log
+from borzoi.server.state_copies import StateCopies
 
 HOUR = 3_600_000_000
 ARCHIVING = {
@@ -167,40 +166,6 @@ async def test_what_was_archived_is_a_data_directory_again(tmp_path: Path) -> No
     async with embedded_server(back, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
         assert server.services.metadata.state.streams[0].name == "s"
         assert server.services.partitions._table.totals().messages_count >= 9
-
-
-async def test_the_metadata_is_copied_from_one_moment(tmp_path: Path) -> None:
-    """While snapshots take entries out of the log, every copy still has all entries."""
-    medium = LenientMedium()
-    log, _ = open_state_log(medium, tmp_path, StateSettings())
-    (tmp_path / "info.json").write_bytes(b"{}")
-    copies = StateCopies(tmp_path, log)
-    assert copies.last_index == -1
-    stop = False
-
-    def write() -> None:
-        number = 0
-        while not stop:
-            log.append(timestamp=number, user_id=0, code=1, command=b"x" * 50)
-            number += 1
-            if number % 20 == 0:
-                log.take_snapshot(b"all so far", timestamp=number)
-
-    writing = asyncio.create_task(asyncio.to_thread(write))
-    try:
-        for attempt in range(40):
-            before = copies.last_index
-            files = await asyncio.to_thread(copies.read)
-            target = tmp_path / f"copy-{attempt}"
-            target.mkdir()
-            for name, data in files.items():
-                (target / name).write_bytes(data)
-            copied, _ = open_state_log(medium, target, StateSettings())
-            assert copied.next_index - 1 >= before
-    finally:
-        stop = True
-        await writing
-    assert STATE_LOG_NAME in files
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from random import Random
 
 from tests.support.logs import numbered
 
-from borzoi.archive.archiver import Archiver, ArchiveSettings, PartitionView
+from borzoi.archive.archiver import Archiver, ArchiveSettings
+from borzoi.archive.interface import PartitionView
 from borzoi.model.namespace import Namespace
 from borzoi.objectstore.interface import ObjectStore
 from borzoi.storage.compressed import open_twin

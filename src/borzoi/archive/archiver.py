@@ -9,11 +9,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from borzoi.archive import layout, policy
+from borzoi.archive.interface import PartitionView, StateFiles
 from borzoi.archive.layout import Life, SegmentPlace
 from borzoi.archive.markers import (
     SegmentMarker,
@@ -37,28 +38,6 @@ log = logging.getLogger(__name__)
 
 #: Markers that are read concurrently when a server starts.
 MARKERS_AT_ONCE: Final = 16
-
-
-class PartitionView(msgspec.Struct, frozen=True):
-    """A partition as the archiver sees it."""
-
-    namespace: Namespace
-    created_at: int
-    directory: Path
-    segments: Sequence[SegmentFacts]
-
-
-class StateFiles(Protocol):
-    """The metadata files of a server."""
-
-    @property
-    def last_index(self) -> int:
-        """The number of the last entry; -1 when there is none."""
-        ...
-
-    def read(self) -> dict[str, bytes]:
-        """Return a consistent copy of the files, by name. Blocks."""
-        ...
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True):

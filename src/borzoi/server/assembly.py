@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from borzoi import __version__
-from borzoi.archive.archiver import Archiver
+from borzoi.archive.interface import Archive
 from borzoi.diagnostics.host import Host
 from borzoi.diagnostics.snapshots import Snapshots
 from borzoi.handlers.authentication import Authentication
@@ -256,7 +256,7 @@ def services_of(
     opened: Opened,
     *,
     follower: bool,
-    archiver: Archiver | None = None,
+    archiver: Archive | None = None,
 ) -> Services:
     """Build the planes and everything else that handlers use."""
     syncs = Ongoing()
@@ -288,7 +288,7 @@ def partitions_of_disk(
     settings: Settings,
     directory: Path,
     opened: OpenedShard,
-    archiver: Archiver | None,
+    archiver: Archive | None,
     syncs: Ongoing,
     *,
     shard: int = 0,

@@ -12,12 +12,7 @@ import msgspec
 from borzoi.model.errors import InvalidConfiguration, InvalidEncryptionKey
 from borzoi.model.limits import POLLED_BYTES_MAX, SERVER_DEFAULT, UNLIMITED
 from borzoi.model.units import DAY, format_bytes, format_duration
-from borzoi.objectstore.errors import InvalidKey
-from borzoi.objectstore.interface import PART_BYTES_MIN
-from borzoi.objectstore.keys import checked_key
-from borzoi.objectstore.locations import checked_location
 from borzoi.security.encryption import decoded_key
-from borzoi.server.archive_location import archive_location
 from borzoi.server.declaring import SettingKey, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
 from borzoi.server.settings import EncryptionSection, Settings, SystemSection
@@ -206,21 +201,11 @@ def _archive_faults(system: SystemSection) -> Iterator[str]:
             "system.segment.archive_expired is true and system.backup.archiver.enabled is false;"
             " nothing would ever be deleted: enable the archiver"
         )
-    if not archiver.enabled:
-        return
-    path = "system.backup.archiver"
-    if not PART_BYTES_MIN <= archiver.part_size <= 512 * MEBIBYTE:
-        shown = format_bytes(archiver.part_size)
-        yield f"{path}.part_size: {shown} is not allowed; it takes 5 MiB to 512 MiB"
-    try:
-        if "/" in archiver.name:
-            yield f"{path}.name: {archiver.name!r} is not allowed; it takes one part of a key"
-        elif archiver.name:
-            checked_key(archiver.name)
-        if archiver.kind == "object":
-            checked_location(archive_location(archiver.object))
-    except (InvalidKey, InvalidConfiguration) as fault:
-        yield f"{path}: {fault}"
+    if archiver.enabled:
+        # Imported here: few servers have an archive.
+        from borzoi.server.archive_location import archiver_faults
+
+        yield from archiver_faults(archiver)
 
 
 def _interval_faults(settings: Settings) -> Iterator[str]:

@@ -12,12 +12,13 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import uvloop
 
 from borzoi import __version__
+from borzoi.archive.interface import Archive
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.handlers.sessions import Session
@@ -29,11 +30,8 @@ from borzoi.metadata.proposals import Proposal
 from borzoi.model.errors import InvalidConfiguration, StorageFailure
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.namespace import Namespace
-from borzoi.objectstore.metering import Meters
 from borzoi.records.accelerator import ACCELERATOR
 from borzoi.server import exit_statuses
-from borzoi.server.archive_metrics import archive_families
-from borzoi.server.archiving import StateCopies, archiver_of
 from borzoi.server.assembly import (
     POOL_KEEP_BYTES,
     Opened,
@@ -56,6 +54,7 @@ from borzoi.server.opening import folders_of
 from borzoi.server.seating import take_seat
 from borzoi.server.settings import Settings
 from borzoi.server.signals import hold_back, let_through, while_serving
+from borzoi.server.state_copies import StateCopies
 from borzoi.server.toml import written
 from borzoi.shard.metadata_plane import MetadataPlane
 from borzoi.shard.presence import Presence, PresenceKeeper
@@ -145,9 +144,15 @@ class RunningServer:
         self._settings: Settings = start.configuration.settings
         self._directory = directory
         self._opened = opened
-        #: Meters of the object store requests, for the metrics.
-        self._meters = Meters()
-        self._archiver = archiver_of(self._settings, directory, self._meters, clock=clock)
+        self._archiver: Archive | None = None
+        self._archive_metrics: Callable[[], Iterable[Family]] = tuple
+        if self._settings.system.backup.archiver.enabled:
+            # Imported here: few servers have an archive.
+            from borzoi.server.archiving import metered_archiver
+
+            self._archiver, self._archive_metrics = metered_archiver(
+                self._settings, directory, clock=clock
+            )
         self._state_copies: StateCopies | None = None
         presence: Presence | None = None
         if isinstance(opened, Opened):
@@ -326,11 +331,6 @@ class RunningServer:
                 self._forget_log_files,
             ),
         ]
-
-    def _archive_metrics(self) -> Iterable[Family]:
-        if self._archiver is None:
-            return ()
-        return archive_families(self._archiver.counters, self._meters)
 
     def _archiver_chores(self) -> list[Chore]:
         archiver = self._archiver

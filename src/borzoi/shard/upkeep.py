@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from borzoi.archive.archiver import PartitionView
+from borzoi.archive.interface import PartitionView
 from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError, FeatureUnavailable
