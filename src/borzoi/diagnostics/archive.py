@@ -1,4 +1,4 @@
-"""ZIP archives whose members are compressed in ways the standard library does not write.
+"""ZIP archives, also with members compressed in ways the standard library does not write.
 
 ::
 
@@ -9,12 +9,15 @@
 Sizes fit into u32: a snapshot is bounded far below that.
 """
 
+import io
 import lzma
 import struct
+import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from borzoi.model.system import SnapshotCompression
 from borzoi.model.topics import Compression
 from borzoi.records.compression import compress
 
@@ -35,6 +38,30 @@ COMPRESSORS: Final[dict[int, Callable[[bytes], bytes]]] = {
     ZSTANDARD: lambda data: compress(Compression.ZSTD, data),
     XZ: lzma.compress,
 }
+
+
+METHODS: Final[Mapping[SnapshotCompression, int]] = {
+    SnapshotCompression.STORED: zipfile.ZIP_STORED,
+    SnapshotCompression.DEFLATED: zipfile.ZIP_DEFLATED,
+    SnapshotCompression.BZIP2: zipfile.ZIP_BZIP2,
+    SnapshotCompression.ZSTD: ZSTANDARD,
+    SnapshotCompression.LZMA: zipfile.ZIP_LZMA,
+    SnapshotCompression.XZ: XZ,
+}
+
+
+def snapshot_archive(
+    members: Sequence[tuple[str, bytes]], compression: SnapshotCompression
+) -> bytes:
+    """Return an archive of the members, in order, each compressed this way."""
+    method = METHODS[compression]
+    if method in COMPRESSORS:
+        return archive(members, method)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as standard:
+        for name, content in members:
+            standard.writestr(name, content)
+    return buffer.getvalue()
 
 
 def archive(members: Sequence[tuple[str, bytes]], method: int) -> bytes:

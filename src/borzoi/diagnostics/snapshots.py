@@ -4,13 +4,10 @@ Only our own process is shown, and settings come without their secrets.
 """
 
 import asyncio
-import io
 import os
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from borzoi.diagnostics.archive import COMPRESSORS, XZ, ZSTANDARD, archive
 from borzoi.model.system import SnapshotCompression, SnapshotKind
 
 EVERYTHING = (
@@ -26,15 +23,6 @@ LOG_BYTES_MAX = 16 * 1024 * 1024
 
 OWN_PROCESS = ("cmdline", "limits", "status", "io", "statm", "sched")
 
-METHODS: Mapping[SnapshotCompression, int] = {
-    SnapshotCompression.STORED: zipfile.ZIP_STORED,
-    SnapshotCompression.DEFLATED: zipfile.ZIP_DEFLATED,
-    SnapshotCompression.BZIP2: zipfile.ZIP_BZIP2,
-    SnapshotCompression.ZSTD: ZSTANDARD,
-    SnapshotCompression.LZMA: zipfile.ZIP_LZMA,
-    SnapshotCompression.XZ: XZ,
-}
-
 
 class Snapshots:
     """Takes snapshots of one server, off the event loop."""
@@ -45,12 +33,14 @@ class Snapshots:
         self._config = config_file
 
     async def taken(self, compression: SnapshotCompression, kinds: Sequence[SnapshotKind]) -> bytes:
-        method = METHODS[compression]
         # Each kind once, even if it was requested twice: a log is large.
         wanted = EVERYTHING if SnapshotKind.ALL in kinds else tuple(dict.fromkeys(kinds))
-        return await asyncio.to_thread(self._archive, method, wanted)
+        return await asyncio.to_thread(self._archive, compression, wanted)
 
-    def _archive(self, method: int, kinds: Sequence[SnapshotKind]) -> bytes:
+    def _archive(self, compression: SnapshotCompression, kinds: Sequence[SnapshotKind]) -> bytes:
+        # Imported here: few servers are asked for a snapshot.
+        from borzoi.diagnostics.archive import snapshot_archive
+
         writers: Mapping[SnapshotKind, Callable[[], str]] = {
             SnapshotKind.FILESYSTEM_OVERVIEW: self._files,
             SnapshotKind.PROCESS_LIST: _process,
@@ -60,13 +50,7 @@ class Snapshots:
             SnapshotKind.SERVER_CONFIG: self._settings,
         }
         members = [(f"{kind.name.lower()}.txt", writers[kind]().encode()) for kind in kinds]
-        if method in COMPRESSORS:
-            return archive(members, method)
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", method) as standard:
-            for name, content in members:
-                standard.writestr(name, content)
-        return buffer.getvalue()
+        return snapshot_archive(members, compression)
 
     def _files(self) -> str:
         lines = []
