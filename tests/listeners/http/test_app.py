@@ -9,8 +9,8 @@ import pytest
 from tests.support.embedded import EmbeddedServer, sent, with_topic
 from tests.support.http_calls import Caller, app_of
 
-from borzoi.listeners.http import app as app_module
 from borzoi.listeners.http import polled as polled_module
+from borzoi.listeners.http import responses as responses_module
 from borzoi.model.users import UserStatus
 from borzoi.protocol.commands.tokens import CreatePersonalAccessToken
 from borzoi.protocol.commands.users import CreateUser
@@ -130,7 +130,7 @@ async def test_a_fault_of_ours_is_logged_and_told(
 ) -> None:
     async with Caller(app_of(server)) as caller:
         await caller.login()
-        monkeypatch.setattr(app_module, "encode_document", None)
+        monkeypatch.setattr(responses_module, "encode_document", None)
         with caplog.at_level(logging.ERROR):
             answer = await caller.get("/streams")
         assert answer.json()["id"] == 1

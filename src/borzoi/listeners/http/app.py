@@ -9,7 +9,6 @@ import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from functools import cache, lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -26,15 +25,18 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.http import polled
 from borzoi.listeners.http.authentication import BEARER, Authenticator, Caller, stranger
 from borzoi.listeners.http.bodies import PeerDisconnected, Receive, TooLarge, Upload
-from borzoi.listeners.http.cors import Cors
+from borzoi.listeners.http.cors import Cors, preflight
 from borzoi.listeners.http.metrics import Metrics
 from borzoi.listeners.http.responses import (
     EVENTS,
     NDJSON,
     Headers,
     HttpResponse,
+    Send,
     document,
     failure,
+    response_of,
+    send_response,
     text,
 )
 from borzoi.listeners.http.streaming import Following, Lines, Uploaded
@@ -47,16 +49,13 @@ from borzoi.model.errors import (
     InvalidUsername,
     ServerError,
 )
-from borzoi.protocol.commands.groups import CreateConsumerGroup, GroupDetails, GroupInfo
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
-from borzoi.protocol.commands.streams import CreateStream, StreamDetails, StreamInfo
-from borzoi.protocol.commands.system import Ping, Snapshot
+from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
-from borzoi.protocol.commands.topics import CreateTopic, TopicDetails
 from borzoi.protocol.commands.users import LoginUser, LogoutUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.rest import faults
-from borzoi.protocol.rest.calls import Match, allowed_methods, match
+from borzoi.protocol.rest.calls import Match, match
 from borzoi.protocol.rest.documents import encode_document
 from borzoi.protocol.rest.errors import JSON, NO_TOKEN, TEXT, error_answer
 from borzoi.protocol.rest.faults import HttpFault
@@ -71,7 +70,6 @@ from borzoi.protocol.rest.routes import (
     GetMetrics,
     GetReadiness,
     RefreshToken,
-    Route,
     Welcome,
 )
 from borzoi.telemetry.exposition import CONTENT_TYPE as OPENMETRICS
@@ -79,11 +77,9 @@ from borzoi.telemetry.exposition import CONTENT_TYPE as OPENMETRICS
 log = logging.getLogger(__name__)
 
 Scope: TypeAlias = MutableMapping[str, Any]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 #: Small bodies are not counted; entering `Unfinished.room` takes longer than finding that out.
 _UNCOUNTED: Final = nullcontext()
-ZIP: Final = "application/zip"
 GUIDE: Final = Path(__file__).parent / "assets" / "docs.html"
 
 
@@ -173,7 +169,7 @@ class HttpApp:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = failure(error_answer(ServerError(1, type(fault).__name__)))
         try:
-            await _send(response, more, send)
+            await send_response(response, more, send)
         except PeerDisconnected:
             return
 
@@ -183,7 +179,7 @@ class HttpApp:
         method, path = scope["method"], scope["raw_path"].decode("ascii")
         cors = self._options.cors
         if method == "OPTIONS" and cors is not None:
-            return _preflight(path, headers, cors)
+            return preflight(path, headers, cors)
         address = _address(scope)
         query = scope["query_string"].decode("latin-1")
         try:
@@ -240,7 +236,7 @@ class HttpApp:
         if own is not None:
             return await own(request, call)
         answer = await self._performed(request, call)
-        return _response_of(answer, call.found.route)
+        return response_of(answer, call.found.route)
 
     async def _performed(
         self, request: Request, call: Incoming, *, uploading: bool = False
@@ -397,45 +393,6 @@ def _written(
     return HttpResponse(HTTPStatus.OK, media, body, headers or [])
 
 
-def _response_of(answer: Answer, route: Route) -> HttpResponse:
-    """Return an answer as HTTP gives it; recordings of the published servers define where it
-    differs from the wire."""
-    if isinstance(answer, Snapshot):
-        moment = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
-        named = f'attachment; filename="iggy_snapshot_{moment}.zip"'.encode()
-        return HttpResponse(
-            route.status, ZIP, bytes(answer.archive), [(b"content-disposition", named)]
-        )
-    if answer is None or route.answer is None:
-        return HttpResponse(route.status)
-    if route.request in (CreateStream, CreateTopic, CreateConsumerGroup):
-        answer = _as_described(answer)
-    return document(encode_document(answer), route.status)
-
-
-def _as_described(created: Answer) -> Answer:
-    """Return what was created in the form of HTTP: in full, and with the initial segments of
-    partitions, which the binary answer does not count."""
-    match created:
-        case StreamInfo():
-            return StreamDetails(created.id, created.created_at, 0, 0, created.name, ())
-        case GroupInfo():
-            return GroupDetails(created.id, created.partitions_count, created.name, ())
-        case TopicDetails(partitions=partitions):
-            counted = tuple(msgspec.structs.replace(one, segments_count=1) for one in partitions)
-            return msgspec.structs.replace(created, partitions=counted)
-    return created
-
-
-def _preflight(path: str, headers: Mapping[str, str], cors: Cors) -> HttpResponse:
-    found = cors.on_preflight(headers)
-    try:
-        found.append((b"allow", ",".join(allowed_methods(path)).encode()))
-    except HttpFault:
-        pass  # an unknown path has no methods either
-    return HttpResponse(headers=found)
-
-
 def _address(scope: Scope) -> str:
     client = scope.get("client")
     return "" if client is None else _address_text(*client)
@@ -444,20 +401,3 @@ def _address(scope: Scope) -> str:
 @lru_cache(maxsize=1024)
 def _address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-async def _send(response: HttpResponse, more: Headers, send: Send) -> None:
-    await send(
-        {
-            "type": "http.response.start",
-            "status": int(response.status),
-            "headers": response.head(more),
-        }
-    )
-    body = response.body
-    if isinstance(body, bytes):
-        await send({"type": "http.response.body", "body": body})
-        return
-    async for piece in body:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})

@@ -5,11 +5,13 @@ treat every `OPTIONS` as a preflight.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
-Headers: TypeAlias = list[tuple[bytes, bytes]]
+from borzoi.listeners.http.responses import Headers, HttpResponse
+from borzoi.protocol.rest.calls import allowed_methods
+from borzoi.protocol.rest.faults import HttpFault
 
 VARY: Final = b"origin, access-control-request-method, access-control-request-headers"
 ANY: Final = "*"
@@ -56,3 +58,12 @@ class Cors(msgspec.Struct, frozen=True):
         if self.origins and self.origins[0] == ANY:
             return ANY
         return origin if origin in self.origins else None
+
+
+def preflight(path: str, headers: Mapping[str, str], cors: Cors) -> HttpResponse:
+    found = cors.on_preflight(headers)
+    try:
+        found.append((b"allow", ",".join(allowed_methods(path)).encode()))
+    except HttpFault:
+        pass  # an unknown path has no methods either
+    return HttpResponse(headers=found)
