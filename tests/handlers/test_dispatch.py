@@ -29,7 +29,6 @@ from borzoi.protocol.commands.offsets import DeleteConsumerOffset, StoreConsumer
 from borzoi.protocol.commands.streams import CreateStream, GetStream, GetStreams, StreamInfo
 from borzoi.protocol.commands.system import ClientDetails, GetMe, Ping
 from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
-from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import ChangePassword, CreateUser, LoginUser, LogoutUser
 from borzoi.protocol.contract import Request
 from borzoi.records.message import decode_messages
@@ -174,9 +173,7 @@ async def test_a_disconnected_client_does_not_delay_the_logins_of_others(
 async def test_draining_waits_for_appends_on_their_way_to_the_disk(tmp_path: Path) -> None:
     settings = {"SYSTEM_PARTITION_ACKNOWLEDGE": "synced"}
     async with embedded_server(tmp_path, settings) as server:
-        root = server.root()
-        await root.call(CreateStream("s"))
-        await root.call(CreateTopic("s", "t", 1))
+        root = (await with_topic(server)).root()
         answer = server.dispatcher.perform(root.session, send_of(b"m"))
         assert isinstance(answer, Future)
         await server.dispatcher.drain()

@@ -2,14 +2,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.support.embedded import EmbeddedClient, embedded_server
+from tests.support.embedded import EmbeddedClient, embedded_server, with_topic
 from tests.support.sends import send_of
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
-from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.records.message import Message, decode_messages
 from borzoi.server.config import load
 from borzoi.server.opening import folders_of, random_ids, store_of
@@ -59,9 +57,7 @@ async def test_a_partition_is_opened_where_it_lies(tmp_path: Path) -> None:
 async def test_every_way_to_cache_indexes_reads_the_same(tmp_path: Path, cache: str) -> None:
     settings = {"SYSTEM_SEGMENT_CACHE_INDEXES": cache, "SYSTEM_SEGMENT_SIZE": "512 B"}
     async with embedded_server(tmp_path, settings) as server:
-        root = server.root()
-        await root.call(CreateStream("s"))
-        await root.call(CreateTopic("s", "t", 1))
+        root = (await with_topic(server)).root()
         for number in range(1, 30):
             await root.call(send(number))
         assert await stored(root) == [(number - 1, number) for number in range(1, 30)]
@@ -70,9 +66,7 @@ async def test_every_way_to_cache_indexes_reads_the_same(tmp_path: Path, cache: 
 async def test_duplicates_are_remembered_also_over_a_restart(tmp_path: Path) -> None:
     settings = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
     async with embedded_server(tmp_path, settings) as server:
-        root = server.root()
-        await root.call(CreateStream("s"))
-        await root.call(CreateTopic("s", "t", 1))
+        root = (await with_topic(server)).root()
         await root.call(send(1, 2))
         await root.call(send(2, 3))
         assert await stored(root) == [(0, 1), (1, 2), (2, 3)]

@@ -26,10 +26,24 @@ from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.protocol.websocket.frames import Limits
+from borzoi.server.listening import ByteStreamArguments
 
 PATIENCE_SECONDS = 60.0
 PLENTY = 1000
 LOOPBACK = ("127.0.0.1", 0)
+
+
+def byte_streams(
+    server: EmbeddedServer, admission: Admission | None, ended: list[Session] | None
+) -> ByteStreamArguments:
+    """The arguments of all listeners of byte streams; sessions that end are noted in `ended`."""
+    return ByteStreamArguments(
+        binary=server.binary,
+        pool=server.opened.pool,
+        admission=admission or Admission(PLENTY, PLENTY),
+        on_connect=server.services.sessions.add,
+        on_disconnect=lambda session: _left(server, session, ended),
+    )
 
 
 @asynccontextmanager
@@ -44,12 +58,8 @@ async def tcp_listener(
     """A plain listener; sessions that end are noted in `ended`."""
     listener = kind(
         listening_socket(LOOPBACK),
-        binary=server.binary,
-        pool=server.opened.pool,
-        admission=admission or Admission(PLENTY, PLENTY),
         options=options or SocketOptions(),
-        on_connect=server.services.sessions.add,
-        on_disconnect=lambda session: _left(server, session, ended),
+        **byte_streams(server, admission, ended),
     )
     try:
         yield listener
@@ -66,13 +76,7 @@ async def tls_listener(
     ended: list[Session] | None = None,
 ) -> AsyncIterator[TlsListener]:
     """The same with TLS."""
-    listener = TlsListener(
-        binary=server.binary,
-        pool=server.opened.pool,
-        admission=admission or Admission(PLENTY, PLENTY),
-        on_connect=server.services.sessions.add,
-        on_disconnect=lambda session: _left(server, session, ended),
-    )
+    listener = TlsListener(**byte_streams(server, admission, ended))
     await listener.start(listening_socket(LOOPBACK), context)
     try:
         yield listener
@@ -91,19 +95,13 @@ async def websocket_listener(
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[WebSocketListener | SecureWebSocketListener]:
     """A listener for WebSockets, over TLS when there is a context."""
-    shared: dict[str, Any] = {
-        "binary": server.binary,
-        "pool": server.opened.pool,
-        "admission": admission or Admission(PLENTY, PLENTY),
-        "limits": limits or Limits(),
-        "on_connect": server.services.sessions.add,
-        "on_disconnect": lambda session: _left(server, session, ended),
-    }
+    limits = limits or Limits()
+    shared = byte_streams(server, admission, ended)
     listener: WebSocketListener | SecureWebSocketListener
     if context is None:
-        listener = WebSocketListener(listening_socket(LOOPBACK), **shared)
+        listener = WebSocketListener(listening_socket(LOOPBACK), limits=limits, **shared)
     else:
-        listener = SecureWebSocketListener(**shared)
+        listener = SecureWebSocketListener(limits=limits, **shared)
         await listener.start(listening_socket(LOOPBACK), context)
     try:
         yield listener
