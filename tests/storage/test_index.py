@@ -217,3 +217,16 @@ def test_a_sound_index_counts_whole() -> None:
     assert valid_prefix(table, first=3, position=300, limit=1100) == 8
     assert valid_prefix(table, first=3, position=300, limit=1099) == 7
     assert valid_prefix(table[:0], first=0, position=0, limit=0) == 0
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100])
+def test_ends_are_found_in_memory_in_the_file_and_across_both(keep: int) -> None:
+    index = new_index()
+    index.extend(entries(0, [1] * 20))
+    index.save(keep=keep)
+    index.extend(entries(20, [2] * 5))
+    index.extend_later(1, lambda: entries(25, [3]))
+    for first in range(26):
+        for last in range(first, 26):
+            expected = [(number + 1) * 100 for number in range(first, last + 1)]
+            assert index.ends(first, last) == expected

@@ -125,16 +125,17 @@ class BinaryProtocol:
         `gathering.running`, and `conclude` is called with the response.
         """
         # Sends and polls come too often to measure each of them.
-        self._turn += 1
-        unmeasured = code in HOT_CODES and self._turn % MEASURED_EVERY
-        started = 0 if unmeasured else perf_counter_ns()
+        self._turn = turn = self._turn + 1
+        started = 0 if turn % MEASURED_EVERY and code in HOT_CODES else perf_counter_ns()
         try:
-            if code == SEND_MESSAGES and session.user_id is not None and not session.stale:
+            if session.user_id is None or session.stale:
+                answer = self._perform(session, code, payload)
+            elif code == POLL_MESSAGES:
+                answer = self._poll(session, payload.view)
+            elif code == SEND_MESSAGES:
                 if started and conclude is not None:
                     conclude = self._measuring(session, started, conclude)
                 answer = self._send(session, payload, conclude)
-            elif code == POLL_MESSAGES and session.user_id is not None and not session.stale:
-                answer = self._poll(session, payload.view)
             else:
                 answer = self._perform(session, code, payload)
             if isinstance(answer, Future):
@@ -359,7 +360,10 @@ def encoded(answer: Answer) -> Reply:
     )
     if is_one and size <= READ_BYTES_MAX:
         part = ranges[0]
-        return head + read_exactly(part.file, size, part.position)
+        content = part.content
+        if content is None:
+            return head + read_exactly(part.file, size, part.position)
+        return head + content
     if ranges or (tail and size > JOINED_BYTES_MAX):
         return RangesReply(head, ranges, tail)
     return b"".join((head, *reading.chunks())) if tail else head

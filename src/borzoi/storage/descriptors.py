@@ -22,6 +22,7 @@ from threading import get_ident
 from typing import Final, Self
 
 from borzoi.model.errors import StorageFailure
+from borzoi.storage.kept import KeptMessages
 from borzoi.storage.media import CLOSED, File, Medium, Readable
 
 DESCRIPTORS_DEFAULT: Final = 256
@@ -78,7 +79,7 @@ class Descriptors:
         while True:
             file, _ = self._open.popitem(last=False)
             if not file.used:
-                file.opened = None
+                file.opened = file.kept = None
                 return
             file.used = False
             self._open[file] = None
@@ -96,6 +97,7 @@ class OnDemandFile:
         "_directory",
         "_is_closed",
         "_name",
+        "kept",
         "opened",
         "used",
         "writable",
@@ -110,6 +112,8 @@ class OnDemandFile:
         self._descriptors = descriptors
         #: The open file. Only the operations of this class may hold a reference to it.
         self.opened: File | None = None
+        #: Messages of it in memory. They go when its descriptor goes.
+        self.kept: KeptMessages | None = None
         #: Whether it was used since it last was the next one to be closed.
         self.used = False
         self._is_closed = False
@@ -130,9 +134,13 @@ class OnDemandFile:
 
     def fileno(self) -> int:
         """The number, or after `close` one that every system call refuses."""
-        if self._is_closed and self.opened is None:
-            return CLOSED
-        return self.held().fileno()
+        opened = self.opened
+        if opened is None:
+            if self._is_closed:
+                return CLOSED
+            opened = self.held()
+        self.used = True
+        return opened.fileno()
 
     def size(self) -> int:
         return self.held().size()
@@ -154,6 +162,7 @@ class OnDemandFile:
         self.held().trim()
 
     def truncate(self, size: int) -> None:
+        self.kept = None
         self.held().truncate(size)
 
     def fdatasync(self) -> None:
@@ -170,7 +179,7 @@ class OnDemandFile:
         """Close the descriptor for good, even if a reader still holds this object: the space of a
         deleted file is free then. A running operation ends first."""
         self._is_closed = True
-        self.opened = None
+        self.opened = self.kept = None
         self._descriptors.discard(self)
 
     def detach(self) -> None:
@@ -179,6 +188,7 @@ class OnDemandFile:
             with contextlib.suppress(StorageFailure):
                 self.held()
             self._is_closed = True
+            self.kept = None
             self._descriptors.discard(self)
 
     def share(self) -> None:

@@ -134,7 +134,21 @@ class SegmentIndex:
                 _unpack_entry(window, at - INDEX_ENTRY_BYTES)[1],
                 _unpack_entry(window, at + (last - first) * INDEX_ENTRY_BYTES)[1],
             )
-        return self.end_position(first - 1), self.end_position(last)
+        return self.end_position(first - 1) if first else 0, self.end_position(last)
+
+    def ends(self, first: int, last: int) -> list[int]:
+        """Where each of the messages first..last ends in the log."""
+        at, size = first - self._window_start, (last - first + 1) * INDEX_ENTRY_BYTES
+        if at >= 0:
+            if self._deferred:
+                self.gather()
+            start = at * INDEX_ENTRY_BYTES
+            entries = bytes(self._window[start : start + size])
+        elif last < self.saved:
+            entries = read_exactly(self.file, size, first * INDEX_ENTRY_BYTES)
+        else:
+            return [self.end_position(number) for number in range(first, last + 1)]
+        return [end for _, end, _ in INDEX_ENTRY.iter_unpack(entries)]
 
     def first_at_or_after(self, timestamp: int, *, count: int) -> int:
         """The first of the first `count` messages that is not older; `count` when there is none.

@@ -21,9 +21,14 @@ class FileRange(msgspec.Struct, frozen=True):
     file: ReadOnlyFile
     position: int
     length: int
+    #: The bytes, when they are in memory anyway.
+    content: memoryview | None = None
 
     def slices(self) -> Iterator[bytes]:
         """The bytes themselves, a slice at a time."""
+        if self.content is not None:
+            yield bytes(self.content)
+            return
         for start in range(0, self.length, SLICE_BYTES):
             size = min(SLICE_BYTES, self.length - start)
             yield read_exactly(self.file, size, self.position + start)

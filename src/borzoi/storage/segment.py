@@ -201,6 +201,7 @@ class Segment:
         assert self.file is not None
         self.trim()
         self.body = PlainBody(self.file, self.size)
+        self.file.kept = None
         self.file = None
 
     def close(self) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.model.limits import HEADER_BYTES, INDEX_ENTRY_BYTES
 from borzoi.storage import layout
 from borzoi.storage.descriptors import Descriptors, OnDemandFile
 from borzoi.storage.index import SegmentIndex
-from borzoi.storage.media import Medium, write_all
+from borzoi.storage.kept import FEW_BYTES, KEPT_BYTES, KeptMessages
+from borzoi.storage.media import Medium, read_exactly, write_all
 from borzoi.storage.reading import FileRange, FileSlices, Produced, Reading
 from borzoi.storage.recovery import Found
 from borzoi.storage.segment import Body, PlainBody, Segment, SegmentFacts
@@ -34,6 +35,7 @@ class Segments:
 
     __slots__ = (
         "_descriptors",
+        "_last_few",
         "_segments",
         "_starts",
         "directory",
@@ -50,6 +52,8 @@ class Segments:
         self._descriptors = descriptors
         self._segments: list[Segment] = []
         self._starts: list[int] = []
+        #: The first and the next offset of the last small read from the file.
+        self._last_few = (-1, -1)
         #: Of the oldest message, or of the next one when there is none.
         self.first_offset = 0
         self.tail = _no_segment(directory, descriptors)
@@ -74,6 +78,18 @@ class Segments:
 
     def read(self, reading: Reading, offset: int, end: int, size_max: int | None) -> bool:
         """Add the messages offset..end to a reading; whether `size_max` left room for all."""
+        file = self.tail.file
+        if (
+            file is not None
+            and (kept := file.kept) is not None
+            and kept.first_offset <= offset
+            and end <= kept.end_offset
+        ):
+            found = kept.part(file, offset, end)
+            if size_max is None or found.length <= size_max:
+                reading.ranges.append(found)
+                reading.count = end - offset
+                return True
         segments = self._segments
         number = bisect_right(self._starts, offset) - 1
         while number < len(segments):
@@ -91,12 +107,38 @@ class Segments:
                 if room is not None and stop - start > room:
                     _add_fitting(reading, segment, first, count, start, room)
                     return False
-                _add(reading, segment.part(start, stop - start), count)
+                part: FileRange | memoryview | Produced | None = None
+                if stop - start <= FEW_BYTES and segment.file is not None and is_enough:
+                    part = self._read_along(offset, end, start)
+                if part is None:
+                    part = segment.part(start, stop - start)
+                if reading.tail or not isinstance(part, FileRange):
+                    _add(reading, part, count)
+                else:  # nearly always
+                    reading.ranges.append(part)
+                    reading.count += count
                 offset += count
             if is_enough:
                 return True
             number += 1
         return True
+
+    def _read_along(self, offset: int, end: int, start: int) -> FileRange | None:
+        """Messages offset..end, which begin at byte `start` of the open segment, from memory, and
+        keep those behind them there: if others have just read the same ones, or if this read goes
+        on and there are more."""
+        tail, (last_offset, next_offset) = self.tail, self._last_few
+        self._last_few = (offset, end)
+        goes_on = offset == next_offset and end < tail.next_offset
+        if tail.file is None or not (goes_on or offset == last_offset):
+            return None
+        index, first = tail.index, offset - tail.start_offset
+        last = min(index.count, first + KEPT_BYTES // HEADER_BYTES) - 1
+        last = index.last_ending_by(start + KEPT_BYTES, first=first, last=last)
+        ends = index.ends(first, last)
+        content = read_exactly(tail.file, ends[-1] - start, start)
+        tail.file.kept = kept = KeptMessages(offset, start, ends, content)
+        return kept.part(tail.file, offset, end)
 
     def offset_at(self, timestamp: int, end: int) -> int | None:
         """The first of the messages below `end` that is not older; None when all are."""
