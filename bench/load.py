@@ -105,12 +105,13 @@ def send_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Meas
 
 def poll_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Measured:
     """The same with polls, whose answers are small enough to come in one piece."""
-
-    def is_whole(answer: bytes) -> bool:
-        status, length = RESPONSE_PREFIX.unpack_from(answer)
-        return bool(status == 0 and len(answer) == RESPONSE_PREFIX.size + length)
-
     return exchange_on_all(dict.fromkeys(socks, frame), requests, is_whole)
+
+
+def is_whole(answer: bytes) -> bool:
+    """Whether this is one successful response frame."""
+    status, length = RESPONSE_PREFIX.unpack_from(answer)
+    return bool(status == 0 and len(answer) == RESPONSE_PREFIX.size + length)
 
 
 def exchange_on_all(

@@ -1,7 +1,8 @@
 """Many connections with small requests, as most services have: requests by the clock.
 
 The load is one thread that never waits for a single connection. Beside the server runs a bare
-uvloop protocol that answers 8 bytes to anything.
+uvloop protocol that answers 8 bytes to anything. All consumers poll the same message, which the
+server reads once; in the last row each of them polls another one, which is read each time.
 """
 
 from contextlib import ExitStack
@@ -10,7 +11,15 @@ from functools import partial
 from tests.support.server import running_server
 
 from bench.comparing import Row
-from bench.load import connected, poll_frame, poll_on_all, send_frame, send_on_all
+from bench.load import (
+    connected,
+    exchange_on_all,
+    is_whole,
+    poll_frame,
+    poll_on_all,
+    send_frame,
+    send_on_all,
+)
 from bench.sides import bare, logged_in, prepared
 
 CONNECTIONS = (1, 4, 32, 256)
@@ -18,6 +27,8 @@ CONNECTIONS = (1, 4, 32, 256)
 TURN_REQUESTS = 2048
 MESSAGE_BYTES = 200
 GOAL = 0.65
+#: Messages between the places of two consumers that share nothing.
+APART = 50
 SPREAD = 3.0
 CPU_US_OF_SEND = 45.0
 CPU_US_OF_POLL = 40.0
@@ -48,4 +59,16 @@ def rows(stack: ExitStack) -> list[Row]:
                     cpu_us=cpu if count == 32 else None,
                 )
             )
+    count = 32
+    send_on_all(owns[:1], send, count * APART)
+    places = {sock: poll_frame(at * APART, 1) for at, sock in enumerate(owns[:count])}
+    found.append(
+        Row(
+            f"poll 1 × {MESSAGE_BYTES} B, {count} connections, each in its own place",
+            0.45,
+            partial(send_on_all, others[:count], poll, TURN_REQUESTS // count),
+            partial(exchange_on_all, places, TURN_REQUESTS // count, is_whole),
+            turns=5,
+        )
+    )
     return found

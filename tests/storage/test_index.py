@@ -230,3 +230,23 @@ def test_ends_are_found_in_memory_in_the_file_and_across_both(keep: int) -> None
         for last in range(first, 26):
             expected = [(number + 1) * 100 for number in range(first, last + 1)]
             assert index.ends(first, last) == expected
+            assert index.span(first, last) == (first * 100, (last + 1) * 100)
+            assert index.span(first, first) == (first * 100, (first + 1) * 100)
+
+
+def test_far_apart_reads_look_both_positions_up_at_once() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(PATH.parent)
+    index = SegmentIndex(disk.open(PATH, create=True))
+    index.extend(entries(0, [1] * 1000))
+    index.save(keep=0)
+
+    def bytes_read_by(first: int, last: int) -> int:
+        before = disk.bytes_read.get(".index", 0)
+        assert index.span(first, last) == (first * 100, (last + 1) * 100)
+        return disk.bytes_read.get(".index", 0) - before
+
+    assert bytes_read_by(10, 10) == 2 * INDEX_ENTRY_BYTES
+    assert bytes_read_by(11, 11) == INDEX_ENTRY_BYTES, "it begins where the last one ended"
+    assert bytes_read_by(500, 510) == 12 * INDEX_ENTRY_BYTES
+    assert bytes_read_by(10, 900) == 2 * INDEX_ENTRY_BYTES, "what is between is not read"

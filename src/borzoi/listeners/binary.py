@@ -130,12 +130,12 @@ class BinaryProtocol:
         try:
             if session.user_id is None or session.stale:
                 answer = self._perform(session, code, payload)
-            elif code == POLL_MESSAGES:
-                answer = self._poll(session, payload.view)
             elif code == SEND_MESSAGES:
                 if started and conclude is not None:
                     conclude = self._measuring(session, started, conclude)
                 answer = self._send(session, payload, conclude)
+            elif code == POLL_MESSAGES:
+                answer = self._poll(session, payload.view)
             else:
                 answer = self._perform(session, code, payload)
             if isinstance(answer, Future):

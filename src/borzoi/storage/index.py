@@ -134,7 +134,17 @@ class SegmentIndex:
                 _unpack_entry(window, at - INDEX_ENTRY_BYTES)[1],
                 _unpack_entry(window, at + (last - first) * INDEX_ENTRY_BYTES)[1],
             )
-        return self.end_position(first - 1) if first else 0, self.end_position(last)
+        if not 0 < first <= last < self.saved or last - first >= BLOCK_ENTRIES:
+            return self.end_position(first - 1) if first else 0, self.end_position(last)
+        known, start = self._last_end
+        if known == first - 1:
+            return start, self.end_position(last)
+        # Both at once: a consumer that is not the only one far behind the end.
+        size = (last - first + 2) * INDEX_ENTRY_BYTES
+        entries = read_exactly(self.file, size, (first - 1) * INDEX_ENTRY_BYTES)
+        start, stop = _unpack_entry(entries)[1], _unpack_entry(entries, size - INDEX_ENTRY_BYTES)[1]
+        self._last_end = (last, stop)
+        return start, stop
 
     def ends(self, first: int, last: int) -> list[int]:
         """Where each of the messages first..last ends in the log."""

@@ -109,7 +109,9 @@ class Segments:
                     return False
                 part: FileRange | memoryview | Produced | None = None
                 if stop - start <= FEW_BYTES and segment.file is not None and is_enough:
-                    part = self._read_along(offset, end, start)
+                    last, self._last_few = self._last_few, (offset, end)
+                    if offset in last:
+                        part = self._read_along(offset, end, start, goes_on=offset != last[0])
                 if part is None:
                     part = segment.part(start, stop - start)
                 if reading.tail or not isinstance(part, FileRange):
@@ -123,14 +125,12 @@ class Segments:
             number += 1
         return True
 
-    def _read_along(self, offset: int, end: int, start: int) -> FileRange | None:
-        """Messages offset..end, which begin at byte `start` of the open segment, from memory, and
-        keep those behind them there: if others have just read the same ones, or if this read goes
-        on and there are more."""
-        tail, (last_offset, next_offset) = self.tail, self._last_few
-        self._last_few = (offset, end)
-        goes_on = offset == next_offset and end < tail.next_offset
-        if tail.file is None or not (goes_on or offset == last_offset):
+    def _read_along(self, offset: int, end: int, start: int, *, goes_on: bool) -> FileRange | None:
+        """Messages offset..end, which begin at byte `start` of the open segment, from memory, where
+        those behind them are kept for the next reads. The last read was of the same ones, or this
+        one `goes_on` from there; then there have to be more."""
+        tail = self.tail
+        if tail.file is None or (goes_on and end >= tail.next_offset):
             return None
         index, first = tail.index, offset - tail.start_offset
         last = min(index.count, first + KEPT_BYTES // HEADER_BYTES) - 1
