@@ -69,6 +69,20 @@ def test_a_noted_point_may_be_lost_with_the_power(disk: SimulatedDisk) -> None:
     assert not keeper.is_durable
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_sync_after_a_note_makes_the_point_durable(
+    disk: SimulatedDisk, seed: int
+) -> None:
+    keeper = PointKeeper(disk, DIRECTORY)
+    keeper.note(POINT)
+    disk.fsync_directory(DIRECTORY)  # the name is on the disk, and nothing of its content
+    later = POINT._replace(position=9000)
+    keeper.advance(later, keeper.version)
+    assert keeper.is_durable
+    disk.power_cut(Random(seed))
+    assert recovery_point.load(disk, DIRECTORY) == later
+
+
 def test_a_sync_from_before_a_cut_moves_nothing(disk: SimulatedDisk) -> None:
     keeper = PointKeeper(disk, DIRECTORY)
     version = keeper.version

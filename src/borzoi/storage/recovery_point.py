@@ -120,10 +120,12 @@ class PointKeeper:
                 return
             try:
                 store(self._medium, self._directory, point)
+                if not self.is_durable:
+                    # Otherwise a power cut could bring back what `note` wrote, or a part of it.
+                    self._medium.fsync_directory(self._directory)
+                    self.is_durable = True
             except StorageFailure as failure:
                 logger.warning("the recovery point of %s lags: %s", self._directory, failure)
-            else:
-                self.is_durable = True
 
     def note(self, point: RecoveryPoint) -> None:
         """Store the point of a new log without a sync: a power cut may take it, and nothing else.
