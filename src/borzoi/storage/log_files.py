@@ -153,8 +153,7 @@ class LogFiles:
         if not tail.next_offset or self.durability.is_untouched(tail):
             return
         self.sync()
-        # With the name of the recovery point on the disk the next start reads no messages.
-        self.medium.fsync_directory(self.directory)
+        self.durability.keeper.settle_newest()
 
     def close(self, failure: StorageFailure | None) -> None:
         """Close the files; pending syncs fail with the failure, or succeed without one."""

@@ -95,7 +95,7 @@ class PointKeeper:
     must not bring back a point behind the cut.
     """
 
-    __slots__ = ("_directory", "_lock", "_medium", "_version", "is_durable")
+    __slots__ = ("_directory", "_is_newest_durable", "_lock", "_medium", "_version", "is_durable")
 
     def __init__(self, medium: Medium, directory: Path) -> None:
         self._medium = medium
@@ -104,6 +104,8 @@ class PointKeeper:
         self._version = 0
         #: Whether the file is known to survive a power cut, in this form or a later one.
         self.is_durable = False
+        #: The same for the form that was stored last.
+        self._is_newest_durable = False
 
     @property
     def version(self) -> int:
@@ -119,11 +121,11 @@ class PointKeeper:
             if version != self._version:
                 return
             try:
+                self._is_newest_durable = False
                 store(self._medium, self._directory, point)
                 if not self.is_durable:
                     # Otherwise a power cut could bring back what `note` wrote, or a part of it.
-                    self._medium.fsync_directory(self._directory)
-                    self.is_durable = True
+                    self._sync_name()
             except StorageFailure as failure:
                 logger.warning("the recovery point of %s lags: %s", self._directory, failure)
 
@@ -139,14 +141,24 @@ class PointKeeper:
     def settle(self, point: RecoveryPoint) -> None:
         """Store the point durably: required when it moves back."""
         with self._lock:
+            self._is_newest_durable = False
             store(self._medium, self._directory, point)
+            self._sync_name()
+
+    def settle_newest(self) -> None:
+        """Make the form that was stored last durable, so that the next start reads no messages."""
+        with self._lock:
+            if not self._is_newest_durable:
+                self._sync_name()
+
+    def _sync_name(self) -> None:
         self._medium.fsync_directory(self._directory)
-        self.is_durable = True
+        self.is_durable = self._is_newest_durable = True
 
     @contextmanager
     def cutting(self) -> Iterator[None]:
         """Cut the log: a sync that began before this no longer moves the point."""
         with self._lock:
             self._version += 1
-            self.is_durable = False
+            self.is_durable = self._is_newest_durable = False
             yield
