@@ -1,18 +1,22 @@
 """Sends as published clients write them: the prefix first, then the rest, with Nagle's algorithm.
 
 The client may also turn the algorithm off; both are measured, with batches of the sizes that people
-use. The bare program acknowledges the first write at once, as the server does.
+use. The bare program acknowledges the first write at once, as the server does. Load and program
+have a processor each, as if the load came from another machine. Small batches are measured on one
+processor as well, where the bare program is at its best.
 """
 
 import socket
 from contextlib import ExitStack
 from functools import partial
+from typing import NamedTuple
 
 from tests.support.server import running_server
 
 from bench.comparing import Row
 from bench.load import Measured, connected, mixed_send_frame, send_frame, send_over_and_over
-from bench.sides import bare, prepared
+from bench.placing import placed
+from bench.sides import bare_process, prepared
 
 #: Bytes that one turn sends, about.
 TURN_BYTES = 10_000_000
@@ -30,26 +34,43 @@ BATCHES = (
 )
 
 
+#: The same on one processor. The bare program sleeps there, and wakes up for next to nothing.
+SHARED = (
+    ("10 × 1000 B", send_frame(10, 1000), 0.6),
+    ("50 × 1000 B", send_frame(50, 1000), 0.6),
+)
+
+
+class Side(NamedTuple):
+    """A program: its process, and a connection to it."""
+
+    pid: int
+    sock: socket.socket
+
+    def turn(self, frame: bytes, requests: int, *, nagle: bool, is_shared: bool) -> Measured:
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not nagle)
+        with placed(self.pid, is_shared=is_shared):
+            return send_over_and_over(self.sock, frame, requests, two_writes=True)
+
+
 def rows(stack: ExitStack) -> list[Row]:
     server = stack.enter_context(running_server())
-    bare_address = stack.enter_context(bare("send"))
-    own, other = prepared(server), connected(bare_address)
+    address, pid = stack.enter_context(bare_process("send"))
+    own, other = Side(server.process.pid, prepared(server)), Side(pid, connected(address))
     found = []
     for nagle in (True, False):
-        for name, frame, goal in BATCHES:
-            requests = min(TURN_REQUESTS_MAX, TURN_BYTES // len(frame))
-            found.append(
-                Row(
-                    f"send {name} in two writes, Nagle {'on' if nagle else 'off'}",
-                    goal,
-                    partial(turn, other, frame, requests, nagle=nagle),
-                    partial(turn, own, frame, requests, nagle=nagle),
-                    written_bytes=requests * len(frame),
+        for is_shared, batches in ((False, BATCHES), (True, SHARED)):
+            for name, frame, goal in batches:
+                requests = min(TURN_REQUESTS_MAX, TURN_BYTES // len(frame))
+                how = {"nagle": nagle, "is_shared": is_shared}
+                found.append(
+                    Row(
+                        f"send {name} in two writes, Nagle {'on' if nagle else 'off'}"
+                        + (", one processor" if is_shared else ""),
+                        goal,
+                        partial(other.turn, frame, requests, **how),
+                        partial(own.turn, frame, requests, **how),
+                        written_bytes=requests * len(frame),
+                    )
                 )
-            )
     return found
-
-
-def turn(sock: socket.socket, frame: bytes, requests: int, *, nagle: bool) -> Measured:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not nagle)
-    return send_over_and_over(sock, frame, requests, two_writes=True)
