@@ -53,7 +53,7 @@ def rows(stack: ExitStack) -> list[Row]:
                     GOAL if count >= 32 else 0.5,
                     partial(send_on_all, others[:count], frame, TURN_REQUESTS // count),
                     partial(load, owns[:count], frame, TURN_REQUESTS // count),
-                    turns=5,
+                    turns=10,
                     spread=SPREAD if count == 32 else None,
                     pid=server.process.pid,
                     cpu_us=cpu if count == 32 else None,
@@ -68,7 +68,7 @@ def rows(stack: ExitStack) -> list[Row]:
             0.45,
             partial(send_on_all, others[:count], poll, TURN_REQUESTS // count),
             partial(exchange_on_all, places, TURN_REQUESTS // count, is_whole),
-            turns=5,
+            turns=10,
         )
     )
     return found
