@@ -5,22 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from borzoi.model import errors
 from borzoi.model.consuming import Consumer, ConsumerKind
-from borzoi.model.errors import (
-    BorzoiError,
-    CannotDeleteRoot,
-    ConsumerOffsetNotFound,
-    InvalidOffset,
-    InvalidTopicSize,
-    InvalidUsername,
-    PartitionNotFound,
-    ResourceNotFound,
-    ServerError,
-    StreamNotFound,
-    TopicNotFound,
-    Unauthenticated,
-    Unauthorized,
-)
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.groups import GetConsumerGroup
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, SendMessages
@@ -51,7 +37,7 @@ def reason(answer: ErrorAnswer) -> str:
 
 
 def test_an_error_is_its_number_its_name_a_reason_and_the_field_to_blame() -> None:
-    answer = error_answer(StreamNotFound("no such stream"), DeleteStream("s"))
+    answer = error_answer(errors.StreamNotFound("no such stream"), DeleteStream("s"))
     assert (answer.status, answer.content_type) == (HTTPStatus.NOT_FOUND, JSON)
     assert json.loads(answer.body) == {
         "id": 1009,
@@ -64,25 +50,33 @@ def test_an_error_is_its_number_its_name_a_reason_and_the_field_to_blame() -> No
 @pytest.mark.parametrize(
     ("error", "request_", "sentence"),
     [
-        (TopicNotFound(), DeleteTopic("s", 4), "Topic with ID: 4 for stream with ID: s was not"),
-        (PartitionNotFound(), FlushUnsavedBuffer("s", "t", 9, False), "Partition with ID: 9 for"),
         (
-            PartitionNotFound(),
+            errors.TopicNotFound(),
+            DeleteTopic("s", 4),
+            "Topic with ID: 4 for stream with ID: s was not",
+        ),
+        (
+            errors.PartitionNotFound(),
+            FlushUnsavedBuffer("s", "t", 9, False),
+            "Partition with ID: 9 for",
+        ),
+        (
+            errors.PartitionNotFound(),
             SendMessages("s", "t", Partitioning.partition(8), 0, NOTHING, NOTHING),
             "Partition with ID: 8 for topic with ID: t for stream with ID: s was not found.",
         ),
-        (InvalidOffset(), StoreConsumerOffset(CONSUMER, 0, 0, 0, 99), "Invalid offset: 99"),
-        (CannotDeleteRoot(), DeleteUser("iggy"), "Cannot delete user with ID: 0"),
-        (ResourceNotFound(), DeleteUser("bob"), "Resource with key: bob was not found."),
-        (ResourceNotFound("gone"), GetPersonalAccessTokens(), "gone"),
-        (InvalidUsername("too short: 'ab'"), None, "Invalid username"),
-        (InvalidTopicSize("1 B is too small"), None, "1 B is too small"),
-        (InvalidTopicSize(), None, "Invalid topic size"),
-        (ServerError(4242, "odd"), None, "odd"),
+        (errors.InvalidOffset(), StoreConsumerOffset(CONSUMER, 0, 0, 0, 99), "Invalid offset: 99"),
+        (errors.CannotDeleteRoot(), DeleteUser("iggy"), "Cannot delete user with ID: 0"),
+        (errors.ResourceNotFound(), DeleteUser("bob"), "Resource with key: bob was not found."),
+        (errors.ResourceNotFound("gone"), GetPersonalAccessTokens(), "gone"),
+        (errors.InvalidUsername("too short: 'ab'"), None, "Invalid username"),
+        (errors.InvalidTopicSize("1 B is too small"), None, "1 B is too small"),
+        (errors.InvalidTopicSize(), None, "Invalid topic size"),
+        (errors.ServerError(4242, "odd"), None, "odd"),
     ],
 )
 def test_the_reason_names_what_the_request_named(
-    error: BorzoiError, request_: object, sentence: str
+    error: errors.BorzoiError, request_: object, sentence: str
 ) -> None:
     assert reason(error_answer(error, request_)).startswith(sentence)
 
@@ -90,16 +84,16 @@ def test_the_reason_names_what_the_request_named(
 @pytest.mark.parametrize(
     ("error", "request_", "code"),
     [
-        (StreamNotFound(), GetStream("s"), 404),
-        (TopicNotFound(), GetTopic("s", "t"), 404),
-        (PartitionNotFound(), GetConsumerOffset(CONSUMER, "s", "t", 9), 404),
-        (ConsumerOffsetNotFound(), GetConsumerOffset(CONSUMER, "s", "t", 9), 404),
-        (StreamNotFound(), GetConsumerOffset(CONSUMER, "s", "t", 9), 1009),
-        (StreamNotFound(), DeleteStream("s"), 1009),
+        (errors.StreamNotFound(), GetStream("s"), 404),
+        (errors.TopicNotFound(), GetTopic("s", "t"), 404),
+        (errors.PartitionNotFound(), GetConsumerOffset(CONSUMER, "s", "t", 9), 404),
+        (errors.ConsumerOffsetNotFound(), GetConsumerOffset(CONSUMER, "s", "t", 9), 404),
+        (errors.StreamNotFound(), GetConsumerOffset(CONSUMER, "s", "t", 9), 1009),
+        (errors.StreamNotFound(), DeleteStream("s"), 1009),
     ],
 )
 def test_some_reads_do_not_say_what_is_missing(
-    error: BorzoiError, request_: object, code: int
+    error: errors.BorzoiError, request_: object, code: int
 ) -> None:
     answer = error_answer(error, request_)
     assert answer.status == HTTPStatus.NOT_FOUND
@@ -138,17 +132,17 @@ def test_a_client_raises_what_the_server_raised(row: object) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (401, b"", Unauthenticated),
-        (403, b"go away", Unauthorized),
-        (404, b"", ResourceNotFound),
-        (422, b"The body has the wrong shape", ServerError),
-        (500, b"\xff\xfe", ServerError),
-        (502, b"[" * 100_000, ServerError),
-        (404, missing_answer(GetStream(0)).body, ResourceNotFound),
+        (401, b"", errors.Unauthenticated),
+        (403, b"go away", errors.Unauthorized),
+        (404, b"", errors.ResourceNotFound),
+        (422, b"The body has the wrong shape", errors.ServerError),
+        (500, b"\xff\xfe", errors.ServerError),
+        (502, b"[" * 100_000, errors.ServerError),
+        (404, missing_answer(GetStream(0)).body, errors.ResourceNotFound),
     ],
 )
 def test_an_answer_that_is_no_document_is_told_by_its_status(
-    status: int, body: bytes, kind: type[BorzoiError]
+    status: int, body: bytes, kind: type[errors.BorzoiError]
 ) -> None:
     error = error_from(status, body)
     assert type(error) is kind
@@ -157,9 +151,9 @@ def test_an_answer_that_is_no_document_is_told_by_its_status(
 
 def test_a_missing_token_is_answered_with_nothing() -> None:
     assert (NO_TOKEN.status, NO_TOKEN.content_type, NO_TOKEN.body) == (401, "", b"")
-    assert isinstance(error_from(NO_TOKEN.status, NO_TOKEN.body), Unauthenticated)
+    assert isinstance(error_from(NO_TOKEN.status, NO_TOKEN.body), errors.Unauthenticated)
 
 
 @given(st.integers(100, 599), st.binary(max_size=50))
 def test_any_answer_is_one_of_our_errors(status: int, body: bytes) -> None:
-    assert isinstance(error_from(status, body), BorzoiError)
+    assert isinstance(error_from(status, body), errors.BorzoiError)
