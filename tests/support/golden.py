@@ -18,6 +18,10 @@ EXCHANGES: Final = "golden-exchanges.jsonl"
 REQUESTS: Final = "golden-requests.jsonl"
 DIFFERENCES: Final = "differences.toml"
 
+#: Data directories that the published server wrote, and the key of the one called "encrypted".
+GOLDEN_DATA: Final = Path(__file__).parents[1] / "golden/data"
+GOLDEN_KEY: Final = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+
 #: The dialect that borzoi speaks, among those in the file of requests.
 DIALECT: Final = "legacy-8"
 

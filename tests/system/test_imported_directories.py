@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
 from tests.support.server import running_server
 from tests.support.wire_client import WireClient
 
@@ -19,15 +20,13 @@ from borzoi.protocol.commands.tokens import Tokens
 
 pytestmark = pytest.mark.system
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden/data"
-KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 SETTINGS = {
     "basic": {},
     "rotation": {
         "SYSTEM_SEGMENT_SIZE": "1 KiB",
         "SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE": "1",
     },
-    "encrypted": {"SYSTEM_ENCRYPTION_ENABLED": "true", "SYSTEM_ENCRYPTION_KEY": KEY},
+    "encrypted": {"SYSTEM_ENCRYPTION_ENABLED": "true", "SYSTEM_ENCRYPTION_KEY": GOLDEN_KEY},
     "metadata": {},
 }
 #: A topic that leaves expiry and size to the server reports a raw 0 there after a restart, which
@@ -37,9 +36,9 @@ TOPIC_BYTES_MIN = 50
 
 
 def imported(case: str, target: Path) -> None:
-    command = [sys.executable, "-m", "borzoi", "import", "iggy", str(GOLDEN / case / "data")]
+    command = [sys.executable, "-m", "borzoi", "import", "iggy", str(GOLDEN_DATA / case / "data")]
     if case == "encrypted":
-        command += ["--encryption-key", KEY]
+        command += ["--encryption-key", GOLDEN_KEY]
     subprocess.run([*command, "--to", str(target)], check=True, capture_output=True)
 
 
@@ -72,7 +71,7 @@ def _topic_positions(payload: bytes):
 @pytest.mark.parametrize("case", list(SETTINGS))
 def test_an_imported_directory_is_answered_for_as_the_published_server_does(case, tmp_path):
     imported(case, tmp_path / "data")
-    lines = (GOLDEN / case / "expected-after-restart.jsonl").read_text().splitlines()
+    lines = (GOLDEN_DATA / case / "expected-after-restart.jsonl").read_text().splitlines()
     connections: dict[str, WireClient] = {}
     with (
         running_server(SETTINGS[case], directory=tmp_path / "data") as server,
@@ -91,6 +90,6 @@ def test_an_imported_directory_is_answered_for_as_the_published_server_does(case
         [sys.executable, "-m", "borzoi", "log", "verify", str(tmp_path / "data")],
         check=False,
         capture_output=True,
-        env={"BORZOI_SYSTEM_ENCRYPTION_KEY": KEY, "PATH": ""},
+        env={"BORZOI_SYSTEM_ENCRYPTION_KEY": GOLDEN_KEY, "PATH": ""},
     )
     assert verified.returncode == 0, verified.stdout.decode()

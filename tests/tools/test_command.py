@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
 
 from borzoi.__main__ import main
 from borzoi.server.data_directory import LOCK_NAME, DataDirectory
-
-GOLDEN = Path(__file__).parents[1] / "golden/data"
-KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 
 
 def run(*arguments, env=None):
@@ -22,7 +20,7 @@ def run(*arguments, env=None):
 @pytest.fixture
 def data(tmp_path):
     target = tmp_path / "data"
-    assert run("import", "iggy", GOLDEN / "rotation/data", "--to", target).exit_code == 0
+    assert run("import", "iggy", GOLDEN_DATA / "rotation/data", "--to", target).exit_code == 0
     return target
 
 
@@ -38,7 +36,7 @@ def flip(path: Path, place: int) -> None:
 
 @pytest.mark.parametrize("case", ["basic", "rotation", "metadata"])
 def test_an_import_says_what_it_brought_over_and_checks_it(tmp_path, case):
-    result = run("import", "iggy", GOLDEN / case / "data", "--to", tmp_path / "data")
+    result = run("import", "iggy", GOLDEN_DATA / case / "data", "--to", tmp_path / "data")
     assert result.exit_code == 0
     assert "1 streams" in result.output or case == "metadata"
     assert "all sound" in result.output
@@ -46,14 +44,16 @@ def test_an_import_says_what_it_brought_over_and_checks_it(tmp_path, case):
 
 
 def test_an_encrypted_directory_is_imported_with_its_key(tmp_path):
-    source = GOLDEN / "encrypted/data"
+    source = GOLDEN_DATA / "encrypted/data"
     refused = run("import", "iggy", source, "--to", tmp_path / "data")
     assert refused.exit_code == 2
     assert "needs its key" in refused.output
-    done = run("import", "iggy", source, "--to", tmp_path / "data", "--encryption-key", KEY)
+    done = run("import", "iggy", source, "--to", tmp_path / "data", "--encryption-key", GOLDEN_KEY)
     assert done.exit_code == 0
     assert "2 users" in done.output
-    by_variable = run("log", "verify", tmp_path / "data", env={"IGGY_SYSTEM_ENCRYPTION_KEY": KEY})
+    by_variable = run(
+        "log", "verify", tmp_path / "data", env={"IGGY_SYSTEM_ENCRYPTION_KEY": GOLDEN_KEY}
+    )
     assert by_variable.exit_code == 0
     wrong = run("log", "verify", tmp_path / "data", "--encryption-key", "short")
     assert wrong.exit_code == 2
@@ -62,7 +62,7 @@ def test_an_encrypted_directory_is_imported_with_its_key(tmp_path):
 
 def test_an_import_can_link_and_skip_the_check(tmp_path):
     source = tmp_path / "source"
-    shutil.copytree(GOLDEN / "rotation/data", source)
+    shutil.copytree(GOLDEN_DATA / "rotation/data", source)
     (source / "streams/0/topics/0/partitions/0/notes.txt").write_text("hello")
     result = run("import", "iggy", source, "--to", tmp_path / "data", "--link", "--no-verify")
     assert result.exit_code == 0

@@ -3,6 +3,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
 from tests.support.lenient import LenientMedium
 
 from borzoi.metadata import snapshot
@@ -18,13 +19,11 @@ from borzoi.security.encryption import Cipher
 from borzoi.storage.state_log import open_state_log
 from borzoi.tools.dumping import HIDDEN, dump
 
-GOLDEN = Path(__file__).parents[1] / "golden/data"
-KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 MEDIUM = LenientMedium()
 
 
 def place(case: str, partition: int = 0) -> Path:
-    return GOLDEN / case / f"data/streams/0/topics/0/partitions/{partition}"
+    return GOLDEN_DATA / case / f"data/streams/0/topics/0/partitions/{partition}"
 
 
 def rows(path: Path, **options) -> list[dict]:
@@ -61,7 +60,7 @@ def test_only_what_is_asked_for_is_shown_across_segments():
 
 
 def test_encrypted_messages_are_opened_with_their_key():
-    payloads = [row.get("payload") for row in rows(place("encrypted"), cipher=Cipher(KEY))]
+    payloads = [row.get("payload") for row in rows(place("encrypted"), cipher=Cipher(GOLDEN_KEY))]
     assert payloads == ["secret-0", "secret-1", "", "secret-3" * 10]
     assert all("payload_base64" in row for row in rows(place("encrypted")))
     other = Cipher("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=")
@@ -98,7 +97,7 @@ def test_an_index_is_shown_entry_by_entry(tmp_path):
     assert rows(index)[-1]["kind"] == "damage"
 
 
-@pytest.mark.parametrize("cipher", [None, Cipher(KEY)])
+@pytest.mark.parametrize("cipher", [None, Cipher(GOLDEN_KEY)])
 def test_the_metadata_is_shown_without_its_secrets(tmp_path, cipher):
     log, _ = open_state_log(MEDIUM, tmp_path, cipher=cipher)
     state = Metadata()

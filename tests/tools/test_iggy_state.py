@@ -1,7 +1,7 @@
 import dataclasses
-from pathlib import Path
 
 import pytest
+from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
 from xxhash import xxh3_64_intdigest
 
 from borzoi.model.errors import CannotDecrypt, StateCorrupted
@@ -22,14 +22,12 @@ from borzoi.tools.iggy_state import (
     translate,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden/data"
-KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 OTHER_KEY = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="
 NOW = 1_800_000_000_000_000
 
 
 def golden_log(case: str) -> bytes:
-    return (GOLDEN / case / "data/state/log").read_bytes()
+    return (GOLDEN_DATA / case / "data/state/log").read_bytes()
 
 
 def golden_entries(case: str) -> list[ForeignEntry]:
@@ -74,11 +72,11 @@ def test_recorded_logs_are_read_to_their_end(case, count):
     assert len(entries) == count
     assert all(isinstance(entry, ForeignEntry) for entry in entries)
     # A key does no harm where nothing is encrypted.
-    assert list(read_foreign_log(golden_log(case), Cipher(KEY))) == entries
+    assert list(read_foreign_log(golden_log(case), Cipher(GOLDEN_KEY))) == entries
 
 
 def test_an_encrypted_log_needs_its_key():
-    assert len(list(read_foreign_log(golden_log("encrypted"), Cipher(KEY)))) == 4
+    assert len(list(read_foreign_log(golden_log("encrypted"), Cipher(GOLDEN_KEY)))) == 4
     with pytest.raises(StateCorrupted, match="encrypted and needs its key"):
         list(read_foreign_log(golden_log("encrypted")))
     with pytest.raises(CannotDecrypt, match="another key"):
@@ -87,11 +85,11 @@ def test_an_encrypted_log_needs_its_key():
 
 def test_an_encrypted_entry_that_does_not_fit_its_checksum_is_damaged():
     entry = creation(0, 0, "s1")
-    sealed = Cipher(KEY).encrypt(entry.command)
+    sealed = Cipher(GOLDEN_KEY).encrypt(entry.command)
     whole = bytearray(stored(dataclasses.replace(entry, command=sealed)))
     whole[20] ^= 1
     with pytest.raises(StateCorrupted, match="does not fit its checksum"):
-        list(read_foreign_log(bytes(whole), Cipher(KEY)))
+        list(read_foreign_log(bytes(whole), Cipher(GOLDEN_KEY)))
 
 
 def test_every_flipped_bit_is_noticed():

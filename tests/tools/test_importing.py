@@ -3,6 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
 from tests.support.lenient import LenientMedium
 
 from borzoi.metadata import queries, snapshot
@@ -34,21 +35,19 @@ from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.state_log import open_state_log
 from borzoi.tools.importing import import_iggy
 
-GOLDEN = Path(__file__).parents[1] / "golden/data"
 CASES = ["basic", "rotation", "encrypted", "metadata"]
-KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 NOW = 1_800_000_000_000_000
 MEDIUM = LenientMedium()
 
 
 def cipher_of(case: str) -> Cipher | None:
-    return Cipher(KEY) if case == "encrypted" else None
+    return Cipher(GOLDEN_KEY) if case == "encrypted" else None
 
 
 def imported(case: str, tmp_path: Path, *, source: Path | None = None, **options):
     target = tmp_path / "data"
     report = import_iggy(
-        source or GOLDEN / case / "data",
+        source or GOLDEN_DATA / case / "data",
         target,
         version="0.1.0",
         now=NOW,
@@ -68,7 +67,7 @@ def metadata_of(target: Path, case: str):
 
 def recorded(case: str):
     """(request, answer payload, status) until the first step that changes something."""
-    for line in (GOLDEN / case / "expected-after-restart.jsonl").read_text().splitlines():
+    for line in (GOLDEN_DATA / case / "expected-after-restart.jsonl").read_text().splitlines():
         step = json.loads(line)
         if step["command"] in ("send_messages", "delete_segments", "create_stream"):
             return
@@ -81,7 +80,7 @@ def recorded(case: str):
 @pytest.mark.parametrize("link", [False, True])
 def test_segments_and_offsets_are_byte_for_byte_the_same(case, link, tmp_path):
     source = tmp_path / "source"
-    shutil.copytree(GOLDEN / case / "data", source)
+    shutil.copytree(GOLDEN_DATA / case / "data", source)
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
     target, report = imported(case, tmp_path, source=source, link=link)
     theirs = {
@@ -100,7 +99,7 @@ def test_segments_and_offsets_are_byte_for_byte_the_same(case, link, tmp_path):
 
 def test_only_sealed_segments_are_linked(tmp_path):
     source = tmp_path / "source"
-    shutil.copytree(GOLDEN / "rotation/data", source)
+    shutil.copytree(GOLDEN_DATA / "rotation/data", source)
     target, _ = imported("rotation", tmp_path, source=source, link=True)
     place = partition_directory(target, Namespace(0, 0, 0))
     links = {path.name: path.stat().st_nlink for path in place.glob("*.log")}
@@ -206,7 +205,7 @@ def test_messages_and_offsets_read_as_the_server_answers(case, tmp_path):
         reading = open_log(place, MEDIUM).read(start, request.count)
         found = reading.materialise()
         if case == "encrypted":
-            found = bytes(decrypted(memoryview(found), Cipher(KEY)).messages)
+            found = bytes(decrypted(memoryview(found), Cipher(GOLDEN_KEY)).messages)
         assert found == payload[16:]
         assert reading.count == int.from_bytes(payload[12:16], "little")
         polls += 1
@@ -239,7 +238,7 @@ def test_an_encrypted_source_stays_encrypted_and_needs_its_key(tmp_path):
     with pytest.raises(CannotDecrypt):
         open_state_log(MEDIUM, target)
     with pytest.raises(StateCorrupted, match="needs its key"):
-        import_iggy(GOLDEN / "encrypted/data", tmp_path / "other", version="0.1.0", now=NOW)
+        import_iggy(GOLDEN_DATA / "encrypted/data", tmp_path / "other", version="0.1.0", now=NOW)
     assert not (tmp_path / "other").exists()
 
 
@@ -276,7 +275,7 @@ def test_a_log_without_entries_is_refused(tmp_path):
 
 def test_what_cannot_be_brought_over_is_told(tmp_path):
     source = tmp_path / "source"
-    shutil.copytree(GOLDEN / "basic/data", source)
+    shutil.copytree(GOLDEN_DATA / "basic/data", source)
     partitions = source / "streams/0/topics/0/partitions"
     shutil.copytree(partitions / "0", partitions / "9")
     shutil.rmtree(partitions / "1")

@@ -2,6 +2,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
 
 from borzoi.model.namespace import Namespace
 from borzoi.security.encryption import Cipher
@@ -16,14 +17,12 @@ from borzoi.tools.inspection import (
     verify,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden/data"
-KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 MEDIUM = LocalMedium()
 
 
 def imported(case: str, target: Path) -> Path:
-    cipher = Cipher(KEY) if case == "encrypted" else None
-    import_iggy(GOLDEN / case / "data", target, version="0.1.0", now=10**15 * 2, cipher=cipher)
+    cipher = Cipher(GOLDEN_KEY) if case == "encrypted" else None
+    import_iggy(GOLDEN_DATA / case / "data", target, version="0.1.0", now=10**15 * 2, cipher=cipher)
     return target
 
 
@@ -36,7 +35,7 @@ def findings(directory: Path, cipher: Cipher | None = None) -> list[Finding]:
 )
 def test_what_the_published_servers_wrote_is_sound(case, messages, tmp_path):
     target = imported(case, tmp_path / "data")
-    found = list(verify(MEDIUM, target, cipher=Cipher(KEY)))
+    found = list(verify(MEDIUM, target, cipher=Cipher(GOLDEN_KEY)))
     assert [f for f in found if isinstance(f, Finding)] == []
     assert sum(p.messages for p in found if isinstance(p, Progress)) == messages
 
