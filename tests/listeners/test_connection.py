@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.conversations import PING, Sink, answered, frame
-from tests.support.embedded import EmbeddedServer, asked, embedded_server, whole
+from tests.support.embedded import EmbeddedServer, asked, embedded_server, whole, with_topic
 from tests.support.listening import turns
 from tests.support.sends import send_frame
 
@@ -42,7 +42,7 @@ from borzoi.protocol.commands.messages import (
 )
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
-from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
+from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.commands.users import CreateUser, LoginUser
 from borzoi.protocol.contract import Request, encode_payload
 from borzoi.protocol.errors import code_of
@@ -346,8 +346,7 @@ async def test_a_buffer_is_given_back_only_when_nobody_needs_its_batch_any_more(
     }
     pool = PoisonedPool(64 << 20)
     async with embedded_server(tmp_path, settings) as server:
-        await server.root().call(CreateStream("s"))
-        await server.root().call(CreateTopic("s", "t", 1))
+        await with_topic(server, partitions=1)
         sent: list[bytes] = []
         for turn in range(20):
             # Many in one turn of the loop: the first is written at once, the others wait together;
@@ -383,8 +382,7 @@ async def test_a_poll_that_is_not_sent_yet_keeps_what_it_found(tmp_path: Path) -
     }
     pool = PoisonedPool(64 << 20)
     async with embedded_server(tmp_path, settings) as server:
-        await server.root().call(CreateStream("s"))
-        await server.root().call(CreateTopic("s", "t", 1))
+        await with_topic(server, partitions=1)
         sink = Sink()
         talk = root_talk(server, sink, pool, 1)
         sent = [b"a" * 110_000, b"b" * 40_000, b"c" * 40_000]
@@ -568,8 +566,7 @@ async def test_every_transition_is_in_the_table_and_every_row_of_it_occurs(
 async def test_a_conversation_that_is_detached_hands_over_what_it_read(
     server: EmbeddedServer, talk: Conversation, sink: Sink, pool: MemoryPool
 ) -> None:
-    await server.root().call(CreateStream("s"))
-    await server.root().call(CreateTopic("s", "t", 1))
+    await with_topic(server, partitions=1)
     begun = batch_frame(b"x" * 200_000)
     talk.feed(memoryview(PING))
     talk.feed(begun[:5000])
@@ -677,8 +674,7 @@ def cut_at(size: int) -> tuple[int, ...]:
 async def test_a_large_send_of_who_may_not_send_gets_no_memory(
     server: EmbeddedServer, sink: Sink, cut: int
 ) -> None:
-    await server.root().call(CreateStream("s"))
-    await server.root().call(CreateTopic("s", "t", 1))
+    await with_topic(server, partitions=1)
     await server.root().call(CreateUser("bob", "secret"))
     pool = MemoryPool(512 << 20)
     session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=1)
@@ -698,8 +694,7 @@ async def test_a_large_send_of_who_may_not_send_gets_no_memory(
 async def test_a_large_send_arrives_whole_wherever_it_is_cut(
     server: EmbeddedServer, talk: Conversation, sink: Sink, cut: int
 ) -> None:
-    await server.root().call(CreateStream("s"))
-    await server.root().call(CreateTopic("s", "t", 1))
+    await with_topic(server, partitions=1)
     sent = batch_frame(b"x" * 200_000)
     for _ in range(2):
         talk.feed(memoryview(bytearray(sent[:cut])))
@@ -728,8 +723,7 @@ async def test_the_metadata_of_a_large_send_moves_with_its_connection(
 async def test_who_begins_more_than_there_is_room_for_waits(
     server: EmbeddedServer, pool: MemoryPool
 ) -> None:
-    await server.root().call(CreateStream("s"))
-    await server.root().call(CreateTopic("s", "t", 1))
+    await with_topic(server, partitions=1)
     unfinished = server.binary.unfinished
     unfinished.limit = 500_000
     sent = batch_frame(b"x" * 200_000)

@@ -1,10 +1,9 @@
 from pathlib import Path
 
-from tests.support.embedded import EmbeddedServer, embedded_server
+from tests.support.embedded import EmbeddedServer, embedded_server, with_topic
 from tests.support.sends import send_of
 
-from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic, GetTopic
+from borzoi.protocol.commands.topics import GetTopic
 from borzoi.records.message import Message
 
 SETTINGS = {"SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
@@ -21,8 +20,7 @@ async def sent(server: EmbeddedServer, *ids: int) -> int:
 
 async def test_ids_sent_before_a_restart_are_still_duplicates(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, SETTINGS) as server:
-        await server.root().call(CreateStream("s"))
-        await server.root().call(CreateTopic("s", "t", 1))
+        await with_topic(server, partitions=1)
         assert await sent(server, 1, 2) == 2
         assert await sent(server, 2, 1) == 2
     async with embedded_server(tmp_path, SETTINGS) as server:
@@ -31,8 +29,7 @@ async def test_ids_sent_before_a_restart_are_still_duplicates(tmp_path: Path) ->
 
 async def test_only_as_many_ids_are_remembered_as_configured(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, SETTINGS) as server:
-        await server.root().call(CreateStream("s"))
-        await server.root().call(CreateTopic("s", "t", 1))
+        await with_topic(server, partitions=1)
         assert await sent(server, *range(1, 11)) == 10
     few = {**SETTINGS, "SYSTEM_MESSAGE_DEDUPLICATION_MAX_ENTRIES": "3"}
     async with embedded_server(tmp_path, few) as server:

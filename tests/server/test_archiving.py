@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.archives import files_in
-from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
+from tests.support.embedded import EmbeddedServer, embedded_server, sent_singly, with_topic
 
 from borzoi.archive.catalog import Selection, read_catalog
 from borzoi.archive.restoring import plan_restore, restore, restore_state
@@ -50,8 +50,7 @@ async def archive(server: EmbeddedServer) -> None:
 async def test_expired_segments_wait_for_the_archive(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, ARCHIVING) as server:
         await with_topic(server, message_expiry=HOUR)
-        for _ in range(6):
-            await sent(server, size=1000)
+        await sent_singly(server, 6)
         upkeep, state = server.services.partitions.upkeep, server.services.metadata.state
         later = server.services.clock() + 2 * HOUR
         await upkeep.clean(state, now=later)
@@ -67,8 +66,7 @@ async def test_a_topic_that_is_too_large_waits_as_well(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, ARCHIVING) as server:
         await server.root().call(CreateStream("s"))
         await server.root().call(CreateTopic("s", "t", 1, max_topic_size=4096))
-        for _ in range(8):
-            await sent(server, size=1000)
+        await sent_singly(server, 8)
         before = segments(server)
         await clean(server.services)
         assert segments(server) == before
@@ -82,13 +80,11 @@ async def test_a_deletion_on_request_waits_as_well(tmp_path: Path) -> None:
     deletion = DeleteSegments("s", "t", 0, 100)
     async with embedded_server(tmp_path / "waits", ARCHIVING) as server:
         await with_topic(server)
-        for _ in range(4):
-            await sent(server, size=1000)
+        await sent_singly(server, 4)
         await server.root().call(deletion)
         assert segments(server) == 4
         await archive(server)
-        for _ in range(3):
-            await sent(server, size=1000)
+        await sent_singly(server, 3)
         await server.root().call(deletion)
         assert segments(server) == 3
         await archive(server)
@@ -97,8 +93,7 @@ async def test_a_deletion_on_request_waits_as_well(tmp_path: Path) -> None:
     asked = {**ARCHIVING, "SYSTEM_SEGMENT_ARCHIVE_EXPIRED": "false"}
     async with embedded_server(tmp_path / "goes", asked) as server:
         await with_topic(server)
-        for _ in range(4):
-            await sent(server, size=1000)
+        await sent_singly(server, 4)
         await server.root().call(deletion)
         assert segments(server) == 2
 
@@ -115,14 +110,12 @@ async def test_a_store_that_does_not_answer_holds_up_no_send(tmp_path: Path) -> 
 
     async with embedded_server(tmp_path, ARCHIVING) as server:
         await with_topic(server)
-        for _ in range(4):
-            await sent(server, size=1000)
+        await sent_singly(server, 4)
         assert server.archiver is not None
         server.archiver._store = silent = Silent(tmp_path / "silent")
         turn = asyncio.create_task(archive(server))
         await silent.asked.wait()
-        for _ in range(4):
-            await sent(server, size=1000)
+        await sent_singly(server, 4)
         assert segments(server) == 6
         assert not turn.done()
         turn.cancel()
@@ -133,8 +126,7 @@ async def test_a_store_that_does_not_answer_holds_up_no_send(tmp_path: Path) -> 
 async def test_what_is_emptied_or_deleted_whole_does_not_wait(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, ARCHIVING) as server:
         await with_topic(server)
-        for _ in range(4):
-            await sent(server, size=1000)
+        await sent_singly(server, 4)
         await server.root().call(PurgeTopic("s", "t"))
         assert segments(server) == 2
         await server.root().call(DeleteTopic("s", "t"))
@@ -145,8 +137,7 @@ async def test_what_was_archived_is_a_data_directory_again(tmp_path: Path) -> No
     data = tmp_path / "data"
     async with embedded_server(data, ARCHIVING) as server:
         await with_topic(server)
-        for _ in range(10):
-            await sent(server, size=1000)
+        await sent_singly(server, 10)
         await archive(server)
         assert server.archiver is not None
         await server.archiver.close()

@@ -41,7 +41,7 @@ from borzoi.partitions.statistics import EMPTY
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.segments import DeleteSegments
-from borzoi.protocol.commands.streams import CreateStream, DeleteStream
+from borzoi.protocol.commands.streams import DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.protocol.contract import Request
 from borzoi.records.message import Message, encode_messages
@@ -245,8 +245,7 @@ async def test_purging_a_topic_costs_one_sync_however_many_partitions_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with embedded_server(tmp_path) as server:
-        await server.root().call(CreateStream("s"))
-        await server.root().call(CreateTopic("s", "t", 20))
+        await with_topic(server, partitions=20)
         await sent(server, 3)
         syncs: list[int] = []
 

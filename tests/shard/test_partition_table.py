@@ -33,7 +33,6 @@ from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.syncing import ThreadSyncer
 
-HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)
 GROUP = ConsumerKind.GROUP
 
@@ -73,8 +72,7 @@ async def test_many_partitions_are_closed_side_by_side(
         close(self)
 
     async with embedded_server(tmp_path) as server:
-        await server.root().call(CreateStream("s"))
-        await server.root().call(CreateTopic("s", "t", 4))
+        await with_topic(server, partitions=4)
         await sent(server, 3)
         asked(server.services.partitions, ZERO, StoreOffset(GROUP, 1, 2))
         # Each waits until all four are being closed: one after another they would never be.

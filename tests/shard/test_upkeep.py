@@ -10,6 +10,7 @@ from tests.support.embedded import (
     described,
     embedded_server,
     sent,
+    sent_singly,
     totals_of,
     with_topic,
 )
@@ -30,15 +31,13 @@ from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 
 HOUR = 3_600_000_000
 ZERO = Namespace(0, 0, 0)
-GROUP = ConsumerKind.GROUP
 
 
 async def test_the_cleaner_deletes_what_is_too_old_and_what_is_too_much(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
         await with_topic(server, message_expiry=HOUR)
         plane, state = server.services.partitions, server.services.metadata.state
-        for _ in range(5):
-            await sent(server, size=1000)
+        await sent_singly(server, 5)
         await plane.upkeep.clean(state, now=server.services.clock())
         assert totals_of(plane).segments_count == 4
         await plane.upkeep.clean(state, now=server.services.clock() + 2 * HOUR)
@@ -94,8 +93,7 @@ async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: 
             lambda: server.root().call(DeleteSegments("s", "t", 0, 2**32 - 1)),
             lambda: plane.upkeep.clean(server.services.metadata.state, now=clock() + 2 * HOUR),
         ):
-            for _ in range(60):
-                await sent(server, size=1000)
+            await sent_singly(server, 60)
             assert described(plane, ZERO).segments_count == 31
             assert await counted(work()) > 25
             assert described(plane, ZERO).segments_count == 1
@@ -105,8 +103,7 @@ async def test_others_have_their_turn_while_many_segments_are_deleted(tmp_path: 
 async def test_deleting_segments_ends_with_their_partition(tmp_path: Path) -> None:
     async with embedded_server(tmp_path, {"SYSTEM_SEGMENT_SIZE": "1 KiB"}) as server:
         await with_topic(server)
-        for _ in range(30):
-            await sent(server, size=1000)
+        await sent_singly(server, 30)
         plane = server.services.partitions
         deleting = plane.run(ZERO, operations.RemoveSegments(29), now=1)
         assert isinstance(deleting, asyncio.Future)
@@ -149,8 +146,7 @@ async def test_a_consumer_that_never_returns_is_named_when_it_pins_a_topic(
         await with_topic(server, message_expiry=HOUR)
         root, clock = server.root(), server.services.clock
         plane, state = server.services.partitions, server.services.metadata.state
-        for _ in range(5):
-            await sent(server, size=1000)
+        await sent_singly(server, 5)
         gone = Consumer(ConsumerKind.CONSUMER, 77)
         await root.call(StoreConsumerOffset(gone, "s", "t", 0, 0))
         await plane.upkeep.clean(state, now=clock())
@@ -178,8 +174,7 @@ async def test_a_consumer_that_pins_a_topic_of_a_bounded_size_is_named(
         gone = Consumer(ConsumerKind.CONSUMER, 77)
         await sent(server, size=1000)
         await server.root().call(StoreConsumerOffset(gone, "s", "t", 0, 0))
-        for _ in range(5):
-            await sent(server, size=1000)
+        await sent_singly(server, 5)
         await plane.upkeep.clean(state, now=server.services.clock())
         assert plane.upkeep.pinned == {ZERO: (ConsumerKind.CONSUMER, 77, 0)}
         assert "consumer 77 holds back" in caplog.text

@@ -168,16 +168,24 @@ async def embedded_server(
         await server.close()
 
 
-async def with_topic(server: EmbeddedServer, *, message_expiry: int = NEVER) -> EmbeddedServer:
-    """The server with a topic `t` of two partitions in a stream `s`."""
+async def with_topic(
+    server: EmbeddedServer, *, partitions: int = 2, message_expiry: int = NEVER
+) -> EmbeddedServer:
+    """The server with a topic `t` in a stream `s`."""
     await server.root().call(CreateStream("s"))
-    await server.root().call(CreateTopic("s", "t", 2, message_expiry=message_expiry))
+    await server.root().call(CreateTopic("s", "t", partitions, message_expiry=message_expiry))
     return server
 
 
 async def sent(server: EmbeddedServer, count: int = 1, *, size: int = 1) -> None:
     """Messages of `size` bytes in the first partition of that topic."""
     await server.root().call(send_of(*[b"x" * size] * count))
+
+
+async def sent_singly(server: EmbeddedServer, count: int) -> None:
+    """Messages of 1000 bytes there, in as many requests."""
+    for _ in range(count):
+        await sent(server, size=1000)
 
 
 def asked(plane: PartitionPlane, namespace: Namespace, operation: PartitionOperation[A]) -> A:
