@@ -1,14 +1,15 @@
 """QUIC with the client of the library: a stream for each request."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
-from tests.support.quic_client import quic_client, quic_listener
+from tests.support.quic_client import QuicClient, quic_client, quic_listener
 from tests.support.sends import numbered_send
 from tests.support.wire_client import answer_in_frame
 
@@ -43,6 +44,16 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+@asynccontextmanager
+async def logged_in(server: EmbeddedServer) -> AsyncIterator[tuple[QuicListener, QuicClient]]:
+    """A listener and a client of it."""
+    async with (
+        quic_listener(server) as listener,
+        quic_client(listener.address, login=True) as client,
+    ):
+        yield listener, client
+
+
 async def test_a_connection_is_a_session(server: EmbeddedServer) -> None:
     ended: list[Session] = []
     async with quic_listener(server, ended=ended) as listener:
@@ -61,10 +72,7 @@ async def test_messages_go_in_and_come_out_as_they_were(
     server: EmbeddedServer, count: int, size: int
 ) -> None:
     await with_topic(server)
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (_, client):
         await client.call(numbered_send(count, size))
         polled = await client.call(poll_of(count))
         payloads = [message.payload for message in decode_messages(polled.messages)]
@@ -78,10 +86,7 @@ def may_open(quic: Any, count: int) -> bool:
 
 async def test_many_streams_at_once(server: EmbeddedServer) -> None:
     await with_topic(server)
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (_, client):
         quic = client.protocol._quic
         for number in range(4):
             # The client's library does not wait until it may open more, so we do.
@@ -112,10 +117,7 @@ async def test_the_end_of_a_request_may_come_after_its_answer_has_begun(
     server: EmbeddedServer,
 ) -> None:
     await with_topic(server)
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (_, client):
         await client.call(numbered_send(2, 900_000))
         reader, writer = await client.protocol.create_stream()
         writer.write(encode_request(poll_of(2)))
@@ -158,10 +160,7 @@ async def test_a_stream_that_ends_too_early_is_reset_and_the_others_go_on(
 async def test_a_large_frame_that_ends_too_early_gives_its_memory_back(
     server: EmbeddedServer,
 ) -> None:
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (_, client):
         with pytest.raises(ConnectionResetError):
             await client.exchange(REQUEST_PREFIX.pack(4 + 800_000, int(Code.PING)) + bytes(1000))
         assert server.binary.unfinished.in_use == 0
@@ -171,10 +170,7 @@ async def test_a_large_frame_that_ends_too_early_gives_its_memory_back(
 async def test_a_client_that_does_not_read_its_answer_is_given_up(server: EmbeddedServer) -> None:
     """Nothing of the answer moves any more, long before the idle timeout."""
     await with_topic(server)
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (listener, client):
         await client.call(numbered_send(2, 900_000))
         (connection,) = listener.connections
         listener.give_up_stalled(asyncio.get_running_loop().time() + 1)
@@ -195,10 +191,7 @@ def given_up(listener: QuicListener) -> bool:
 
 
 async def test_a_stream_that_is_reset_leaves_nothing_behind(server: EmbeddedServer) -> None:
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (listener, client):
         _, writer = await client.protocol.create_stream()
         writer.write(PING[:6])
         (connection,) = listener.connections
@@ -213,10 +206,7 @@ async def test_a_stream_that_is_reset_leaves_nothing_behind(server: EmbeddedServ
 
 async def test_a_request_that_runs_is_abandoned_with_its_stream(server: EmbeddedServer) -> None:
     await with_topic(server)
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (_, client):
         waiting = msgspec.structs.replace(poll_of(1), wait_ms=60_000)
         _, writer = await client.protocol.create_stream()
         writer.write(encode_request(waiting))
@@ -231,10 +221,7 @@ async def test_a_request_that_runs_is_abandoned_with_its_stream(server: Embedded
 
 async def test_who_stops_reading_half_way_harms_nobody(server: EmbeddedServer) -> None:
     await with_topic(server)
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (listener, client):
         await client.call(numbered_send(1000, 2000))
         (connection,) = listener.connections
         quic = client.protocol._quic
@@ -272,10 +259,7 @@ async def test_half_a_frame_is_forgotten_with_its_connection(server: EmbeddedSer
 
 async def test_the_rest_of_a_refused_send_is_no_new_request(server: EmbeddedServer) -> None:
     frame = encode_request(numbered_send(1000, 100))
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (listener, client):
         reader, writer = await client.protocol.create_stream()
         (connection,) = listener.connections
         writer.write(frame[:70_000])
@@ -318,10 +302,7 @@ async def test_connections_count_for_the_one_limit_there_is(server: EmbeddedServ
 
 
 async def test_a_stop_lets_running_requests_end(server: EmbeddedServer) -> None:
-    async with (
-        quic_listener(server) as listener,
-        quic_client(listener.address, login=True) as client,
-    ):
+    async with logged_in(server) as (listener, client):
         running = asyncio.create_task(client.call(CreateUser("bob", "secret")))
         await until(lambda: server.dispatcher.waiting == 1)
         listener.stop_accepting()

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.embedded import EmbeddedServer, embedded_server
-from tests.support.listening import PATIENCE_SECONDS, FrameClient, tcp_listener, turns
+from tests.support.embedded import EmbeddedServer, embedded_server, with_topic
+from tests.support.listening import EVERYTHING, PATIENCE_SECONDS, FrameClient, tcp_listener, turns
 from tests.support.sends import send_of
 
 from borzoi.handlers.sessions import Session
@@ -28,9 +28,7 @@ from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES
 from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages
-from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetClients, GetMe, Ping
-from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.commands.users import CreateUser, DeleteUser, GetUsers, LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, encode_request
@@ -39,7 +37,6 @@ from borzoi.storage.reading import Produced
 
 PING = encode_request(Ping())
 READER = Consumer(ConsumerKind.CONSUMER, 1)
-EVERYTHING = PollMessages(READER, "s", "t", 0, PollingStrategy.first(), 100_000, False)
 
 
 @pytest.fixture
@@ -107,16 +104,11 @@ async def test_large_batches_do_not_write_over_each_other(tmp_path: Path, acknow
         "SYSTEM_PARTITION_SIZE_OF_MESSAGES_REQUIRED_TO_SAVE": "100 MiB",
     }
     async with embedded_server(tmp_path, settings) as server, tcp_listener(server) as listener:
-        root = server.root()
-        await root.call(CreateStream("s"))
-        await root.call(CreateTopic("s", "t", 1))
+        await with_topic(server, partitions=1)
         sent = [bytes([65 + number]) * 150_000 for number in range(5)]
         async with await FrameClient.connect(listener.address) as client:
             await client.login()
-            for payload in sent:
-                await client.call(send_of(payload))
-            polled = await client.call(EVERYTHING)
-        assert [message.payload for message in decode_messages(polled.messages)] == sent
+            assert await client.through(*sent) == sent
 
 
 async def test_a_poll_over_several_segments_is_whole(

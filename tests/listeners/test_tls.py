@@ -6,24 +6,18 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.support.embedded import EmbeddedServer
-from tests.support.listening import PATIENCE_SECONDS, FrameClient, tls_listener, turns
+from tests.support.listening import EVERYTHING, PATIENCE_SECONDS, FrameClient, tls_listener, turns
 from tests.support.sends import send_of
 
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
 from borzoi.listeners.sockets import reason_of
 from borzoi.listeners.tls import TlsConnection, TlsListener
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.framing import encode_request
-from borzoi.records.message import decode_messages
 from borzoi.security.certificates import self_signed_context
 
 PING = encode_request(Ping())
-EVERYTHING = PollMessages(
-    Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 100_000, False
-)
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +79,7 @@ async def test_a_large_poll_over_several_segments_is_whole(
     sent = [bytes([65 + number]) * 300_000 for number in range(20)]
     async with await FrameClient.connect(listener.address, context=trusting) as client:
         await client.login()
-        for payload in sent:
-            await client.call(send_of(payload))
-        polled = await client.call(EVERYTHING)
-        assert [message.payload for message in decode_messages(polled.messages)] == sent
+        assert await client.through(*sent) == sent
 
 
 async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 from tests.support.embedded import EmbeddedServer
+from tests.support.sends import send_of
 from tests.support.wire_client import answer_in
 
 from borzoi.handlers.sessions import Session
@@ -21,16 +22,22 @@ from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.listeners.websocket.plain import WebSocketListener
 from borzoi.listeners.websocket.secure import SecureWebSocketListener
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.protocol.websocket.frames import Limits
+from borzoi.records.message import decode_messages
 from borzoi.server.listening import ByteStreamArguments
 
 PATIENCE_SECONDS = 60.0
 PLENTY = 1000
 LOOPBACK = ("127.0.0.1", 0)
+EVERYTHING = PollMessages(
+    Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 100_000, False
+)
 
 
 def byte_streams(
@@ -196,6 +203,13 @@ class FrameClient:
 
     async def login(self) -> None:
         await self.call(LoginUser("iggy", "iggy"))
+
+    async def through(self, *payloads: bytes) -> list[bytes]:
+        """Send each to the topic s/t alone; the payloads that are in its first partition then."""
+        for payload in payloads:
+            await self.call(send_of(payload))
+        polled = await self.call(EVERYTHING)
+        return [message.payload for message in decode_messages(polled.messages)]
 
     async def rest(self) -> bytes:
         """Everything until the server closes."""
