@@ -8,6 +8,15 @@ from borzoi.consensus.messages import Operation
 ADA = client_id(1)
 
 
+def alone_after(requests: int) -> ScriptedCluster:
+    """A cluster of one replica that has taken this many requests."""
+    cluster = ScriptedCluster(1)
+    cluster.elect()
+    for number in range(requests):
+        cluster.request(b"%d" % number, number=number)
+    return cluster
+
+
 def test_ops_are_applied_in_order_and_once_on_every_replica():
     cluster = ScriptedCluster()
     cluster.elect()
@@ -30,10 +39,7 @@ def test_noops_and_sessions_never_reach_the_machine():
 
 
 def test_a_restart_replays_from_disk_ahead_of_need():
-    cluster = ScriptedCluster(1)
-    cluster.elect()
-    for number in range(100):
-        cluster.request(b"%d" % number, number=number)
+    cluster = alone_after(100)
     cluster.crash(0)
     cluster.start(0)
     cluster.elect()
@@ -41,20 +47,14 @@ def test_a_restart_replays_from_disk_ahead_of_need():
 
 
 def test_bodies_leave_memory_after_they_are_applied_and_durable():
-    cluster = ScriptedCluster(1)
-    live = cluster.elect()
-    for number in range(200):
-        cluster.request(b"%d" % number, number=number)
+    live = alone_after(200).primary()
     held = sum(entry.body is not None for entry in live.entries.values())
     assert held < 80
 
 
 def test_a_request_queued_while_the_log_is_replayed_is_executed_after_it():
     """Found by a seed: the queue was not drained when a journal read ended the replay."""
-    cluster = ScriptedCluster(1)
-    cluster.elect()
-    for number in range(20):
-        cluster.request(b"%d" % number, number=number)
+    cluster = alone_after(20)
     cluster.crash(0)
     live = cluster.start(0)
     for _ in range(100):

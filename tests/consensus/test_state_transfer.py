@@ -161,11 +161,9 @@ def test_a_session_outlives_the_view_it_began_in_and_is_installed_in_the_next():
 def test_a_view_that_ends_while_the_files_are_written_costs_nothing():
     cluster, sleeper = far_behind()
     live = pulling(cluster, sleeper)
-    transfer = live.transfer
-    assert transfer is not None
-    assert transfer.manifest is not None
+    transfer, checkpoint = live.transfer, announced_to(live)
     view_change.enter_view(live, live.view + 1)
-    state_transfer.install(live, Checkpoint(transfer.manifest, ()))
+    state_transfer.install(live, checkpoint)
     assert live.transfer is transfer
     assert live.timers.is_running(Timer.STATE_TRANSFER_STALL)
 
@@ -284,6 +282,13 @@ def pulling(cluster: ScriptedCluster, sleeper: int) -> Replica:
     raise AssertionError("no transfer began")
 
 
+def announced_to(live: Replica) -> Checkpoint:
+    """What it is pulling, as if all of it had arrived."""
+    assert live.transfer is not None
+    assert live.transfer.manifest is not None
+    return Checkpoint(live.transfer.manifest, ())
+
+
 def test_chunks_that_are_not_what_the_manifest_promised_end_the_session():
     cluster, sleeper = far_behind()
     live = pulling(cluster, sleeper)
@@ -309,10 +314,7 @@ def test_chunks_that_are_not_what_the_manifest_promised_end_the_session():
 def test_a_transfer_that_arrives_after_the_world_moved_on_is_dropped():
     cluster, sleeper = far_behind()
     live = pulling(cluster, sleeper)
-    transfer = live.transfer
-    assert transfer is not None
-    assert transfer.manifest is not None
-    checkpoint = Checkpoint(transfer.manifest, ())
+    checkpoint = announced_to(live)
     before = live.commit_min
     live.commit_min = live.commit_max = live.op = 1000
     state_transfer.install(live, checkpoint)

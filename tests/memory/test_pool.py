@@ -34,6 +34,15 @@ def arena_of(pool: MemoryPool) -> Arena:
     return pool.arena
 
 
+def rationed(program: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the program in a process that has 2 GiB of address space."""
+    limited = (
+        "import resource; from borzoi.memory.pool import MemoryPool;"
+        f"resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); {program}"
+    )
+    return subprocess.run([sys.executable, "-c", limited], capture_output=True, check=False)
+
+
 def test_there_are_32_sizes_from_256_bytes_to_512_mib():
     assert len(BUCKET_BYTES) == 32
     assert (BUCKET_BYTES[0], BUCKET_BYTES[-1]) == (256, 512 * MIB)
@@ -125,14 +134,8 @@ def test_plain_memory_outlives_its_release_while_a_view_is_held():
 
 
 def test_more_than_there_is_address_space_for_is_no_memory():
-    program = (
-        "import resource; from borzoi.memory.pool import MemoryPool;"
-        "pool = MemoryPool.disabled();"
-        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30));"
-        "pool.acquire(4 << 30)"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert b"MemoryError: 4294967296 bytes cannot be mapped" in answer.stderr
+    ended = rationed("MemoryPool.disabled().acquire(4 << 30)")
+    assert b"MemoryError: 4294967296 bytes cannot be mapped" in ended.stderr
 
 
 def test_a_disabled_pool_lends_only_plain_memory():
@@ -268,13 +271,10 @@ def test_regions_begin_on_pages():
 
 
 def test_where_address_space_is_rationed_buffers_are_plain_memory():
-    program = (
-        "import resource; from borzoi.memory.pool import MemoryPool;"
-        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30));"
-        "pool = MemoryPool(1 << 30);"
-        "buffer = pool.acquire(1000);"
+    ended = rationed(
+        "pool = MemoryPool(1 << 30); buffer = pool.acquire(1000);"
         "assert not buffer.in_arena and pool.arena is None;"
         "pool.release(buffer); pool.close()"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert b"buffers are not pooled" in answer.stderr
+    assert b"buffers are not pooled" in ended.stderr
+    assert ended.returncode == 0

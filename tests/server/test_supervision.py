@@ -39,6 +39,13 @@ def reports(effects: list[Effect]) -> str:
     return "; ".join(effect.text for effect in effects if isinstance(effect, OperatorReport))
 
 
+def status_after_the_last(supervision: Supervision, *, now: float = 0) -> int | None:
+    """The exit status when shard 0, the last one, has drained and ended."""
+    supervision.drained(0)
+    supervision.ended(0, 0, now=now)
+    return supervision.exit_status
+
+
 # ---- start --------------------------------------------------------------------------------------
 
 
@@ -177,9 +184,7 @@ def test_a_shard_that_does_not_get_ready_is_tried_a_few_times_with_a_pause() -> 
     effects = supervision.ended(1, 1, now=now)
     assert reports(effects) == f"shard 1 ended with status 1 {STARTS_MAX} times before it was ready"
     assert without_reports(effects) == [Tell(0, PeerLost(1)), Tell(0, Stop())]
-    supervision.drained(0)
-    supervision.ended(0, 0, now=now)
-    assert supervision.exit_status == exit_statuses.FAILED
+    assert status_after_the_last(supervision, now=now) == exit_statuses.FAILED
 
 
 def test_without_restart_the_server_stops_with_the_shard() -> None:
@@ -233,9 +238,7 @@ def test_a_shard_that_is_being_replaced_is_killed() -> None:
     supervision.ended(1, KILLED, now=0)
     assert supervision.stop(now=0) == [Tell(0, Stop()), Kill(1)]
     assert without_reports(supervision.ended(1, KILLED, now=0)) == [Tell(0, PeerLost(1))]
-    supervision.drained(0)
-    supervision.ended(0, 0, now=0)
-    assert supervision.exit_status == exit_statuses.OK
+    assert status_after_the_last(supervision) == exit_statuses.OK
 
 
 def test_a_replacement_that_fails_during_the_stop_is_named_and_is_no_failure_of_the_stop() -> None:
@@ -244,9 +247,7 @@ def test_a_replacement_that_fails_during_the_stop_is_named_and_is_no_failure_of_
     supervision.stop(now=0)
     effects = supervision.ended(1, exit_statuses.CANNOT_START, now=0)
     assert reports(effects) == "shard 1 ended with status 1 before it was ready"
-    supervision.drained(0)
-    supervision.ended(0, 0, now=0)
-    assert supervision.exit_status == exit_statuses.OK
+    assert status_after_the_last(supervision) == exit_statuses.OK
 
 
 def test_a_shard_that_waits_for_its_next_start_is_forgotten() -> None:

@@ -125,6 +125,16 @@ def _is_bound(server: Supervised, process: int) -> bool:
     return any("bound" in note for note in server.notes(1, process))
 
 
+def _failed_without(server: Supervised, shard: int) -> str:
+    """Kill the shard and wait for the server, which stops in order and fails; its output."""
+    server.wait_until_ready()
+    os.kill(server.living()[shard], signal.SIGKILL)
+    status, output = server.ended()
+    assert status == 70, output
+    assert "drained" in server.notes(0)
+    return output
+
+
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
     started: list[Supervised] = []
@@ -207,13 +217,8 @@ def test_descriptors_do_not_pile_up_in_a_supervisor(supervised: Callable[..., Su
 def test_without_restart_the_server_ends_with_its_shard(
     supervised: Callable[..., Supervised],
 ) -> None:
-    server = supervised(3, BORZOI_SUPERVISOR_RESTART="false")
-    server.wait_until_ready()
-    os.kill(server.living()[2], signal.SIGKILL)
-    status, output = server.ended()
-    assert status == 70, output
+    output = _failed_without(supervised(3, BORZOI_SUPERVISOR_RESTART="false"), 2)
     assert "shard 2 was ended by SIGKILL, and supervisor.restart is false" in output
-    assert "drained" in server.notes(0)
 
 
 def test_a_shard_that_cannot_start_ends_the_start(supervised: Callable[..., Supervised]) -> None:
@@ -238,13 +243,8 @@ def test_shards_that_fail_together_are_all_named(supervised: Callable[..., Super
 
 
 def test_a_shard_that_cannot_start_again_is_given_up(supervised: Callable[..., Supervised]) -> None:
-    server = supervised(2, SHARD_1="cannot start again")
-    server.wait_until_ready()
-    os.kill(server.living()[1], signal.SIGKILL)
-    status, output = server.ended()
-    assert status == 70, output
+    output = _failed_without(supervised(2, SHARD_1="cannot start again"), 1)
     assert "shard 1 ended with status 1 5 times before it was ready" in output
-    assert "drained" in server.notes(0)
 
 
 def test_a_stop_while_it_starts_is_no_failure(supervised: Callable[..., Supervised]) -> None:

@@ -25,7 +25,7 @@ from borzoi.storage import uring
 from borzoi.storage.commits import GroupCommit, SyncPlan, Waiter
 from borzoi.storage.kernel_ring import ENTRIES, KernelRing
 from borzoi.storage.local import LocalFile
-from borzoi.storage.log import open_log
+from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
 from borzoi.storage.syncing import Job, Syncer, ThreadSyncer
 from borzoi.storage.uring import UringSyncer, best_syncer, working_ring
@@ -306,13 +306,13 @@ async def test_a_group_commit_is_answered_and_a_failed_one_fences(
     assert len(fenced) == 1
 
 
+def synced_log(directory: Path, syncer: Syncer) -> SegmentedLog:
+    settings = PartitionSettings(acknowledge=Acknowledge.SYNCED)
+    return open_log(directory, LenientMedium(), partition=settings, syncer=syncer)
+
+
 async def test_a_log_acknowledges_through_it(syncer: Syncer, tmp_path: Path) -> None:
-    log = open_log(
-        tmp_path,
-        LenientMedium(),
-        partition=PartitionSettings(acknowledge=Acknowledge.SYNCED),
-        syncer=syncer,
-    )
+    log = synced_log(tmp_path, syncer)
     for number in range(30):
         waiter = log.append(numbered([b"%d" % number], base_offset=number, timestamp=1))
         assert waiter is not None
@@ -329,12 +329,7 @@ async def test_a_log_acknowledges_through_it(syncer: Syncer, tmp_path: Path) -> 
 async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(tmp_path: Path) -> None:
     ring = StandIn()
     syncer = UringSyncer(ring)
-    log = open_log(
-        tmp_path,
-        LenientMedium(),
-        partition=PartitionSettings(acknowledge=Acknowledge.SYNCED),
-        syncer=syncer,
-    )
+    log = synced_log(tmp_path, syncer)
     for number in range(3):
         waiter = log.append(numbered([b"kept"], base_offset=number, timestamp=1))
         assert waiter is not None

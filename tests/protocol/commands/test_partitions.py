@@ -27,12 +27,7 @@ def test_a_partition_has_the_published_layout():
         "01000000 0200000000000000 030000000400000000000000 0500000000000000 0600000000000000"
     )
     partition = PartitionInfo(
-        id=1,
-        created_at=2,
-        segments_count=3,
-        current_offset=4,
-        size_bytes=5,
-        messages_count=6,
+        id=1, created_at=2, segments_count=3, current_offset=4, size_bytes=5, messages_count=6
     )
     assert encode_payload(partition) == wire
     assert PartitionInfo.decode(Reader(wire)) == partition
