@@ -29,9 +29,14 @@ class Stage:
         """Every client with every partition."""
         return [(client, number) for client in self.clients for number in range(PARTITIONS)]
 
+    def apart(self, partition: int) -> tuple[int, int]:
+        """The owner of the partition, and a shard that does not own it."""
+        owner = self.owner(partition)
+        return owner, self.shards.others(owner)[0]
+
     def wrong(self, partition: int) -> AsyncClient:
         """A client whose shard does not own the partition."""
-        return self.clients[self.shards.others(self.owner(partition))[0]]
+        return self.clients[self.apart(partition)[1]]
 
 
 @asynccontextmanager

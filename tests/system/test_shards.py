@@ -347,8 +347,7 @@ async def test_queues_windows_pools_and_waits_are_empty_when_nothing_runs(stage:
 async def test_a_connection_stays_in_sync_when_the_owner_dies(stage: Stage) -> None:
     """What the owner had in hand fails; the next answers are those to the next requests."""
     partition = 0
-    owner = stage.owner(partition)
-    shard = stage.shards.others(owner)[0]
+    owner, shard = stage.apart(partition)
     client = stage.clients[shard]
     await client.send_messages("s/t", ["before"], partition=partition)
     bus = stage.shards.servers[shard]._bus
@@ -373,8 +372,7 @@ async def test_a_connection_stays_in_sync_when_the_owner_dies(stage: Stage) -> N
 
 async def test_what_may_be_asked_twice_waits_for_the_next_process(stage: Stage) -> None:
     partition = 0
-    owner = stage.owner(partition)
-    shard = stage.shards.others(owner)[0]
+    owner, shard = stage.apart(partition)
     client = stage.clients[shard]
     await client.send_messages("s/t", ["a"], partition=partition)
     bus = stage.shards.servers[shard]._bus
