@@ -222,6 +222,20 @@ def alternating(
     return found
 
 
+def both(
+    server: Running,
+    work: Callable[[socket.socket], Measured],
+    right: socket.socket,
+    other: socket.socket,
+    *,
+    emptied: socket.socket | None,
+) -> tuple[Sums, Sums]:
+    """The same work on a connection to the right shard and on another."""
+    sides = {"right": (server, partial(work, right)), "other": (server, partial(work, other))}
+    found = alternating(sides, emptied)
+    return found["right"], found["other"]
+
+
 def shown(name: str, local: Sums, other: Sums, goal: float, cpu_goal: float | None) -> bool:
     ratio = median(mine / yours for mine, yours in zip(other.rate, local.rate, strict=True))
     cpu = median(mine / yours for mine, yours in zip(other.cpu, local.cpu, strict=True))
@@ -253,42 +267,21 @@ def wrong_shard() -> list[bool]:
             ("send 1000 × 1000 B", large, 15, 0.80, 1.35),
             ("send 1 × 1000 B", single, 750, 0.0, None),
         ):
-            found = alternating(
-                {
-                    "right": (server, partial(send_over_and_over, right, frame, requests)),
-                    "wrong": (server, partial(send_over_and_over, wrong, frame, requests)),
-                },
-                emptied=right,
-            )
-            results.append(
-                shown(f"{name}, wrong shard", found["right"], found["wrong"], goal, cpu_goal)
-            )
+            send = partial(send_over_and_over, frame=frame, requests=requests)
+            found = both(server, send, right, wrong, emptied=right)
+            results.append(shown(f"{name}, wrong shard", *found, goal, cpu_goal))
         send_over_and_over(right, large, 100)
         frames = [poll_frame(n * 1000, 1000, partition_id=partition) for n in range(100)]
-        found = alternating(
-            {
-                "right": (server, partial(poll_over_and_over, right, frames, 100)),
-                "wrong": (server, partial(poll_over_and_over, wrong, frames, 100)),
-            },
-            emptied=None,
-        )
-        results.append(
-            shown("poll 1000 × 1000 B, wrong shard", found["right"], found["wrong"], 0.85, None)
-        )
+        poll = partial(poll_over_and_over, frames=frames, requests=100)
+        found = both(server, poll, right, wrong, emptied=None)
+        results.append(shown("poll 1000 × 1000 B, wrong shard", *found, 0.85, None))
     with running(2) as server:
         prepared(server)
         right, moved, other = client(server, 1), client(server, 0), client(server, 0)
         send_over_and_over(moved, large, 2)
-        found = alternating(
-            {
-                "right": (server, partial(send_over_and_over, right, large, 15)),
-                "moved": (server, partial(send_over_and_over, moved, large, 15)),
-            },
-            emptied=other,
-        )
-        results.append(
-            shown("send 1000 × 1000 B, moved", found["right"], found["moved"], 0.95, None)
-        )
+        send = partial(send_over_and_over, frame=large, requests=15)
+        found = both(server, send, right, moved, emptied=other)
+        results.append(shown("send 1000 × 1000 B, moved", *found, 0.95, None))
     return results
 
 
