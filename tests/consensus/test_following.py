@@ -8,11 +8,19 @@ from borzoi.consensus import following
 from borzoi.consensus.effects import Send
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.messages import Commit, Header, Prepare, PrepareOk, RequestStartView
+from borzoi.consensus.replica import Replica
 
 
 def backup_of(cluster: ScriptedCluster) -> int:
     primary = cluster.primary().replica_id
     return next(replica for replica in sorted(cluster.replicas) if replica != primary)
+
+
+def elected() -> tuple[ScriptedCluster, Replica, Replica]:
+    """A cluster with its primary and a backup."""
+    cluster = ScriptedCluster()
+    primary = cluster.elect()
+    return cluster, primary, cluster.replicas[backup_of(cluster)]
 
 
 def sends(cluster: ScriptedCluster, replica: int) -> list[Header]:
@@ -66,9 +74,7 @@ def test_d2_a_data_group_does_not_probe_for_views_its_node_has_not_reached():
 @pytest.mark.parametrize("accepts", [False, True])
 def test_n7_a_commit_number_of_another_view_teaches_nothing(accepts):
     plant_bugs(stale_commit_accepted=accepts)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
-    backup = cluster.replicas[backup_of(cluster)]
+    cluster, primary, backup = elected()
     cluster.drop = lambda source, target, header: isinstance(header, PrepareOk)
     cluster.request(b"x")
     cluster.heal()
@@ -81,9 +87,7 @@ def test_n7_a_commit_number_of_another_view_teaches_nothing(accepts):
 @pytest.mark.parametrize("accepts", [False, True])
 def test_n4_a_prepare_of_an_older_view_never_becomes_the_head(accepts):
     plant_bugs(stale_prepare_accepted=accepts)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
-    backup = cluster.replicas[backup_of(cluster)]
+    _, primary, backup = elected()
     head = backup.canon[backup.op]
     stale = head._replace(op=head.op + 1, view=primary.view - 1, parent=head.checksum)
     backup.on_frame(stale, b"")
@@ -100,9 +104,7 @@ def test_a_primary_ignores_prepares_and_heartbeats_of_its_own_view():
 
 
 def test_a_commit_that_contradicts_the_log_stops_the_replica():
-    cluster = ScriptedCluster()
-    cluster.elect()
-    backup = cluster.replicas[backup_of(cluster)]
+    cluster, _, backup = elected()
     forged = heard_commit(cluster)
     newer = forged._replace(
         commit_checksum=b"another content!", timestamp_monotonic=forged.timestamp_monotonic + 1
@@ -159,9 +161,7 @@ def test_a_body_the_checkpoint_covers_is_not_journaled_again():
 
 def test_a_prepare_of_this_view_that_does_not_continue_the_log_stops_the_replica():
     """A view has one primary, and that one chains: anything else means two histories."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
-    live = cluster.replicas[backup_of(cluster)]
+    _, primary, live = elected()
     head = primary.canon[primary.op]
     stray = head._replace(op=head.op + 1, parent=b"another history!")
     with pytest.raises(InvariantError, match="does not continue the log of that view"):
@@ -169,10 +169,8 @@ def test_a_prepare_of_this_view_that_does_not_continue_the_log_stops_the_replica
 
 
 def test_a_commit_of_another_content_stops_the_replica():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _, live = elected()
     heard = heard_commit(cluster)
-    live = cluster.replicas[backup_of(cluster)]
     other = heard._replace(
         timestamp_monotonic=heard.timestamp_monotonic + 1, commit_checksum=b"another history!"
     )

@@ -327,11 +327,7 @@ def test_a_transfer_that_arrives_after_the_world_moved_on_is_dropped():
 def test_while_a_transfer_is_being_written_no_other_begins():
     cluster, sleeper = far_behind()
     live = pulling(cluster, sleeper)
-    assert live.transfer is not None
-    assert live.transfer.manifest is not None
-    live.checkpoint_write = CheckpointWrite(
-        1, Checkpoint(live.transfer.manifest, ()), is_transfer=True
-    )
+    live.checkpoint_write = CheckpointWrite(1, announced_to(live), is_transfer=True)
     live.transfer = None
     state_transfer.consider(live, repair_is_stuck=True)
     assert live.transfer is None
