@@ -26,6 +26,7 @@ from borzoi.archive.uploading import CHECK_SIZE, OpenFile, upload_bytes, upload_
 from borzoi.model.errors import BorzoiError
 from borzoi.model.limits import INDEX_ENTRY_BYTES
 from borzoi.model.namespace import Namespace
+from borzoi.model.value import Value
 from borzoi.objectstore.creating import Taken, create_once
 from borzoi.objectstore.errors import Corrupt, ObjectNotFound, PermissionDenied
 from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 MARKERS_AT_ONCE: Final = 16
 
 
-class ArchiveSettings(msgspec.Struct, frozen=True):
+class ArchiveSettings(Value):
     """How to archive."""
 
     #: The first part of every key: one archive may serve several servers.

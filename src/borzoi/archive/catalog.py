@@ -18,6 +18,7 @@ from borzoi.archive.layout import (
 from borzoi.archive.markers import SegmentMarker, decode_segment_marker
 from borzoi.model.errors import BorzoiError
 from borzoi.model.namespace import Namespace
+from borzoi.model.value import Value
 from borzoi.objectstore.interface import ObjectStore
 from borzoi.objectstore.listing import list_objects
 
@@ -26,7 +27,7 @@ class NotInArchive(BorzoiError):
     """The archive does not hold what was requested."""
 
 
-class Selection(msgspec.Struct, frozen=True):
+class Selection(Value):
     """Which partitions, and from which message on; None means all."""
 
     stream_id: int | None = None

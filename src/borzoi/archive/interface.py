@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from borzoi.model.namespace import Namespace
+from borzoi.model.value import Value
 from borzoi.storage.segment import SegmentFacts
 
 
-class PartitionView(msgspec.Struct, frozen=True):
+class PartitionView(Value):
     """A partition as the archiver sees it."""
 
     namespace: Namespace

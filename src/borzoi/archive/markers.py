@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 import xxhash
 
+from borzoi.model.value import Value
 from borzoi.objectstore.errors import Corrupt
 from borzoi.objectstore.interface import Buffer
 from borzoi.storage.segment import SegmentFacts
@@ -20,7 +21,7 @@ _END: Final = b"\n}"
 _CHECK: Final = re.compile(rb',\n  "check": "([0-9a-f]{16})"\n}\n\Z')
 
 
-class FileMark(msgspec.Struct, frozen=True):
+class FileMark(Value):
     """One file of the archive."""
 
     name: str
@@ -29,7 +30,7 @@ class FileMark(msgspec.Struct, frozen=True):
     xxh3: str
 
 
-class SegmentMarker(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentMarker(Value, kw_only=True):
     """A segment that was copied completely."""
 
     format: int = FORMAT
@@ -56,7 +57,7 @@ class SegmentMarker(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class StateMarker(msgspec.Struct, frozen=True, kw_only=True):
+class StateMarker(Value, kw_only=True):
     """A copy of the metadata files."""
 
     format: int = FORMAT

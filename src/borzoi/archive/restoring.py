@@ -10,7 +10,6 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import msgspec
 import xxhash
 
 from borzoi.archive import layout
@@ -24,6 +23,7 @@ from borzoi.archive.catalog import (
 )
 from borzoi.archive.markers import FileMark, SegmentMarker, decode_state_marker
 from borzoi.model.errors import BorzoiError
+from borzoi.model.value import Value
 from borzoi.objectstore.errors import Corrupt, ObjectNotFound
 from borzoi.objectstore.interface import PART_BYTES_DEFAULT, ObjectStore
 from borzoi.storage.compressed import open_twin
@@ -36,7 +36,7 @@ class TargetInUse(BorzoiError):
     """The target directory is not empty."""
 
 
-class PlannedRestore(msgspec.Struct, frozen=True):
+class PlannedRestore(Value):
     """One partition to restore."""
 
     life: ArchivedLife

@@ -2,18 +2,17 @@
 
 from collections.abc import AsyncIterator, Callable
 
-import msgspec
-
 from borzoi.archive import layout
 from borzoi.archive.catalog import Catalog, Selection, gap_in
 from borzoi.archive.layout import SegmentPlace
 from borzoi.archive.markers import FileMark, decode_segment_marker, decode_state_marker
 from borzoi.archive.uploading import verify_object
+from borzoi.model.value import Value
 from borzoi.objectstore.errors import Corrupt, ObjectNotFound
 from borzoi.objectstore.interface import ObjectStore
 
 
-class Checked(msgspec.Struct, frozen=True):
+class Checked(Value):
     """One file of the archive, and its fault, if any."""
 
     key: str

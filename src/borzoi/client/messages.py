@@ -6,13 +6,13 @@ from functools import lru_cache, partial
 from itertools import starmap
 from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
 import numpy as np
 
 from borzoi.client.plain_messages import Message as Message
 from borzoi.client.plain_messages import ValueMessage as ValueMessage
 from borzoi.model.errors import InvalidMessagesSize, MessageTooSmall
 from borzoi.model.limits import HEADER_BYTES
+from borzoi.model.value import Value
 from borzoi.records.accelerator import native
 from borzoi.records.header import HEADER, LENGTHS_AT, RESERVED_AT
 from borzoi.records.user_headers import (
@@ -35,7 +35,7 @@ Headers: TypeAlias = Mapping[str, PlainValue | HeaderValue]
 Payload: TypeAlias = bytes | bytearray | memoryview | str
 
 
-class NewMessage(msgspec.Struct, frozen=True):
+class NewMessage(Value):
     """A message to send with headers or an id.
 
     `id` is a 128-bit number that the message keeps; 0 lets the server choose one. A server that

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from borzoi.model.value import Value
 from borzoi.records.user_headers import HeaderKey, HeaderValue, PlainValue, decode_user_headers
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ _PUBLIC: Final = "borzoi.client.messages"
 # A poll creates a thousand of these. The order of the fields is that of the bytes, so one loop in C
 # reads a whole batch. They hold only numbers and bytes, so the garbage collector
 # need not track them.
-class Message(msgspec.Struct, frozen=True, gc=False):
+class Message(Value, gc=False):
     """A message that was received."""
 
     __module__ = _PUBLIC
@@ -84,7 +85,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class ValueMessage(Message, Generic[T], frozen=True, gc=True):
+class ValueMessage(Message, Generic[T], gc=True):
     """A message that was received, with the value that its payload stands for."""
 
     __module__ = _PUBLIC

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from borzoi.model.value import Value
+
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(Value):
     """A sample of the resource usage; sizes in bytes, shares in percent."""
 
     cpu_percent: float = 0.0

@@ -9,13 +9,12 @@
 
 from typing import TypeAlias
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.protocol.contract import Response
 from borzoi.storage.reading import Reading
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(Value):
     """Polled messages.
 
     `reading.ranges` lie in files and are sent with `sendfile` where the transport can;

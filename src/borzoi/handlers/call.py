@@ -19,6 +19,7 @@ from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.state import Metadata, Stream, Topic, User
 from borzoi.model.errors import StateCorrupted, Unauthenticated
 from borzoi.model.limits import POLLED_BYTES_MAX
+from borzoi.model.value import Value
 from borzoi.shard.cluster_nodes import ClusterNodes
 from borzoi.shard.partition_plane import PartitionPlane
 from borzoi.telemetry.durations import Ongoing
@@ -40,7 +41,7 @@ class MetadataDoor(Protocol):
     def close(self) -> None: ...
 
 
-class Services(msgspec.Struct, frozen=True):
+class Services(Value):
     """The services that all calls of one shard share."""
 
     metadata: MetadataDoor
@@ -65,7 +66,7 @@ class Services(msgspec.Struct, frozen=True):
     neighbours: Neighbours | None = None
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(Value):
     """One request's surroundings."""
 
     session: Session

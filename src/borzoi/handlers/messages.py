@@ -18,6 +18,7 @@ from borzoi.model.identifiers import Identifier, consumer_key
 from borzoi.model.limits import POLL_WAIT_MS_MAX
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning, PartitioningKind, partition_for_key
+from borzoi.model.value import Value
 from borzoi.partitions import operations
 from borzoi.partitions.futures import arrived, then
 from borzoi.partitions.operations import AwaitMessages, Flush, IsSettled, Poll
@@ -30,7 +31,7 @@ from borzoi.shard.partition_plane import PartitionPlane
 LOOK_AGAIN_SECONDS: Final = 1.0
 
 
-class ReceivedSend(msgspec.Struct, frozen=True):
+class ReceivedSend(Value):
     """A send whose batch was validated."""
 
     stream_id: Identifier

@@ -7,9 +7,10 @@ import msgspec
 
 from borzoi.diagnostics.host import Usage
 from borzoi.handlers.sessions import SessionRecord
+from borzoi.model.value import Value
 
 
-class ShardUsage(msgspec.Struct, frozen=True):
+class ShardUsage(Value):
     """One process of the server."""
 
     shard: int

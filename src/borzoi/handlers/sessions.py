@@ -7,12 +7,13 @@ import msgspec
 
 from borzoi.model.limits import U32_MAX
 from borzoi.model.system import TransportKind
+from borzoi.model.value import Value
 
 #: The client id that no session has.
 NOBODY: Final = 0
 
 
-class SessionRecord(msgspec.Struct, frozen=True):
+class SessionRecord(Value):
     """The part of a session that can move to another process of this machine.
 
     The rest belongs to the process: how to end the connection, and what is only true of sessions

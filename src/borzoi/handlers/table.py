@@ -8,8 +8,6 @@ the work: at once, or as a coroutine if it has to wait.
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from borzoi.handlers import (
     changes,
     groups,
@@ -33,6 +31,7 @@ from borzoi.handlers.scopes import (
 )
 from borzoi.handlers.validating import partitions_counted, unchecked
 from borzoi.metadata.permissions import Rule
+from borzoi.model.value import Value
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -93,7 +92,7 @@ from borzoi.protocol.commands.users import (
 )
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(Value):
     """One command: its shape, the permission it needs, and what it does."""
 
     request: Any

@@ -9,12 +9,11 @@ import socket
 from collections.abc import Collection
 from typing import Protocol
 
-import msgspec
-
 from borzoi.handlers.sessions import SessionRecord
+from borzoi.model.value import Value
 
 
-class Detached(msgspec.Struct, frozen=True):
+class Detached(Value):
     """A live connection without an owner. The receiver closes the socket if it cannot adopt it."""
 
     sock: socket.socket

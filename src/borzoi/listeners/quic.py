@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
 from qh3.asyncio.protocol import QuicConnectionProtocol
 from qh3.asyncio.server import QuicServer
 from qh3.quic.configuration import QuicConfiguration
@@ -40,6 +39,7 @@ from borzoi.memory.pool import NOWHERE, Payload
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import TransportKind
+from borzoi.model.value import Value
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ PARTING_SECONDS: Final = 0.05
 NO_FRAME: Final = 1
 
 
-class QuicOptions(msgspec.Struct, frozen=True):
+class QuicOptions(Value):
     """The settings of QUIC; times in seconds."""
 
     certificate: bytes

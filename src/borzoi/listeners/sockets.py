@@ -2,12 +2,11 @@
 
 import socket
 
-import msgspec
-
 from borzoi.listeners.accepting import Peer
+from borzoi.model.value import Value
 
 
-class SocketOptions(msgspec.Struct, frozen=True):
+class SocketOptions(Value):
     """Options set on each accepted socket; None keeps the kernel's default."""
 
     recv_buffer_bytes: int | None = None

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final, Self
 
-import msgspec
+from borzoi.model.value import Value
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ BUCKET_CAPACITY_DEFAULT: Final = 8192
 MAPPED_BYTES: Final = 128 * KIB
 
 
-class Payload(msgspec.Struct, frozen=True):
+class Payload(Value):
     """Bytes of a request and their position."""
 
     view: memoryview

@@ -7,8 +7,7 @@ gone. Every shard gets every effect and carries out what concerns the partitions
 from collections.abc import Callable
 from typing import TypeAlias
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.protocol.commands.groups import GroupInfo, GroupMember
 from borzoi.protocol.commands.streams import StreamInfo
 from borzoi.protocol.commands.topics import TopicDetails
@@ -18,7 +17,7 @@ from borzoi.protocol.hiding import hiding
 PartitionIds: TypeAlias = tuple[int, ...]
 
 
-class CreatedPartitions(msgspec.Struct, frozen=True):
+class CreatedPartitions(Value):
     """New, empty partitions; none for a topic created without any, whose directory is still due."""
 
     stream_id: int
@@ -26,7 +25,7 @@ class CreatedPartitions(msgspec.Struct, frozen=True):
     partition_ids: PartitionIds
 
 
-class DeletedPartitions(msgspec.Struct, frozen=True):
+class DeletedPartitions(Value):
     """Partitions to close and delete with their data and offsets."""
 
     stream_id: int
@@ -34,7 +33,7 @@ class DeletedPartitions(msgspec.Struct, frozen=True):
     partition_ids: PartitionIds
 
 
-class DeletedTopic(msgspec.Struct, frozen=True):
+class DeletedTopic(Value):
     """A topic to delete with all it held; the partitions are those it had."""
 
     stream_id: int
@@ -42,14 +41,14 @@ class DeletedTopic(msgspec.Struct, frozen=True):
     partition_ids: PartitionIds
 
 
-class DeletedStream(msgspec.Struct, frozen=True):
+class DeletedStream(Value):
     """A stream to delete with all it held: (topic id, its partitions) by ascending topic id."""
 
     stream_id: int
     topics: tuple[tuple[int, PartitionIds], ...]
 
 
-class PurgedTopic(msgspec.Struct, frozen=True):
+class PurgedTopic(Value):
     """Partitions to empty: messages, stored offsets and marks of what was polled go."""
 
     stream_id: int
@@ -57,14 +56,14 @@ class PurgedTopic(msgspec.Struct, frozen=True):
     partition_ids: PartitionIds
 
 
-class PurgedStream(msgspec.Struct, frozen=True):
+class PurgedStream(Value):
     """As `PurgedTopic`, for every topic of the stream."""
 
     stream_id: int
     topics: tuple[tuple[int, PartitionIds], ...]
 
 
-class DeletedGroup(msgspec.Struct, frozen=True):
+class DeletedGroup(Value):
     """A group whose stored offsets and marks are to be deleted in these partitions."""
 
     stream_id: int
@@ -73,13 +72,13 @@ class DeletedGroup(msgspec.Struct, frozen=True):
     partition_ids: PartitionIds
 
 
-class DroppedUser(msgspec.Struct, frozen=True):
+class DroppedUser(Value):
     """A user was deleted or deactivated: end the sessions logged in as that user."""
 
     user_id: int
 
 
-class DroppedToken(msgspec.Struct, frozen=True):
+class DroppedToken(Value):
     """A user deleted a token: end the sessions opened with it. Expiry alone ends none."""
 
     user_id: int
@@ -88,7 +87,7 @@ class DroppedToken(msgspec.Struct, frozen=True):
     __repr__ = hiding("token_hash")
 
 
-class CheckRevocations(msgspec.Struct, frozen=True):
+class CheckRevocations(Value):
     """Partitions about to change hands: answer with `CompleteRevocation` for each that the group
     never polled, or whose last polled offset it has committed."""
 
@@ -98,7 +97,7 @@ class CheckRevocations(msgspec.Struct, frozen=True):
     partition_ids: PartitionIds
 
 
-class ForgetPolled(msgspec.Struct, frozen=True):
+class ForgetPolled(Value):
     """Partitions that changed hands without waiting for a commit: what the former owner polled
     no longer counts, or the next handover would wait for a commit that cannot come."""
 
@@ -127,7 +126,7 @@ Effect: TypeAlias = (
 Created: TypeAlias = StreamInfo | TopicDetails | GroupInfo | GroupMember | UserDetails
 
 
-class ApplyResult(msgspec.Struct, frozen=True):
+class ApplyResult(Value):
     """What was created, if anything, and what has to be done about the change."""
 
     created: Created | None = None

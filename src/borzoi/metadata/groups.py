@@ -12,8 +12,6 @@ shards agree on it, but it is never logged: after a restart a group has no membe
 from collections.abc import Collection
 from typing import TypeAlias
 
-import msgspec
-
 from borzoi.metadata import queries
 from borzoi.metadata.assignment import deal, levelling
 from borzoi.metadata.effects import (
@@ -27,6 +25,7 @@ from borzoi.metadata.effects import (
 from borzoi.metadata.state import Group, GroupAddress, Member, Metadata, Revocation, Topic
 from borzoi.model.errors import GroupNameTaken
 from borzoi.model.identifiers import checked_name
+from borzoi.model.value import Value
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -35,7 +34,7 @@ from borzoi.protocol.commands.groups import (
 )
 
 
-class JoinGroup(msgspec.Struct, frozen=True):
+class JoinGroup(Value):
     """A client becomes a member; joining twice changes nothing."""
 
     stream_id: int
@@ -44,7 +43,7 @@ class JoinGroup(msgspec.Struct, frozen=True):
     client_id: int
 
 
-class LeaveGroup(msgspec.Struct, frozen=True):
+class LeaveGroup(Value):
     """A member leaves while its connection stays open."""
 
     stream_id: int
@@ -53,13 +52,13 @@ class LeaveGroup(msgspec.Struct, frozen=True):
     client_id: int
 
 
-class ClientGone(msgspec.Struct, frozen=True):
+class ClientGone(Value):
     """A connection ended, or was found stale: it leaves every group it had joined."""
 
     client_id: int
 
 
-class CompleteRevocation(msgspec.Struct, frozen=True):
+class CompleteRevocation(Value):
     """The owner of a pending partition has committed: the partition moves.
 
     Means nothing when the partition is not, or no longer, pending.
@@ -71,7 +70,7 @@ class CompleteRevocation(msgspec.Struct, frozen=True):
     partition_id: int
 
 
-class ExpireRevocations(msgspec.Struct, frozen=True):
+class ExpireRevocations(Value):
     """Partitions pending since `before` or longer move, committed or not."""
 
     before: int

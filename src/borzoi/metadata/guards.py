@@ -8,23 +8,22 @@ that applies it reaches the same verdict.
 
 from typing import TypeAlias, assert_never
 
-import msgspec
-
 from borzoi.metadata import queries
 from borzoi.metadata.permissions import Rule, allows, covers
 from borzoi.metadata.state import GroupAddress, Metadata, Stream, Topic
 from borzoi.model.errors import GroupNotFound, InvalidCredentials, Unauthenticated, Unauthorized
 from borzoi.model.identifiers import ROOT_USER_ID, Identifier
 from borzoi.model.users import Permissions, UserStatus
+from borzoi.model.value import Value
 
 
-class CallerIs(msgspec.Struct, frozen=True, tag=True):
+class CallerIs(Value, tag=True):
     """The user that proposed the change still exists and is active."""
 
     birth: int
 
 
-class Allowed(msgspec.Struct, frozen=True, tag=True):
+class Allowed(Value, tag=True):
     """The user that proposed the change has the permission for what the identifiers name now."""
 
     rule: Rule
@@ -32,14 +31,14 @@ class Allowed(msgspec.Struct, frozen=True, tag=True):
     topic_id: Identifier | None = None
 
 
-class UserIs(msgspec.Struct, frozen=True, tag=True):
+class UserIs(Value, tag=True):
     """The id still belongs to the user whose password was checked."""
 
     user_id: int
     birth: int
 
 
-class GroupIs(msgspec.Struct, frozen=True, tag=True):
+class GroupIs(Value, tag=True):
     """The id still belongs to the group that was named."""
 
     stream_id: int
@@ -52,7 +51,7 @@ class GroupIs(msgspec.Struct, frozen=True, tag=True):
         return GroupAddress(self.stream_id, self.topic_id, self.group_id)
 
 
-class MayGrant(msgspec.Struct, frozen=True, tag=True):
+class MayGrant(Value, tag=True):
     """The user that proposed the change has all permissions that it grants."""
 
     permissions: Permissions | None
@@ -60,7 +59,7 @@ class MayGrant(msgspec.Struct, frozen=True, tag=True):
     user_id: Identifier | None = None
 
 
-class IsNotRoot(msgspec.Struct, frozen=True, tag=True):
+class IsNotRoot(Value, tag=True):
     """The identifier leads to another user than root."""
 
     user_id: Identifier

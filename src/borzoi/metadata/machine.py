@@ -7,8 +7,6 @@ entries in the same order, rejected ones included, reaches the same state.
 
 from typing import assert_never
 
-import msgspec
-
 from borzoi.metadata import groups, partitions, streams, tokens, topics, users
 from borzoi.metadata.commands import Command, LoggedCommand
 from borzoi.metadata.effects import ApplyResult, Change
@@ -20,6 +18,7 @@ from borzoi.metadata.sealed import (
 )
 from borzoi.metadata.state import Metadata
 from borzoi.metadata.tokens import ExpireTokens
+from borzoi.model.value import Value
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
@@ -28,7 +27,7 @@ from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(Value):
     """A command, the user it comes from, its time (µs since the epoch), and its preconditions.
 
     The state log keeps no guards: an entry in it has passed them.

@@ -6,28 +6,27 @@ belongs to something new: afterwards old and new files cannot be distinguished.
 
 from typing import TypeAlias
 
-import msgspec
-
 from borzoi.metadata import queries
 from borzoi.metadata.commands import Command
 from borzoi.metadata.effects import PartitionIds
 from borzoi.metadata.state import Metadata
+from borzoi.model.value import Value
 from borzoi.protocol.commands.partitions import CreatePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 
 
-class PlannedStream(msgspec.Struct, frozen=True):
+class PlannedStream(Value):
     stream_id: int
 
 
-class PlannedTopic(msgspec.Struct, frozen=True):
+class PlannedTopic(Value):
     stream_id: int
     topic_id: int
     partitions_count: int
 
 
-class PlannedPartitions(msgspec.Struct, frozen=True):
+class PlannedPartitions(Value):
     """More partitions of a topic that exists."""
 
     stream_id: int

@@ -15,11 +15,12 @@ import msgspec
 from borzoi.metadata.commands import Command, decode_command, encode_command
 from borzoi.metadata.guards import Guard
 from borzoi.model.errors import StateCorrupted
+from borzoi.model.value import Value
 
 VERSION: Final = 1
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class Proposal(Value):
     command: Command
     user_id: int
     guards: tuple[Guard, ...] = ()

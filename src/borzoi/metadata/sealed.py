@@ -6,17 +6,16 @@ has neither. Not even the hashes appear in a representation or an error text.
 
 from typing import Final
 
-import msgspec
-
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import Permissions, UserStatus
+from borzoi.model.value import Value
 from borzoi.protocol.hiding import hiding
 
 #: How many tokens a user may have unless the server is configured otherwise.
 TOKENS_PER_USER_MAX: Final = 100
 
 
-class SealedCreateUser(msgspec.Struct, frozen=True):
+class SealedCreateUser(Value):
     username: str
     password_hash: str
     status: UserStatus = UserStatus.ACTIVE
@@ -24,13 +23,13 @@ class SealedCreateUser(msgspec.Struct, frozen=True):
     __repr__ = hiding("password_hash")
 
 
-class SealedChangePassword(msgspec.Struct, frozen=True):
+class SealedChangePassword(Value):
     user_id: Identifier
     password_hash: str
     __repr__ = hiding("password_hash")
 
 
-class SealedCreatePersonalAccessToken(msgspec.Struct, frozen=True):
+class SealedCreatePersonalAccessToken(Value):
     """A token of the user that sends the command; `expiry_at` in µs since the epoch, 0 for never.
 
     The limit travels with the command: if it were a setting, a changed setting would make a

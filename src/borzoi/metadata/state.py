@@ -16,6 +16,7 @@ from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
 from borzoi.model.topics import Compression
 from borzoi.model.users import ALL_PERMISSIONS, Permissions, UserStatus
+from borzoi.model.value import Value
 from borzoi.protocol.hiding import hiding
 
 
@@ -39,7 +40,7 @@ class Member(msgspec.Struct):
     position: int = 0
 
 
-class Revocation(msgspec.Struct, frozen=True):
+class Revocation(Value):
     """A partition that waits for its owner's commit before it moves."""
 
     #: The slot of the member it goes to.
@@ -59,7 +60,7 @@ class Group(msgspec.Struct):
     birth: int = 0
 
 
-class PartitionRecord(msgspec.Struct, frozen=True):
+class PartitionRecord(Value):
     id: int
     created_at: int
 
@@ -87,7 +88,7 @@ class Stream(msgspec.Struct):
     birth: int = 0
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(Value):
     """A personal access token; `expiry_at` 0 means never."""
 
     name: str

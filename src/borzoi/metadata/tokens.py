@@ -1,7 +1,5 @@
 """What the commands about personal access tokens do to the state. Tokens arrive hashed."""
 
-import msgspec
-
 from borzoi.metadata import queries
 from borzoi.metadata.effects import ApplyResult, Change, DroppedToken
 from borzoi.metadata.sealed import SealedCreatePersonalAccessToken
@@ -19,13 +17,14 @@ from borzoi.model.limits import (
     TOKEN_NAME_BYTES_MIN,
     U64_MAX,
 )
+from borzoi.model.value import Value
 from borzoi.protocol.commands.tokens import DeletePersonalAccessToken
 
 #: `expiry_at` of a token that lives until it is deleted.
 NEVER_EXPIRES = 0
 
 
-class ExpireTokens(msgspec.Struct, frozen=True):
+class ExpireTokens(Value):
     """Tokens that expired at `before` or earlier are removed; sessions they opened continue.
 
     Logged like any other removal, or a restart would bring the tokens back.

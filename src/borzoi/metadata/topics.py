@@ -23,6 +23,7 @@ from borzoi.metadata.state import GroupAddress, Metadata, Topic
 from borzoi.model.errors import InvalidCommand, InvalidTopicSize, LimitReached, TopicNameTaken
 from borzoi.model.identifiers import checked_name
 from borzoi.model.limits import NEVER, SERVER_DEFAULT, TOPICS_PER_STREAM_MAX, UNLIMITED
+from borzoi.model.value import Value
 from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.commands.topics import (
     CreateTopic,
@@ -35,7 +36,7 @@ from borzoi.protocol.commands.topics import (
 Described = TypeVar("Described", bound=CreateTopic | UpdateTopic)
 
 
-class TopicDefaults(msgspec.Struct, frozen=True):
+class TopicDefaults(Value):
     """What a topic gets that leaves the choice to the server, and the least size it may have."""
 
     segment_size: int

@@ -3,9 +3,8 @@
 from enum import IntEnum
 from typing import Self
 
-import msgspec
-
 from borzoi.model.identifiers import Identifier
+from borzoi.model.value import Value
 
 
 class ConsumerKind(IntEnum):
@@ -13,7 +12,7 @@ class ConsumerKind(IntEnum):
     GROUP = 2
 
 
-class Consumer(msgspec.Struct, frozen=True):
+class Consumer(Value):
     """A single reader, or a group whose members share the partitions of a topic."""
 
     kind: ConsumerKind
@@ -28,7 +27,7 @@ class PollingKind(IntEnum):
     NEXT = 5
 
 
-class PollingStrategy(msgspec.Struct, frozen=True):
+class PollingStrategy(Value):
     """Where a poll starts; `value` is an offset or a timestamp, and 0 for the other kinds."""
 
     kind: PollingKind

@@ -21,9 +21,9 @@ import struct
 from enum import IntEnum
 from typing import Final
 
-import msgspec
 import xxhash
 
+from borzoi.model.value import Value
 from borzoi.objectstore.errors import Corrupt
 from borzoi.objectstore.interface import Buffer
 
@@ -47,7 +47,7 @@ class ObjectKind(IntEnum):
     OFFSETS = 6
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class Header(Value, kw_only=True):
     """The header of an object."""
 
     kind: ObjectKind

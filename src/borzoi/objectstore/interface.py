@@ -9,7 +9,7 @@ concurrent callers exactly one succeeds. `create` may raise `Ambiguous`; call it
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
-import msgspec
+from borzoi.model.value import Value
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -24,7 +24,7 @@ PAGE_KEYS_MAX: Final = 1_000
 COALESCED_BYTES: Final = 64 * 1024
 
 
-class ObjectMeta(msgspec.Struct, frozen=True):
+class ObjectMeta(Value):
     """The metadata of an object."""
 
     key: str
@@ -35,7 +35,7 @@ class ObjectMeta(msgspec.Struct, frozen=True):
     modified_at: int = 0
 
 
-class PutOutcome(msgspec.Struct, frozen=True):
+class PutOutcome(Value):
     """The result of a write."""
 
     etag: str | None
@@ -43,7 +43,7 @@ class PutOutcome(msgspec.Struct, frozen=True):
     parts: int = 1
 
 
-class ObjectData(msgspec.Struct, frozen=True):
+class ObjectData(Value):
     """A whole object."""
 
     data: memoryview

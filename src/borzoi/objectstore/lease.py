@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from borzoi.model.value import Value
 from borzoi.objectstore.creating import Taken, create_once
 from borzoi.objectstore.errors import Corrupt, Fenced, ObjectStoreError
 from borzoi.objectstore.interface import ObjectStore
@@ -32,7 +33,7 @@ class Takeover(StrEnum):
     WAIT = "wait"  # only after it expires
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(Value, kw_only=True):
     """The content of a lease object."""
 
     epoch: int
@@ -48,7 +49,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(Value):
     """A server that tries to get the lease."""
 
     server_id: str
@@ -58,7 +59,7 @@ class Candidate(msgspec.Struct, frozen=True):
     takeover: Takeover = Takeover.SAME_ID
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class Sighting(Value):
     """The lease as last seen, and since when its heartbeat has not changed."""
 
     lease: Lease

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-import msgspec
-
 from borzoi.model.errors import FeatureUnavailable, InvalidConfiguration
+from borzoi.model.value import Value
 from borzoi.objectstore.directory import DirectoryStore
 from borzoi.objectstore.interface import ObjectStore
 from borzoi.objectstore.keys import checked_key
@@ -36,7 +35,7 @@ OPTIONS: Final = ("endpoint", "region", "profile")
 CREDENTIALS_FILE: Final = Path("~", ".aws", "credentials")
 
 
-class Secrets(msgspec.Struct, frozen=True):
+class Secrets(Value):
     """Explicit credentials; for empty ones the library searches. Never shown."""
 
     access_key_id: str = ""
@@ -47,7 +46,7 @@ class Secrets(msgspec.Struct, frozen=True):
         return "Secrets(given)" if self.access_key_id else "Secrets()"
 
 
-class Timing(msgspec.Struct, frozen=True):
+class Timing(Value):
     """How long the library waits for a store; its retries apply to parts only."""
 
     connect_seconds: float = 3.0
@@ -59,7 +58,7 @@ class Timing(msgspec.Struct, frozen=True):
 DEFAULT_TIMING: Final = Timing()
 
 
-class Location(msgspec.Struct, frozen=True):
+class Location(Value):
     """A store, and everything needed to open it."""
 
     service: str

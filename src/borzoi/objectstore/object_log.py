@@ -26,8 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.objectstore.creating import Sleep, Taken, create_once
 from borzoi.objectstore.errors import Corrupt, Fenced, ObjectNotFound, ObjectStoreError
 from borzoi.objectstore.headers import (
@@ -71,7 +70,7 @@ class SystemSource:
         await asyncio.sleep(seconds)
 
 
-class LogAddress(msgspec.Struct, frozen=True):
+class LogAddress(Value):
     """The location and the id of a log."""
 
     store: ObjectStore
@@ -87,14 +86,14 @@ class LogAddress(msgspec.Struct, frozen=True):
         return f"{self.prefix}/ckpt/{epoch:010}-{sequence:020}"
 
 
-class Slot(msgspec.Struct, frozen=True):
+class Slot(Value):
     """A slot as it was read."""
 
     header: Header
     body: memoryview
 
 
-class LogCheckpoint(msgspec.Struct, frozen=True):
+class LogCheckpoint(Value):
     """The state after all slots before `next_sequence`."""
 
     key: str

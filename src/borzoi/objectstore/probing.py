@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.objectstore.errors import (
     ConditionalWriteUnsupported,
     ObjectExists,
@@ -25,7 +24,7 @@ FIRST: Final = b"borzoi probe: the first object with this key"
 SECOND: Final = b"borzoi probe: another object, which must not replace the first one"
 
 
-class ProbedProperty(msgspec.Struct, frozen=True):
+class ProbedProperty(Value):
     """One property, and whether the store has it."""
 
     property: str
@@ -33,7 +32,7 @@ class ProbedProperty(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class ProbeResult(msgspec.Struct, frozen=True):
+class ProbeResult(Value):
     """What the probe found, in the order of its requests."""
 
     findings: tuple[ProbedProperty, ...]

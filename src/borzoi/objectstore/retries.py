@@ -10,8 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.objectstore.decorating import StoreDecorator
 from borzoi.objectstore.errors import (
     Ambiguous,
@@ -30,7 +29,7 @@ BACKOFF_BASE_SECONDS: Final = 0.05
 BACKOFF_CAP_SECONDS: Final = 5.0
 
 
-class RetryPolicy(msgspec.Struct, frozen=True):
+class RetryPolicy(Value):
     """The retry policy of one kind of request."""
 
     attempt_seconds: float

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from borzoi.model.errors import StorageFailure
+from borzoi.model.value import Value
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.encrypting import encrypted, encrypting
 from borzoi.partitions.log import Log
@@ -27,7 +27,7 @@ PIECE_MESSAGES_MAX: Final = 16_384
 PIECE_BYTES_MAX: Final = 8 << 20
 
 
-class Stamped(msgspec.Struct, frozen=True):
+class Stamped(Value):
     """A batch with offsets, timestamps, ids and checksums, in the form that is stored."""
 
     batch: Batch

@@ -10,10 +10,9 @@ from abc import abstractmethod
 from asyncio import Future, ensure_future, get_running_loop
 from typing import Generic, TypeVar
 
-import msgspec
-
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.limits import POLLED_BYTES_MAX
+from borzoi.model.value import Value
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.partitions.statistics import PartitionStatistics
@@ -23,7 +22,7 @@ from borzoi.storage.segments import Removed
 Answer = TypeVar("Answer")
 
 
-class PartitionOperation(msgspec.Struct, Generic[Answer], frozen=True):
+class PartitionOperation(Value, Generic[Answer]):
     """One request to one partition; the type parameter is its answer."""
 
     @abstractmethod
@@ -31,7 +30,7 @@ class PartitionOperation(msgspec.Struct, Generic[Answer], frozen=True):
         """Run on the owner of the partition; `now` is in microseconds since the epoch."""
 
 
-class Append(PartitionOperation[None], frozen=True):
+class Append(PartitionOperation[None]):
     """Store a batch that `records.batch.receive` has checked; it is changed in place."""
 
     batch: Batch
@@ -40,7 +39,7 @@ class Append(PartitionOperation[None], frozen=True):
         return partition.append(self.batch, now=now)
 
 
-class Poll(PartitionOperation[Polled], frozen=True):
+class Poll(PartitionOperation[Polled]):
     """Read messages, and commit the last of them when `auto_commit` is set."""
 
     strategy: PollingStrategy
@@ -63,7 +62,7 @@ class Poll(PartitionOperation[Polled], frozen=True):
         )
 
 
-class AwaitMessages(PartitionOperation[None], frozen=True):
+class AwaitMessages(PartitionOperation[None]):
     """Wait until a new message arrives, or until the timeout."""
 
     microseconds: int
@@ -79,7 +78,7 @@ class AwaitMessages(PartitionOperation[None], frozen=True):
         return partition.arrivals.wait(self.microseconds / 1_000_000)
 
 
-class StoreOffset(PartitionOperation[None], frozen=True):
+class StoreOffset(PartitionOperation[None]):
     """Commit an offset."""
 
     kind: ConsumerKind
@@ -90,7 +89,7 @@ class StoreOffset(PartitionOperation[None], frozen=True):
         return partition.store_offset(self.kind, self.consumer_id, self.offset)
 
 
-class OffsetPair(msgspec.Struct, frozen=True):
+class OffsetPair(Value):
     """The stored offset of a consumer, and the last offset of the partition."""
 
     #: None when the consumer never stored an offset.
@@ -98,7 +97,7 @@ class OffsetPair(msgspec.Struct, frozen=True):
     current: int
 
 
-class LoadOffset(PartitionOperation[OffsetPair], frozen=True):
+class LoadOffset(PartitionOperation[OffsetPair]):
     """Return the stored offset of a consumer, and the partition's last offset."""
 
     kind: ConsumerKind
@@ -109,7 +108,7 @@ class LoadOffset(PartitionOperation[OffsetPair], frozen=True):
         return OffsetPair(stored, partition.current_offset)
 
 
-class DeleteOffset(PartitionOperation[None], frozen=True):
+class DeleteOffset(PartitionOperation[None]):
     """Delete a stored offset; `ConsumerOffsetNotFound` when there is none."""
 
     kind: ConsumerKind
@@ -119,7 +118,7 @@ class DeleteOffset(PartitionOperation[None], frozen=True):
         partition.delete_offset(self.kind, self.consumer_id)
 
 
-class IsSettled(PartitionOperation[bool], frozen=True):
+class IsSettled(PartitionOperation[bool]):
     """Whether a group has committed everything it polled."""
 
     group_id: int
@@ -128,7 +127,7 @@ class IsSettled(PartitionOperation[bool], frozen=True):
         return partition.is_settled(self.group_id)
 
 
-class Flush(PartitionOperation[None], frozen=True):
+class Flush(PartitionOperation[None]):
     """Write what is only in memory; with `sync` also force it to the disk."""
 
     sync: bool = False
@@ -137,7 +136,7 @@ class Flush(PartitionOperation[None], frozen=True):
         return partition.flush(sync=self.sync)
 
 
-class RemoveSegments(PartitionOperation[Removed], frozen=True):
+class RemoveSegments(PartitionOperation[Removed]):
     """Remove up to `count` of the oldest sealed segments that retention may remove."""
 
     count: int
@@ -146,7 +145,7 @@ class RemoveSegments(PartitionOperation[Removed], frozen=True):
         return ensure_future(partition.delete_oldest(self.count))
 
 
-class Describe(PartitionOperation[PartitionStatistics], frozen=True):
+class Describe(PartitionOperation[PartitionStatistics]):
     """Return the statistics of the partition."""
 
     def perform(self, partition: Partition, now: int) -> PartitionStatistics:

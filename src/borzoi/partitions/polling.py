@@ -2,14 +2,13 @@
 
 from asyncio import Future
 
-import msgspec
-
 from borzoi.model.consuming import PollingKind, PollingStrategy
+from borzoi.model.value import Value
 from borzoi.partitions.log import Log
 from borzoi.storage.reading import Reading
 
 
-class Polled(msgspec.Struct, frozen=True):
+class Polled(Value):
     """The answer to a poll."""
 
     reading: Reading

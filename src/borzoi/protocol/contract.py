@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Protocol, Self
 
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 
@@ -25,6 +26,13 @@ class Request(Protocol):
 
     @classmethod
     def decode(cls, reader: Reader) -> Self: ...
+
+
+class RequestValue(Value):
+    """The base of the requests: what a subclass does not say is that its answer is empty."""
+
+    CODE: ClassVar[Code]
+    RESPONSE: ClassVar[type[Response] | None] = None
 
 
 def encode_payload(message: Request | Response, *, all_compressions: bool = False) -> bytes:

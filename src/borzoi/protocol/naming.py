@@ -12,13 +12,12 @@
 
 from typing import Self
 
-import msgspec
-
 from borzoi.model.identifiers import Identifier
 from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.contract import RequestValue
 
 
-class NoFields(msgspec.Struct, frozen=True):
+class NoFields(RequestValue):
     def encode(self, out: Writer) -> None:
         """Nothing to write."""
 
@@ -27,7 +26,7 @@ class NoFields(msgspec.Struct, frozen=True):
         return cls()
 
 
-class OfName(msgspec.Struct, frozen=True):
+class OfName(RequestValue):
     name: str
 
     def encode(self, out: Writer) -> None:
@@ -38,7 +37,7 @@ class OfName(msgspec.Struct, frozen=True):
         return cls(reader.name())
 
 
-class OfStream(msgspec.Struct, frozen=True):
+class OfStream(RequestValue):
     stream_id: Identifier
 
     def encode(self, out: Writer) -> None:
@@ -49,7 +48,7 @@ class OfStream(msgspec.Struct, frozen=True):
         return cls(reader.identifier())
 
 
-class OfTopic(msgspec.Struct, frozen=True):
+class OfTopic(RequestValue):
     stream_id: Identifier
     topic_id: Identifier
 
@@ -61,7 +60,7 @@ class OfTopic(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.identifier())
 
 
-class OfGroup(msgspec.Struct, frozen=True):
+class OfGroup(RequestValue):
     stream_id: Identifier
     topic_id: Identifier
     group_id: Identifier
@@ -74,7 +73,7 @@ class OfGroup(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.identifier(), reader.identifier())
 
 
-class OfUser(msgspec.Struct, frozen=True):
+class OfUser(RequestValue):
     user_id: Identifier
 
     def encode(self, out: Writer) -> None:

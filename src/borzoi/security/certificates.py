@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.value import Value
 from borzoi.protocol.hiding import hiding
 
 #: Self-signed certificates are generated at each start, so a year is long enough.
@@ -26,7 +26,7 @@ CLOCK_SKEW: Final = timedelta(hours=1)
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
-class SelfSigned(msgspec.Struct, frozen=True):
+class SelfSigned(Value):
     """A certificate and its key, in PEM."""
 
     certificate: bytes

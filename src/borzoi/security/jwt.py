@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from borzoi.model.errors import InvalidAccessToken, InvalidConfiguration
+from borzoi.model.value import Value
 
 #: The lifetime of a token that never expires.
 NEVER_SECONDS: Final = 1_000_000_000
@@ -47,7 +48,7 @@ class Key(Protocol):
     def verifies(self, data: bytes, signature: bytes) -> bool: ...
 
 
-class HmacKey(msgspec.Struct, frozen=True):
+class HmacKey(Value):
     """A secret that both sides know."""
 
     algorithm: str
@@ -71,13 +72,13 @@ def random_secret() -> str:
     return token_urlsafe(SECRET_BYTES)
 
 
-class JoseHeader(msgspec.Struct, frozen=True):
+class JoseHeader(Value):
     alg: str
     typ: str = "JWT"
     kid: str | None = None
 
 
-class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
+class Claims(Value, omit_defaults=True):
     """The claims of a token. The last two are borzoi's own; tokens of other issuers lack them."""
 
     iss: str
@@ -94,7 +95,7 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     pat: str | None = None
 
 
-class Unverified(msgspec.Struct, frozen=True):
+class Unverified(Value):
     """A parsed token that is not verified yet."""
 
     header: JoseHeader
@@ -103,7 +104,7 @@ class Unverified(msgspec.Struct, frozen=True):
     signature: bytes
 
 
-class Policy(msgspec.Struct, frozen=True):
+class Policy(Value):
     """Which claims are accepted."""
 
     issuers: Collection[str]
@@ -112,7 +113,7 @@ class Policy(msgspec.Struct, frozen=True):
     leeway: float = 5
 
 
-class Issuing(msgspec.Struct, frozen=True):
+class Issuing(Value):
     """How our own tokens are issued; times in seconds."""
 
     key: Key

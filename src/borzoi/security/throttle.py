@@ -10,10 +10,12 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 
 import msgspec
 
+from borzoi.model.value import Value
+
 SECOND_US = 1_000_000
 
 
-class ThrottleSettings(msgspec.Struct, frozen=True):
+class ThrottleSettings(Value):
     """Times in µs."""
 
     free_failures: int = 3

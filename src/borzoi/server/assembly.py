@@ -26,6 +26,7 @@ from borzoi.metadata.state import Metadata
 from borzoi.metadata.topics import TopicDefaults
 from borzoi.metadata.users import root_creation
 from borzoi.model.identifiers import ROOT_USER_ID
+from borzoi.model.value import Value
 from borzoi.security.encryption import Cipher
 from borzoi.security.passwords import hash_password
 from borzoi.security.throttle import Throttle
@@ -66,7 +67,7 @@ SECOND_US = 1_000_000
 STORED_ROOT = "as it was stored"
 
 
-class Root(msgspec.Struct, frozen=True):
+class Root(Value):
     """Describe root for the banner; the password only if it was generated."""
 
     username: str

@@ -3,9 +3,8 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from borzoi import __version__
+from borzoi.model.value import Value
 
 SURVIVES = {
     "buffered": "a send is answered once it is in memory; a crash loses unsaved messages",
@@ -14,7 +13,7 @@ SURVIVES = {
 }
 
 
-class Readiness(msgspec.Struct, frozen=True):
+class Readiness(Value):
     """The facts of a start."""
 
     addresses: Mapping[str, str]

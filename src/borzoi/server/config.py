@@ -7,11 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from borzoi.model.errors import InvalidConfiguration, InvalidEncryptionKey
 from borzoi.model.limits import POLLED_BYTES_MAX, SERVER_DEFAULT, UNLIMITED
 from borzoi.model.units import DAY, format_bytes, format_duration
+from borzoi.model.value import Value
 from borzoi.security.encryption import decoded_key
 from borzoi.server.declaring import SettingKey, keys_of, parsed_section
 from borzoi.server.overrides import Override, overlaid, overrides, unknown_variables, variable
@@ -27,7 +26,7 @@ KEYS: tuple[SettingKey, ...] = tuple(keys_of(Settings))
 DEFAULT_FILES = ("borzoi.toml", "core/server/config.toml")
 
 
-class Configuration(msgspec.Struct, frozen=True):
+class Configuration(Value):
     """The settings, and where they came from."""
 
     settings: Settings

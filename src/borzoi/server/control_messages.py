@@ -30,6 +30,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from borzoi.model.value import Value
 from borzoi.server.overrides import Override
 from borzoi.server.placement import Seat
 
@@ -40,11 +41,11 @@ MESSAGE_BYTES_MAX: Final = 256 * 1024
 DESCRIPTORS_MAX: Final = 2
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Message(Value, tag=True, array_like=True):
     """One packet."""
 
 
-class Begin(Message, frozen=True):
+class Begin(Message):
     """The first message to a shard. Carries the descriptor of its memory file."""
 
     shard: int
@@ -66,47 +67,47 @@ class Begin(Message, frozen=True):
     first_start: bool
 
 
-class PeerJoined(Message, frozen=True):
+class PeerJoined(Message):
     """Another shard has been started. Carries a socket to it, and its memory file."""
 
     shard: int
 
 
-class PeerLost(Message, frozen=True):
+class PeerLost(Message):
     """Another shard has died."""
 
     shard: int
 
 
-class AddressesBound(Message, frozen=True):
+class AddressesBound(Message):
     """Where shard 0 listens, by section of the settings."""
 
     addresses: Addresses
 
 
-class AllReady(Message, frozen=True):
+class AllReady(Message):
     """Every shard is ready."""
 
 
-class Stop(Message, frozen=True):
+class Stop(Message):
     """Refuse new connections and finish what runs."""
 
 
-class Close(Message, frozen=True):
+class Close(Message):
     """Every shard has drained: save, sync and end."""
 
 
-class Ready(Message, frozen=True):
+class Ready(Message):
     """Every listener of the shard accepts, at these addresses."""
 
     addresses: Addresses
 
 
-class StopAsked(Message, frozen=True):
+class StopAsked(Message):
     """A signal to the shard asks the server to stop."""
 
 
-class Drained(Message, frozen=True):
+class Drained(Message):
     """The shard has nothing pending, with itself or with others."""
 
 

@@ -8,12 +8,11 @@ from the declaration, so it is stated once.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
-import msgspec
-
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.value import Value
 
 
-class Kind(msgspec.Struct, frozen=True):
+class Kind(Value):
     """The values of a key: a parser, a description of what is allowed, and a formatter."""
 
     name: str
@@ -23,7 +22,7 @@ class Kind(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
 
 
-class Declaration(msgspec.Struct, frozen=True):
+class Declaration(Value):
     """Everything about a key except its name."""
 
     kind: Kind
@@ -34,7 +33,7 @@ class Declaration(msgspec.Struct, frozen=True):
     later: str | None = None
 
 
-class SettingKey(msgspec.Struct, frozen=True):
+class SettingKey(Value):
     """A key with its full dotted path."""
 
     path: str
@@ -101,13 +100,13 @@ class Section:
 S = TypeVar("S", bound=Section)
 
 
-class Inner(msgspec.Struct, frozen=True):
+class Inner(Value):
     """A section within a section."""
 
     kind: type[Section]
 
 
-class Tables(msgspec.Struct, frozen=True):
+class Tables(Value):
     """An array of tables, each of them a section."""
 
     kind: type[Section]

@@ -9,8 +9,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-import msgspec
-
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
 from borzoi.metadata import queries
@@ -21,6 +19,7 @@ from borzoi.metadata.tokens import ExpireTokens
 from borzoi.model.errors import BorzoiError
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.topics import Compression
+from borzoi.model.value import Value
 from borzoi.partitions.futures import arrived
 from borzoi.server.settings import Settings, SystemSection
 from borzoi.shard.leaving import leave_groups
@@ -36,7 +35,7 @@ COMPRESSION_INTERVAL = 5 * SECOND_US
 LOOKS_PER_LOGIN_TIMEOUT = 10
 
 
-class Chore(msgspec.Struct, frozen=True):
+class Chore(Value):
     """Something to do every `interval` microseconds."""
 
     name: str

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from borzoi.model.errors import BorzoiError
+from borzoi.model.value import Value
 from borzoi.server import exit_statuses
 from borzoi.server.config import Configuration
 from borzoi.server.data_directory import DataDirectory, keep_private
@@ -19,7 +18,7 @@ from borzoi.server.placement import ALONE, Placement
 log = logging.getLogger(__name__)
 
 
-class Start(msgspec.Struct, frozen=True):
+class Start(Value):
     """What a server is started with."""
 
     configuration: Configuration

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
-import msgspec
-
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol
@@ -23,6 +21,7 @@ from borzoi.listeners.websocket.plain import WebSocketListener
 from borzoi.listeners.websocket.secure import SecureWebSocketListener
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.value import Value
 from borzoi.protocol.websocket.frames import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, Limits
 from borzoi.server.config import has_quic
 from borzoi.server.descriptor_limit import room_for_connections
@@ -51,7 +50,7 @@ PROBE_SECONDS = 10
 PROBES = 6
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class Endpoint(Value):
     """A listener, its name, and its section of the settings."""
 
     name: str
@@ -69,7 +68,7 @@ class ByteStreamArguments(TypedDict):
     on_disconnect: Callable[[Session], None]
 
 
-class ListeningContext(msgspec.Struct, frozen=True):
+class ListeningContext(Value):
     """The shared parts of a server's listeners."""
 
     binary: BinaryProtocol

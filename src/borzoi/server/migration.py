@@ -19,13 +19,14 @@ from borzoi.listeners.interface import Detached
 from borzoi.listeners.tcp import TcpListener
 from borzoi.model.namespace import Namespace
 from borzoi.model.users import UserStatus
+from borzoi.model.value import Value
 from borzoi.shard.bus import Arrived, Bus, Letter
 from borzoi.shard.envelopes import Subject
 
 log = logging.getLogger(__name__)
 
 
-class Moved(msgspec.Struct, frozen=True):
+class Moved(Value):
     """What is sent with the socket."""
 
     record: SessionRecord

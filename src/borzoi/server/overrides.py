@@ -7,9 +7,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.value import Value
 from borzoi.server.declaring import SettingKey
 
 PREFIXES = ("BORZOI_", "IGGY_")
@@ -42,7 +41,7 @@ RESERVED_PREFIXES = ("CONNECTORS_", "MCP_", "TEST_")
 TABLES_MAX = 10
 
 
-class Override(msgspec.Struct, frozen=True):
+class Override(Value):
     """One variable that took effect."""
 
     variable: str

@@ -15,9 +15,8 @@
 import re
 from typing import Final, TypeAlias
 
-import msgspec
-
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.value import Value
 
 KEY: Final = "system.sharding.cpu_allocation"
 
@@ -33,7 +32,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,5}")
 _RANGE: Final = re.compile(r"([0-9]{1,5})\.\.([0-9]{1,5})")
 
 
-class Cpu(msgspec.Struct, frozen=True):
+class Cpu(Value):
     """A processor that the server may use."""
 
     number: int
@@ -47,7 +46,7 @@ class Cpu(msgspec.Struct, frozen=True):
         return self.number if self.core < 0 else self.core
 
 
-class Topology(msgspec.Struct, frozen=True):
+class Topology(Value):
     """The machine as a server sees it."""
 
     #: The processors that this process may use, by number.
@@ -60,14 +59,14 @@ class Topology(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
 
 
-class Seat(msgspec.Struct, frozen=True):
+class Seat(Value):
     """Where one shard runs; None leaves the choice to the kernel."""
 
     cpu: int | None = None
     node: int | None = None
 
 
-class Placement(msgspec.Struct, frozen=True):
+class Placement(Value):
     """A seat for each shard, and warnings about it."""
 
     seats: tuple[Seat, ...]
@@ -78,28 +77,28 @@ class Placement(msgspec.Struct, frozen=True):
 ALONE: Final = Placement((Seat(),))
 
 
-class Automatic(msgspec.Struct, frozen=True):
+class Automatic(Value):
     """``auto``."""
 
 
-class Every(msgspec.Struct, frozen=True):
+class Every(Value):
     """``all``."""
 
 
-class Count(msgspec.Struct, frozen=True):
+class Count(Value):
     """A number of shards."""
 
     shards: int
 
 
-class ProcessorRange(msgspec.Struct, frozen=True):
+class ProcessorRange(Value):
     """Processors by number; `end` is the first one that is not used."""
 
     first: int
     end: int
 
 
-class Numa(msgspec.Struct, frozen=True):
+class Numa(Value):
     """Processors node by node."""
 
     #: Empty means every node.

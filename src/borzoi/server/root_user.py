@@ -4,10 +4,9 @@ import secrets
 import string
 from collections.abc import Mapping
 
-import msgspec
-
 from borzoi.metadata.users import check_username
 from borzoi.model.errors import InvalidConfiguration, InvalidRequest
+from borzoi.model.value import Value
 from borzoi.protocol.hiding import hiding
 from borzoi.security.passwords import check_password
 from borzoi.server.overrides import variable
@@ -19,7 +18,7 @@ LENGTH_MIN = 20
 LENGTH_MAX = 39
 
 
-class RootCredentials(msgspec.Struct, frozen=True):
+class RootCredentials(Value):
     """Name and password of a root user to create, and a description of their source."""
 
     username: str

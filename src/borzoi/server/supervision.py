@@ -15,8 +15,7 @@ import signal
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.server import exit_statuses
 from borzoi.server.control_messages import (
     Addresses,
@@ -56,27 +55,27 @@ class Condition(enum.Enum):
     ENDED = enum.auto()
 
 
-class Launch(msgspec.Struct, frozen=True):
+class Launch(Value):
     """Start the process of a shard."""
 
     shard: int
     first_start: bool
 
 
-class Tell(msgspec.Struct, frozen=True):
+class Tell(Value):
     """Send a message to a living shard."""
 
     shard: int
     message: ToShard
 
 
-class Kill(msgspec.Struct, frozen=True):
+class Kill(Value):
     """Kill a process."""
 
     shard: int
 
 
-class OperatorReport(msgspec.Struct, frozen=True):
+class OperatorReport(Value):
     """Log a message for the operator."""
 
     text: str

@@ -4,10 +4,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import NEVER
+from borzoi.model.value import Value
 from borzoi.security.jwt import NEVER_SECONDS, Issuing, Key, OtherIssuer, Policy, hmac_key
 from borzoi.server.transport_settings import JwtSection
 
@@ -16,7 +15,7 @@ log = logging.getLogger(__name__)
 SECOND_US: Final = 1_000_000
 
 
-class TokenRules(msgspec.Struct, frozen=True):
+class TokenRules(Value):
     """How tokens are issued, and which are accepted."""
 
     issuing: Issuing

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from borzoi.model.errors import DiskFull, InvalidConfiguration, StateCorrupted
+from borzoi.model.value import Value
 from borzoi.storage.media import Medium, content_of, replace_file
 from borzoi.storage.state_log import STATE_LOG_NAME
 
@@ -24,7 +25,7 @@ DATA_FORMAT: Final = 1
 FOREIGN_STATE_LOG: Final = Path("state", "log")
 
 
-class Info(msgspec.Struct, frozen=True):
+class Info(Value):
     """The contents of `info.json`."""
 
     #: Of the borzoi that last started on it.

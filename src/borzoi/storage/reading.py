@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from borzoi.model.value import Value
 from borzoi.storage.media import ReadOnlyFile, read_exactly
 
 #: Bytes that are read or produced at once while an answer is sent: a fraction of a millisecond.
@@ -14,7 +15,7 @@ SLICE_BYTES: Final = 256 * 1024
 Chunk: TypeAlias = bytes | memoryview
 
 
-class FileRange(msgspec.Struct, frozen=True):
+class FileRange(Value):
     """Bytes of a segment, for `sendfile`. Holding the range keeps the file open, unless the file
     is opened on demand."""
 

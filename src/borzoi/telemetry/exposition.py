@@ -11,8 +11,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.telemetry.durations import BOUNDS_SECONDS, Durations
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,14 +22,14 @@ Number: TypeAlias = int | float
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-class MetricSample(msgspec.Struct, frozen=True):
+class MetricSample(Value):
     value: Number
     labels: Labels = ()
     #: The suffix of the family's name: `_total`, `_sum`, `_count`, `_bucket`.
     suffix: str = ""
 
 
-class Family(msgspec.Struct, frozen=True):
+class Family(Value):
     """Numbers of one name and one meaning."""
 
     name: str

@@ -49,6 +49,7 @@ from borzoi.model.errors import (
     InvalidUsername,
     ServerError,
 )
+from borzoi.model.value import Value
 from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.commands.tokens import LoginWithPersonalAccessToken
@@ -83,7 +84,7 @@ _UNCOUNTED: Final = nullcontext()
 GUIDE: Final = Path(__file__).parent / "assets" / "docs.html"
 
 
-class HttpOptions(msgspec.Struct, frozen=True):
+class HttpOptions(Value):
     """The settings for calls."""
 
     body_bytes_max: int = 2_000_000
@@ -92,7 +93,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     metrics_path: str | None = "/metrics"
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class Incoming(Value):
     """An authenticated call: its caller and its input."""
 
     caller: Caller

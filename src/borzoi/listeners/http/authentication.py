@@ -11,6 +11,7 @@ from borzoi.metadata.state import Metadata, User
 from borzoi.model.errors import InvalidAccessToken
 from borzoi.model.system import TransportKind
 from borzoi.model.users import UserStatus
+from borzoi.model.value import Value
 from borzoi.protocol.rest.accounts import AccessIdentity
 from borzoi.security.jwt import (
     Claims,
@@ -40,7 +41,7 @@ class Revocations(Protocol):
         """Revoke a token; returns when that is durable."""
 
 
-class Caller(msgspec.Struct, frozen=True):
+class Caller(Value):
     """The caller of one call, and its token."""
 
     session: Session

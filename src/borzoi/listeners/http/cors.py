@@ -7,9 +7,8 @@ treat every `OPTIONS` as a preflight.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from borzoi.listeners.http.responses import Headers, HttpResponse
+from borzoi.model.value import Value
 from borzoi.protocol.rest.calls import allowed_methods
 from borzoi.protocol.rest.faults import HttpFault
 
@@ -17,7 +16,7 @@ VARY: Final = b"origin, access-control-request-method, access-control-request-he
 ANY: Final = "*"
 
 
-class Cors(msgspec.Struct, frozen=True):
+class Cors(Value):
     """What other origins may do; `*` as the first origin means all."""
 
     methods: Sequence[str] = ("GET", "POST", "PUT", "DELETE")

@@ -8,14 +8,13 @@ partitions, and Prometheus should not.
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 
-import msgspec
-
 from borzoi.handlers.dispatch import Dispatcher
 from borzoi.listeners.process_metrics import ProcessSources, process_families
 from borzoi.metadata.state import Metadata, Stream, Topic
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import BorzoiError
 from borzoi.model.namespace import Namespace
+from borzoi.model.value import Value
 from borzoi.partitions.futures import arrived
 from borzoi.partitions.operations import LoadOffset
 from borzoi.partitions.statistics import PartitionStatistics
@@ -51,7 +50,7 @@ class Sources(ProcessSources):
     lags_max: int = LAGS_MAX
 
 
-class _Shown(msgspec.Struct, frozen=True):
+class _Shown(Value):
     """A partition that has its own series."""
 
     stream: Stream

@@ -16,19 +16,18 @@
 import struct
 from typing import ClassVar, Final, Self
 
-import msgspec
-
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.identifiers import Identifier
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.naming import OfGroup, OfTopic
 
 _GROUP: Final = struct.Struct("<III")
 
 
-class GroupMember(msgspec.Struct, frozen=True):
+class GroupMember(Value):
     """`id` is a small number inside the group, not the id of the client."""
 
     id: int
@@ -49,7 +48,7 @@ class GroupMember(msgspec.Struct, frozen=True):
         return cls(member_id, tuple(reader.u32() for _ in range(reader.u32())))
 
 
-class GroupInfo(msgspec.Struct, frozen=True):
+class GroupInfo(Value):
     id: int
     partitions_count: int
     members_count: int
@@ -64,7 +63,7 @@ class GroupInfo(msgspec.Struct, frozen=True):
         return cls(group_id, partitions_count, members_count, reader.name())
 
 
-class GroupDetails(msgspec.Struct, frozen=True):
+class GroupDetails(Value):
     id: int
     partitions_count: int
     name: str
@@ -94,7 +93,7 @@ def _write_group(out: Writer, group: GroupInfo | GroupDetails) -> None:
     out.pack(_GROUP, group.id, group.partitions_count, group.members_count).name(group.name)
 
 
-class Groups(msgspec.Struct, frozen=True):
+class Groups(Value):
     groups: tuple[GroupInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -105,18 +104,18 @@ class Groups(msgspec.Struct, frozen=True):
         return cls(reader.all_of(GroupInfo.decode))
 
 
-class GetConsumerGroup(OfGroup, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUP
+class GetConsumerGroup(OfGroup):
+    CODE = Code.GET_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = GroupDetails
 
 
-class GetConsumerGroups(OfTopic, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_CONSUMER_GROUPS
+class GetConsumerGroups(OfTopic):
+    CODE = Code.GET_CONSUMER_GROUPS
     RESPONSE: ClassVar[type[Response] | None] = Groups
 
 
-class CreateConsumerGroup(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.CREATE_CONSUMER_GROUP
+class CreateConsumerGroup(RequestValue):
+    CODE = Code.CREATE_CONSUMER_GROUP
     RESPONSE: ClassVar[type[Response] | None] = GroupDetails
     stream_id: Identifier
     topic_id: Identifier
@@ -130,16 +129,13 @@ class CreateConsumerGroup(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.identifier(), reader.name())
 
 
-class DeleteConsumerGroup(OfGroup, frozen=True):
-    CODE: ClassVar[Code] = Code.DELETE_CONSUMER_GROUP
-    RESPONSE: ClassVar[type[Response] | None] = None
+class DeleteConsumerGroup(OfGroup):
+    CODE = Code.DELETE_CONSUMER_GROUP
 
 
-class JoinConsumerGroup(OfGroup, frozen=True):
-    CODE: ClassVar[Code] = Code.JOIN_CONSUMER_GROUP
-    RESPONSE: ClassVar[type[Response] | None] = None
+class JoinConsumerGroup(OfGroup):
+    CODE = Code.JOIN_CONSUMER_GROUP
 
 
-class LeaveConsumerGroup(OfGroup, frozen=True):
-    CODE: ClassVar[Code] = Code.LEAVE_CONSUMER_GROUP
-    RESPONSE: ClassVar[type[Response] | None] = None
+class LeaveConsumerGroup(OfGroup):
+    CODE = Code.LEAVE_CONSUMER_GROUP

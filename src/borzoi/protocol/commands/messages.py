@@ -33,16 +33,15 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import ClassVar, Final, NamedTuple, Self
 
-import msgspec
-
 from borzoi.model.consuming import Consumer, PollingStrategy
 from borzoi.model.errors import InvalidCommand, InvalidIdentifier
 from borzoi.model.identifiers import Identifier
 from borzoi.model.limits import INDEX_ENTRY_BYTES, NAME_BYTES_MAX
 from borzoi.model.partitioning import Partitioning
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import NAMED, NUMERIC, Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.values import (
     partitioning_of,
     read_consumer,
@@ -77,7 +76,7 @@ SEND_METADATA_BYTES_MAX: Final = 4 + 3 * (2 + NAME_BYTES_MAX) + 4
 _METADATA_LENGTH_MAX: Final = SEND_METADATA_BYTES_MAX - 4
 
 
-class PolledMessages(msgspec.Struct, frozen=True):
+class PolledMessages(Value):
     partition_id: int
     current_offset: int
     messages_count: int
@@ -93,8 +92,8 @@ class PolledMessages(msgspec.Struct, frozen=True):
         return cls(partition_id, current_offset, messages_count, reader.rest())
 
 
-class PollMessages(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.POLL_MESSAGES
+class PollMessages(RequestValue):
+    CODE = Code.POLL_MESSAGES
     RESPONSE: ClassVar[type[Response] | None] = PolledMessages
     consumer: Consumer
     stream_id: Identifier
@@ -232,11 +231,10 @@ def _identifier_at(payload: memoryview, position: int, end: int) -> tuple[Identi
     raise InvalidIdentifier(f"there is no identifier of kind {kind} with {size} bytes")
 
 
-class SendMessages(msgspec.Struct, frozen=True):
+class SendMessages(RequestValue):
     """`indexes` and `messages` are views of the payload that was decoded."""
 
-    CODE: ClassVar[Code] = Code.SEND_MESSAGES
-    RESPONSE: ClassVar[type[Response] | None] = None
+    CODE = Code.SEND_MESSAGES
     stream_id: Identifier
     topic_id: Identifier
     partitioning: Partitioning
@@ -323,9 +321,8 @@ def _unpack_poll(size: int) -> Callable[[memoryview], tuple[bytes, int, int, int
     return struct.Struct(f"<{size - _POLL_MOVING.size}s{_POLL_MOVING.format[1:]}").unpack
 
 
-class FlushUnsavedBuffer(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.FLUSH_UNSAVED_BUFFER
-    RESPONSE: ClassVar[type[Response] | None] = None
+class FlushUnsavedBuffer(RequestValue):
+    CODE = Code.FLUSH_UNSAVED_BUFFER
     stream_id: Identifier
     topic_id: Identifier
     partition_id: int

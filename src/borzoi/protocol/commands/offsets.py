@@ -13,13 +13,12 @@
 import struct
 from typing import ClassVar, Final, Self
 
-import msgspec
-
 from borzoi.model.consuming import Consumer
 from borzoi.model.identifiers import Identifier
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.values import (
     read_consumer,
     read_optional_u32,
@@ -33,7 +32,7 @@ _OFFSET: Final = struct.Struct("<IQQ")
 _STORE_END: Final = struct.Struct("<BIQ")
 
 
-class ConsumerOffset(msgspec.Struct, frozen=True):
+class ConsumerOffset(Value):
     """`current_offset` is that of the last message of the partition."""
 
     partition_id: int
@@ -48,7 +47,7 @@ class ConsumerOffset(msgspec.Struct, frozen=True):
         return cls(*reader.unpack(_OFFSET))
 
 
-class _OffsetOfConsumer(msgspec.Struct, frozen=True):
+class _OffsetOfConsumer(RequestValue):
     consumer: Consumer
     stream_id: Identifier
     topic_id: Identifier
@@ -65,14 +64,13 @@ class _OffsetOfConsumer(msgspec.Struct, frozen=True):
         return cls(consumer, reader.identifier(), reader.identifier(), read_optional_u32(reader))
 
 
-class GetConsumerOffset(_OffsetOfConsumer, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_CONSUMER_OFFSET
+class GetConsumerOffset(_OffsetOfConsumer):
+    CODE = Code.GET_CONSUMER_OFFSET
     RESPONSE: ClassVar[type[Response] | None] = ConsumerOffset
 
 
-class StoreConsumerOffset(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.STORE_CONSUMER_OFFSET
-    RESPONSE: ClassVar[type[Response] | None] = None
+class StoreConsumerOffset(RequestValue):
+    CODE = Code.STORE_CONSUMER_OFFSET
     consumer: Consumer
     stream_id: Identifier
     topic_id: Identifier
@@ -93,6 +91,5 @@ class StoreConsumerOffset(msgspec.Struct, frozen=True):
         return cls(consumer, stream_id, topic_id, partition_id if flag == 1 else None, offset)
 
 
-class DeleteConsumerOffset(_OffsetOfConsumer, frozen=True):
-    CODE: ClassVar[Code] = Code.DELETE_CONSUMER_OFFSET
-    RESPONSE: ClassVar[type[Response] | None] = None
+class DeleteConsumerOffset(_OffsetOfConsumer):
+    CODE = Code.DELETE_CONSUMER_OFFSET

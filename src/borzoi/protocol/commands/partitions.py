@@ -10,20 +10,19 @@
 """
 
 import struct
-from typing import ClassVar, Final, Self
-
-import msgspec
+from typing import Final, Self
 
 from borzoi.model.identifiers import Identifier
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue
 
 _PARTITION: Final = struct.Struct("<IQIQQQ")
 assert _PARTITION.size == 40
 
 
-class PartitionInfo(msgspec.Struct, frozen=True):
+class PartitionInfo(Value):
     """`current_offset` is that of the last message, 0 when there is none."""
 
     id: int
@@ -49,7 +48,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
         return cls(*reader.unpack(_PARTITION))
 
 
-class _PartitionsOfTopic(msgspec.Struct, frozen=True):
+class _PartitionsOfTopic(RequestValue):
     stream_id: Identifier
     topic_id: Identifier
     partitions_count: int
@@ -62,13 +61,11 @@ class _PartitionsOfTopic(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.identifier(), reader.u32())
 
 
-class CreatePartitions(_PartitionsOfTopic, frozen=True):
-    CODE: ClassVar[Code] = Code.CREATE_PARTITIONS
-    RESPONSE: ClassVar[type[Response] | None] = None
+class CreatePartitions(_PartitionsOfTopic):
+    CODE = Code.CREATE_PARTITIONS
 
 
-class DeletePartitions(_PartitionsOfTopic, frozen=True):
+class DeletePartitions(_PartitionsOfTopic):
     """Removes the partitions with the highest ids."""
 
-    CODE: ClassVar[Code] = Code.DELETE_PARTITIONS
-    RESPONSE: ClassVar[type[Response] | None] = None
+    CODE = Code.DELETE_PARTITIONS

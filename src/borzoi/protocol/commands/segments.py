@@ -5,21 +5,18 @@
     DeleteSegments  identifier stream_id, identifier topic_id, u32 partition_id, u32 segments_count
 """
 
-from typing import ClassVar, Self
-
-import msgspec
+from typing import Self
 
 from borzoi.model.identifiers import Identifier
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue
 
 
-class DeleteSegments(msgspec.Struct, frozen=True):
+class DeleteSegments(RequestValue):
     """Removes up to that many of the oldest closed segments."""
 
-    CODE: ClassVar[Code] = Code.DELETE_SEGMENTS
-    RESPONSE: ClassVar[type[Response] | None] = None
+    CODE = Code.DELETE_SEGMENTS
     stream_id: Identifier
     topic_id: Identifier
     partition_id: int

@@ -16,20 +16,19 @@
 import struct
 from typing import ClassVar, Final, Self
 
-import msgspec
-
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.identifiers import Identifier
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import TopicInfo, Topics
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.naming import NoFields, OfName, OfStream
 
 _STREAM: Final = struct.Struct("<IQIQQ")
 
 
-class StreamInfo(msgspec.Struct, frozen=True):
+class StreamInfo(Value):
     id: int
     created_at: int
     topics_count: int
@@ -46,7 +45,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
         return cls(stream_id, created_at, topics_count, size_bytes, messages_count, reader.name())
 
 
-class StreamDetails(msgspec.Struct, frozen=True):
+class StreamDetails(Value):
     id: int
     created_at: int
     size_bytes: int
@@ -83,7 +82,7 @@ def _write_stream(out: Writer, stream: StreamInfo | StreamDetails) -> None:
     ).name(stream.name)
 
 
-class Streams(msgspec.Struct, frozen=True):
+class Streams(Value):
     streams: tuple[StreamInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -94,29 +93,27 @@ class Streams(msgspec.Struct, frozen=True):
         return cls(reader.all_of(StreamInfo.decode))
 
 
-class GetStream(OfStream, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_STREAM
+class GetStream(OfStream):
+    CODE = Code.GET_STREAM
     RESPONSE: ClassVar[type[Response] | None] = StreamDetails
 
 
-class GetStreams(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_STREAMS
+class GetStreams(NoFields):
+    CODE = Code.GET_STREAMS
     RESPONSE: ClassVar[type[Response] | None] = Streams
 
 
-class CreateStream(OfName, frozen=True):
-    CODE: ClassVar[Code] = Code.CREATE_STREAM
+class CreateStream(OfName):
+    CODE = Code.CREATE_STREAM
     RESPONSE: ClassVar[type[Response] | None] = StreamDetails
 
 
-class DeleteStream(OfStream, frozen=True):
-    CODE: ClassVar[Code] = Code.DELETE_STREAM
-    RESPONSE: ClassVar[type[Response] | None] = None
+class DeleteStream(OfStream):
+    CODE = Code.DELETE_STREAM
 
 
-class UpdateStream(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.UPDATE_STREAM
-    RESPONSE: ClassVar[type[Response] | None] = None
+class UpdateStream(RequestValue):
+    CODE = Code.UPDATE_STREAM
     stream_id: Identifier
     name: str
 
@@ -128,6 +125,5 @@ class UpdateStream(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.name())
 
 
-class PurgeStream(OfStream, frozen=True):
-    CODE: ClassVar[Code] = Code.PURGE_STREAM
-    RESPONSE: ClassVar[type[Response] | None] = None
+class PurgeStream(OfStream):
+    CODE = Code.PURGE_STREAM

@@ -37,8 +37,6 @@
 import struct
 from typing import ClassVar, Final, Self
 
-import msgspec
-
 from borzoi.model.errors import InvalidCommand, InvalidFormat
 from borzoi.model.identifiers import NO_USER_ID
 from borzoi.model.system import (
@@ -48,9 +46,10 @@ from borzoi.model.system import (
     SnapshotKind,
     TransportKind,
 )
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Buffer, Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.naming import NoFields
 
 _SNAPSHOT_COMPRESSIONS: Final = {int(each): each for each in SnapshotCompression}
@@ -69,7 +68,7 @@ assert _STATS.size == 108
 assert _CACHE.size == 32
 
 
-class CacheMetrics(msgspec.Struct, frozen=True):
+class CacheMetrics(Value):
     """How often the reads of one partition were answered from memory."""
 
     stream_id: int
@@ -80,7 +79,7 @@ class CacheMetrics(msgspec.Struct, frozen=True):
     hit_ratio: float
 
 
-class Stats(msgspec.Struct, frozen=True):
+class Stats(Value):
     process_id: int
     cpu_usage: float
     total_cpu_usage: float
@@ -157,7 +156,7 @@ class Stats(msgspec.Struct, frozen=True):
         return cls(*fields)
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(Value):
     """A ZIP archive with one text file per requested kind."""
 
     archive: Buffer
@@ -170,7 +169,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return cls(bytes(reader.rest()))
 
 
-class ClusterNode(msgspec.Struct, frozen=True):
+class ClusterNode(Value):
     name: str
     ip: str
     tcp_port: int
@@ -181,7 +180,7 @@ class ClusterNode(msgspec.Struct, frozen=True):
     status: NodeStatus
 
 
-class ClusterMetadata(msgspec.Struct, frozen=True):
+class ClusterMetadata(Value):
     name: str
     nodes: tuple[ClusterNode, ...]
 
@@ -213,7 +212,7 @@ def _read_node(reader: Reader) -> ClusterNode:
     return ClusterNode(name, ip, tcp, quic, http, websocket, role, status)
 
 
-class ClientGroup(msgspec.Struct, frozen=True):
+class ClientGroup(Value):
     """A consumer group that a client has joined."""
 
     stream_id: int
@@ -221,7 +220,7 @@ class ClientGroup(msgspec.Struct, frozen=True):
     group_id: int
 
 
-class ClientInfo(msgspec.Struct, frozen=True):
+class ClientInfo(Value):
     client_id: int
     user_id: int | None
     transport: TransportKind
@@ -236,7 +235,7 @@ class ClientInfo(msgspec.Struct, frozen=True):
         return cls(*_read_client(reader))
 
 
-class ClientDetails(msgspec.Struct, frozen=True):
+class ClientDetails(Value):
     client_id: int
     user_id: int | None
     transport: TransportKind
@@ -278,7 +277,7 @@ def _read_client(reader: Reader) -> tuple[int, int | None, TransportKind, str, i
     return client_id, None if user_id == NO_USER_ID else user_id, transport, address, count
 
 
-class Clients(msgspec.Struct, frozen=True):
+class Clients(Value):
     clients: tuple[ClientInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -289,18 +288,17 @@ class Clients(msgspec.Struct, frozen=True):
         return cls(reader.all_of(ClientInfo.decode))
 
 
-class Ping(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.PING
-    RESPONSE: ClassVar[type[Response] | None] = None
+class Ping(NoFields):
+    CODE = Code.PING
 
 
-class GetStats(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_STATS
+class GetStats(NoFields):
+    CODE = Code.GET_STATS
     RESPONSE: ClassVar[type[Response] | None] = Stats
 
 
-class GetSnapshot(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_SNAPSHOT
+class GetSnapshot(RequestValue):
+    CODE = Code.GET_SNAPSHOT
     RESPONSE: ClassVar[type[Response] | None] = Snapshot
     compression: SnapshotCompression
     kinds: tuple[SnapshotKind, ...]
@@ -324,18 +322,18 @@ class GetSnapshot(msgspec.Struct, frozen=True):
         return cls(compression, tuple(kinds))
 
 
-class GetClusterMetadata(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_CLUSTER_METADATA
+class GetClusterMetadata(NoFields):
+    CODE = Code.GET_CLUSTER_METADATA
     RESPONSE: ClassVar[type[Response] | None] = ClusterMetadata
 
 
-class GetMe(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_ME
+class GetMe(NoFields):
+    CODE = Code.GET_ME
     RESPONSE: ClassVar[type[Response] | None] = ClientDetails
 
 
-class GetClient(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_CLIENT
+class GetClient(RequestValue):
+    CODE = Code.GET_CLIENT
     RESPONSE: ClassVar[type[Response] | None] = ClientDetails
     client_id: int
 
@@ -347,6 +345,6 @@ class GetClient(msgspec.Struct, frozen=True):
         return cls(reader.u32())
 
 
-class GetClients(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_CLIENTS
+class GetClients(NoFields):
+    CODE = Code.GET_CLIENTS
     RESPONSE: ClassVar[type[Response] | None] = Clients

@@ -14,17 +14,16 @@
 
 from typing import ClassVar, Self
 
-import msgspec
-
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.users import Identity
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.hiding import hiding
 from borzoi.protocol.naming import NoFields, OfName
 
 
-class TokenInfo(msgspec.Struct, frozen=True):
+class TokenInfo(Value):
     name: str
     expiry_at: int
 
@@ -36,7 +35,7 @@ class TokenInfo(msgspec.Struct, frozen=True):
         return cls(reader.name(), reader.u64())
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class Tokens(Value):
     tokens: tuple[TokenInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -47,7 +46,7 @@ class Tokens(msgspec.Struct, frozen=True):
         return cls(reader.all_of(TokenInfo.decode))
 
 
-class _Token(msgspec.Struct, frozen=True):
+class _Token(Value):
     token: str
     __repr__ = hiding("token")
 
@@ -59,17 +58,17 @@ class _Token(msgspec.Struct, frozen=True):
         return cls(reader.name())
 
 
-class RawToken(_Token, frozen=True):
+class RawToken(_Token):
     """The answer to a creation: the only time that a server shows the token."""
 
 
-class GetPersonalAccessTokens(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_PERSONAL_ACCESS_TOKENS
+class GetPersonalAccessTokens(NoFields):
+    CODE = Code.GET_PERSONAL_ACCESS_TOKENS
     RESPONSE: ClassVar[type[Response] | None] = Tokens
 
 
-class CreatePersonalAccessToken(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.CREATE_PERSONAL_ACCESS_TOKEN
+class CreatePersonalAccessToken(RequestValue):
+    CODE = Code.CREATE_PERSONAL_ACCESS_TOKEN
     RESPONSE: ClassVar[type[Response] | None] = RawToken
     name: str
     expiry: int = 0
@@ -82,11 +81,10 @@ class CreatePersonalAccessToken(msgspec.Struct, frozen=True):
         return cls(reader.name(), reader.u64())
 
 
-class DeletePersonalAccessToken(OfName, frozen=True):
-    CODE: ClassVar[Code] = Code.DELETE_PERSONAL_ACCESS_TOKEN
-    RESPONSE: ClassVar[type[Response] | None] = None
+class DeletePersonalAccessToken(OfName):
+    CODE = Code.DELETE_PERSONAL_ACCESS_TOKEN
 
 
-class LoginWithPersonalAccessToken(_Token, frozen=True):
+class LoginWithPersonalAccessToken(_Token):
     CODE: ClassVar[Code] = Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN
     RESPONSE: ClassVar[type[Response] | None] = Identity

@@ -28,16 +28,15 @@
 import struct
 from typing import ClassVar, Final, Self
 
-import msgspec
-
 from borzoi.model.errors import InvalidCommand, InvalidFormat, TooManyPartitions
 from borzoi.model.identifiers import Identifier
 from borzoi.model.limits import PARTITIONS_PER_REQUEST_MAX, SERVER_DEFAULT
 from borzoi.model.topics import Compression
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.partitions import PartitionInfo
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.naming import OfStream, OfTopic
 from borzoi.protocol.values import COMPRESSIONS, answered_compression
 
@@ -46,7 +45,7 @@ _SETTINGS: Final = struct.Struct("<BQQB")
 assert _TOPIC.size == 50
 
 
-class TopicInfo(msgspec.Struct, frozen=True):
+class TopicInfo(Value):
     id: int
     created_at: int
     partitions_count: int
@@ -75,7 +74,7 @@ def _compression(code: int) -> Compression:
     return compression
 
 
-class TopicDetails(msgspec.Struct, frozen=True):
+class TopicDetails(Value):
     id: int
     created_at: int
     message_expiry: int
@@ -136,7 +135,7 @@ def _write_topic(out: Writer, topic: TopicInfo | TopicDetails) -> None:
     ).name(topic.name)
 
 
-class Topics(msgspec.Struct, frozen=True):
+class Topics(Value):
     topics: tuple[TopicInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -147,18 +146,18 @@ class Topics(msgspec.Struct, frozen=True):
         return cls(reader.all_of(TopicInfo.decode))
 
 
-class GetTopic(OfTopic, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_TOPIC
+class GetTopic(OfTopic):
+    CODE = Code.GET_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = TopicDetails
 
 
-class GetTopics(OfStream, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_TOPICS
+class GetTopics(OfStream):
+    CODE = Code.GET_TOPICS
     RESPONSE: ClassVar[type[Response] | None] = Topics
 
 
-class CreateTopic(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.CREATE_TOPIC
+class CreateTopic(RequestValue):
+    CODE = Code.CREATE_TOPIC
     RESPONSE: ClassVar[type[Response] | None] = TopicDetails
     stream_id: Identifier
     name: str
@@ -182,14 +181,12 @@ class CreateTopic(msgspec.Struct, frozen=True):
         return cls(stream_id, name, partitions_count, _compression(numbers[0]), *numbers[1:])
 
 
-class DeleteTopic(OfTopic, frozen=True):
-    CODE: ClassVar[Code] = Code.DELETE_TOPIC
-    RESPONSE: ClassVar[type[Response] | None] = None
+class DeleteTopic(OfTopic):
+    CODE = Code.DELETE_TOPIC
 
 
-class UpdateTopic(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.UPDATE_TOPIC
-    RESPONSE: ClassVar[type[Response] | None] = None
+class UpdateTopic(RequestValue):
+    CODE = Code.UPDATE_TOPIC
     stream_id: Identifier
     topic_id: Identifier
     name: str
@@ -219,6 +216,5 @@ def _write_settings(out: Writer, request: CreateTopic | UpdateTopic) -> None:
     ).name(request.name)
 
 
-class PurgeTopic(OfTopic, frozen=True):
-    CODE: ClassVar[Code] = Code.PURGE_TOPIC
-    RESPONSE: ClassVar[type[Response] | None] = None
+class PurgeTopic(OfTopic):
+    CODE = Code.PURGE_TOPIC

@@ -23,13 +23,12 @@
 import struct
 from typing import ClassVar, Final, Self
 
-import msgspec
-
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import Permissions, UserStatus
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Response
+from borzoi.protocol.contract import RequestValue, Response
 from borzoi.protocol.hiding import hiding
 from borzoi.protocol.naming import NoFields, OfUser
 from borzoi.protocol.values import (
@@ -44,7 +43,7 @@ _USER: Final = struct.Struct("<IQ")
 _NO_PERMISSIONS: Final = bytes(4)
 
 
-class UserInfo(msgspec.Struct, frozen=True):
+class UserInfo(Value):
     id: int
     created_at: int
     status: UserStatus
@@ -59,7 +58,7 @@ class UserInfo(msgspec.Struct, frozen=True):
         return cls(user_id, created_at, read_status(reader), reader.name())
 
 
-class UserDetails(msgspec.Struct, frozen=True):
+class UserDetails(Value):
     id: int
     created_at: int
     status: UserStatus
@@ -84,7 +83,7 @@ def _write_user(out: Writer, user: UserInfo | UserDetails) -> None:
     out.pack(_USER, user.id, user.created_at).u8(user.status).name(user.username)
 
 
-class Users(msgspec.Struct, frozen=True):
+class Users(Value):
     users: tuple[UserInfo, ...]
 
     def encode(self, out: Writer) -> None:
@@ -95,7 +94,7 @@ class Users(msgspec.Struct, frozen=True):
         return cls(reader.all_of(UserInfo.decode))
 
 
-class Identity(msgspec.Struct, frozen=True):
+class Identity(Value):
     """The user that a session is logged in as."""
 
     user_id: int
@@ -108,18 +107,18 @@ class Identity(msgspec.Struct, frozen=True):
         return cls(reader.u32())
 
 
-class GetUser(OfUser, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_USER
+class GetUser(OfUser):
+    CODE = Code.GET_USER
     RESPONSE: ClassVar[type[Response] | None] = UserDetails
 
 
-class GetUsers(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.GET_USERS
+class GetUsers(NoFields):
+    CODE = Code.GET_USERS
     RESPONSE: ClassVar[type[Response] | None] = Users
 
 
-class CreateUser(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.CREATE_USER
+class CreateUser(RequestValue):
+    CODE = Code.CREATE_USER
     RESPONSE: ClassVar[type[Response] | None] = UserDetails
     username: str
     password: str
@@ -137,16 +136,14 @@ class CreateUser(msgspec.Struct, frozen=True):
         return cls(username, password, read_status(reader), read_sized_permissions(reader))
 
 
-class DeleteUser(OfUser, frozen=True):
-    CODE: ClassVar[Code] = Code.DELETE_USER
-    RESPONSE: ClassVar[type[Response] | None] = None
+class DeleteUser(OfUser):
+    CODE = Code.DELETE_USER
 
 
-class UpdateUser(msgspec.Struct, frozen=True):
+class UpdateUser(RequestValue):
     """None leaves a field unchanged."""
 
-    CODE: ClassVar[Code] = Code.UPDATE_USER
-    RESPONSE: ClassVar[type[Response] | None] = None
+    CODE = Code.UPDATE_USER
     user_id: Identifier
     username: str | None = None
     status: UserStatus | None = None
@@ -167,9 +164,8 @@ class UpdateUser(msgspec.Struct, frozen=True):
         return cls(user_id, username, status)
 
 
-class UpdatePermissions(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.UPDATE_PERMISSIONS
-    RESPONSE: ClassVar[type[Response] | None] = None
+class UpdatePermissions(RequestValue):
+    CODE = Code.UPDATE_PERMISSIONS
     user_id: Identifier
     permissions: Permissions | None = None
 
@@ -181,9 +177,8 @@ class UpdatePermissions(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), read_sized_permissions(reader))
 
 
-class ChangePassword(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.CHANGE_PASSWORD
-    RESPONSE: ClassVar[type[Response] | None] = None
+class ChangePassword(RequestValue):
+    CODE = Code.CHANGE_PASSWORD
     user_id: Identifier
     current_password: str
     new_password: str
@@ -197,8 +192,8 @@ class ChangePassword(msgspec.Struct, frozen=True):
         return cls(reader.identifier(), reader.str8(), reader.str8())
 
 
-class LoginUser(msgspec.Struct, frozen=True):
-    CODE: ClassVar[Code] = Code.LOGIN_USER
+class LoginUser(RequestValue):
+    CODE = Code.LOGIN_USER
     RESPONSE: ClassVar[type[Response] | None] = Identity
     username: str
     password: str
@@ -217,6 +212,5 @@ class LoginUser(msgspec.Struct, frozen=True):
         return cls(username, password, reader.str32(), reader.str32())
 
 
-class LogoutUser(NoFields, frozen=True):
-    CODE: ClassVar[Code] = Code.LOGOUT_USER
-    RESPONSE: ClassVar[type[Response] | None] = None
+class LogoutUser(NoFields):
+    CODE = Code.LOGOUT_USER

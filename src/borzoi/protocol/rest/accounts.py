@@ -4,6 +4,7 @@ from typing import Self
 
 import msgspec
 
+from borzoi.model.value import Value
 from borzoi.protocol.commands.system import ClientDetails, ClientGroup, ClientInfo
 from borzoi.protocol.commands.tokens import RawToken, TokenInfo
 from borzoi.protocol.commands.users import UserDetails, UserInfo
@@ -16,7 +17,7 @@ from borzoi.protocol.rest.permissions import (
 from borzoi.protocol.rest.words import TRANSPORTS, USER_STATUSES
 
 
-class AccessIdentity(msgspec.Struct, frozen=True):
+class AccessIdentity(Value):
     """Who logged in, and the token that says so from now on; `expiry` is in seconds."""
 
     user_id: int

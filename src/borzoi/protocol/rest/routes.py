@@ -9,11 +9,10 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
-
 from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import FeatureUnavailable
 from borzoi.model.identifiers import Identifier
+from borzoi.model.value import Value
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -92,31 +91,31 @@ PUBLIC_PATHS: Final = frozenset(
 )
 
 
-class Welcome(msgspec.Struct, frozen=True):
+class Welcome(Value):
     """GET /: which service this is."""
 
 
-class GetMetrics(msgspec.Struct, frozen=True):
+class GetMetrics(Value):
     """GET /metrics: the counters and gauges of the server as text."""
 
 
-class GetLiveness(msgspec.Struct, frozen=True):
+class GetLiveness(Value):
     """GET /health/live: whether the server runs at all. Not in 0.8."""
 
 
-class GetReadiness(msgspec.Struct, frozen=True):
+class GetReadiness(Value):
     """GET /health/ready: whether it takes requests; 503 before and after. Not in 0.8."""
 
 
-class GetDescription(msgspec.Struct, frozen=True):
+class GetDescription(Value):
     """GET /openapi.json: all routes, for programs. Not in 0.8."""
 
 
-class GetGuide(msgspec.Struct, frozen=True):
+class GetGuide(Value):
     """GET /docs: all routes, for people. Not in 0.8."""
 
 
-class FollowMessages(msgspec.Struct, frozen=True):
+class FollowMessages(Value):
     """GET …/messages/stream: the messages of a partition as they come. Not in 0.8."""
 
     stream_id: Identifier
@@ -127,14 +126,14 @@ class FollowMessages(msgspec.Struct, frozen=True):
     count: int
 
 
-class RefreshToken(msgspec.Struct, frozen=True):
+class RefreshToken(Value):
     """POST /users/refresh-token: a token that is still good for a new one."""
 
     token: str
     __repr__ = hiding("token")
 
 
-class Route(msgspec.Struct, frozen=True):
+class Route(Value):
     """One line of the table.
 
     `answer` is the type of the response that a document is made of; None for an empty body, `str`

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-import msgspec
 import numpy as np
+
+from borzoi.model.value import Value
 
 #: The sizes of the published servers, which are those of their library.
 MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -58,14 +59,14 @@ class FrameFault(Exception):
         self.code = code
 
 
-class Control(msgspec.Struct, frozen=True):
+class Control(Value):
     """A whole control frame: ping, pong or close."""
 
     opcode: Opcode
     payload: bytes
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(Value):
     message_bytes_max: int = MESSAGE_BYTES_MAX
     frame_bytes_max: int = FRAME_BYTES_MAX
     accept_unmasked: bool = False

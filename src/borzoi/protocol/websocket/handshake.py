@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from borzoi.model.value import Value
+
 #: The whole request; browsers send about one kilobyte.
 HEAD_BYTES_MAX: Final = 16 * 1024
 END: Final = b"\r\n\r\n"
@@ -21,7 +23,7 @@ KEY_BYTES: Final = 16
 VERSION: Final = "13"
 
 
-class UpgradeResponse(msgspec.Struct, frozen=True):
+class UpgradeResponse(Value):
     """What to send back, and whether frames follow."""
 
     response: bytes
