@@ -8,7 +8,7 @@ from borzoi.cli.answering import describe, show_list
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import found, record_of
 from borzoi.cli.faults import CommandFailed, Exit
-from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_of
+from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, emit, format_option, list_options
 from borzoi.client import Client
 from borzoi.command_tree import CommandTree
@@ -44,7 +44,7 @@ def _topic_and_one(arguments: tuple[str, ...], name: str) -> tuple[Topic, str]:
 
 
 @consumer_group.command_named("create", "c")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC NAME")
+@topic_arguments("STREAM TOPIC NAME")
 @click.option("-g", "--group-id", type=int, hidden=True, help="Accepted and ignored, as in 0.8.")
 @format_option
 def create(arguments: tuple[str, ...], group_id: int | None, form: str) -> None:
@@ -58,7 +58,7 @@ def create(arguments: tuple[str, ...], group_id: int | None, form: str) -> None:
 
 
 @consumer_group.command_named("delete", "d")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC GROUP")
+@topic_arguments("STREAM TOPIC GROUP")
 @format_option
 def delete(arguments: tuple[str, ...], form: str) -> None:
     """Delete a consumer group with its offsets."""
@@ -69,7 +69,7 @@ def delete(arguments: tuple[str, ...], form: str) -> None:
 
 
 @consumer_group.command_named("get", "g")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC GROUP")
+@topic_arguments("STREAM TOPIC GROUP")
 @format_option
 def get(arguments: tuple[str, ...], form: str) -> None:
     """Describe a consumer group and its members."""
@@ -80,7 +80,7 @@ def get(arguments: tuple[str, ...], form: str) -> None:
 
 
 @consumer_group.command_named("list", "l")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC")
+@topic_arguments("STREAM TOPIC")
 @list_options
 def list_(arguments: tuple[str, ...], form: str, list_mode: str) -> None:
     """List the consumer groups of a topic."""
@@ -131,7 +131,7 @@ def _join_empty(client: Client, named: Topic, group: Identifier) -> None:
 
 @consumer_offset.command_named("get", "g")
 @click.argument("consumer", type=IDENTIFIER)
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC PARTITION")
+@topic_arguments("STREAM TOPIC PARTITION")
 @KIND
 @format_option
 def get_offset(consumer: Identifier, arguments: tuple[str, ...], kind: str, form: str) -> None:
@@ -145,7 +145,7 @@ def get_offset(consumer: Identifier, arguments: tuple[str, ...], kind: str, form
 
 @consumer_offset.command_named("set", "s")
 @click.argument("consumer", type=IDENTIFIER)
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC PARTITION OFFSET")
+@topic_arguments("STREAM TOPIC PARTITION OFFSET")
 @KIND
 @format_option
 def set_offset(consumer: Identifier, arguments: tuple[str, ...], kind: str, form: str) -> None:

@@ -9,7 +9,7 @@ import click
 from borzoi.cli.connecting import connected
 from borzoi.cli.faults import CommandFailed, Exit, reported
 from borzoi.cli.headers import headers_of
-from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_of
+from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, emit_list, format_option, note
 from borzoi.cli.printing import record_of_message
 from borzoi.client import Client, Message, NewMessage
@@ -38,7 +38,7 @@ assert isinstance(message, CommandTree)
 
 
 @message.command_named("send", "s")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC [MESSAGES…]")
+@topic_arguments("STREAM TOPIC [MESSAGES…]")
 @click.option("-p", "--partition-id", type=click.IntRange(0))
 @click.option("-m", "--message-key", help="Messages with the same key share a partition.")
 @click.option("-H", "--headers", help="key:kind:value, separated by commas.")
@@ -99,7 +99,7 @@ def again(message: Message) -> NewMessage:
 
 
 @message.command_named("poll", "p")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC PARTITION")
+@topic_arguments("STREAM TOPIC PARTITION")
 @click.option("-o", "--offset", type=click.IntRange(0))
 @click.option("-f", "--first", is_flag=True)
 @click.option("-l", "--last", is_flag=True)
@@ -168,7 +168,7 @@ def _append(path: Path, data: bytes) -> None:
 
 
 @message.command_named("flush", "f")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC PARTITION")
+@topic_arguments("STREAM TOPIC PARTITION")
 @click.option("-f", "--fsync", is_flag=True, help="Sync to disk as well.")
 @format_option
 def flush(arguments: tuple[str, ...], fsync: bool, form: str) -> None:

@@ -1,6 +1,7 @@
 """Arguments that name things: ids or names, and ``stream/topic``."""
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -41,10 +42,16 @@ class TopicType(click.ParamType[tuple[Identifier, Identifier]]):
         return live_topics(incomplete)
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 Topic: TypeAlias = tuple[Identifier, Identifier]
 
 IDENTIFIER: Final = IdentifierType()
 TOPIC: Final = TopicType()
+
+
+def topic_arguments(metavar: str) -> Callable[[Command], Command]:
+    """The decorator for `arguments`, which begin with a topic: what `topic_of` reads."""
+    return click.argument("arguments", nargs=-1, required=True, metavar=metavar)
 
 
 def topic_of(parts: tuple[str, ...], *, rest: int = 0) -> tuple[Topic, list[str]]:

@@ -3,7 +3,7 @@
 import click
 
 from borzoi.cli.connecting import connected
-from borzoi.cli.names import shown_topic, topic_of
+from borzoi.cli.names import Topic, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, format_option
 from borzoi.command_tree import CommandTree
 
@@ -31,12 +31,11 @@ def _counted(text: str) -> int:
 
 
 @partition.command_named("create", "c")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC COUNT")
+@topic_arguments("STREAM TOPIC COUNT")
 @format_option
 def create(arguments: tuple[str, ...], form: str) -> None:
     """Add partitions to a topic."""
-    named, rest = topic_of(arguments, rest=1)
-    count = _counted(_only(rest, "COUNT"))
+    named, count = _topic_and_count(arguments)
     with connected() as client:
         client.create_partitions(named, count)
     sentence = f"{count} partitions were added to topic {shown_topic(named)}."
@@ -44,12 +43,11 @@ def create(arguments: tuple[str, ...], form: str) -> None:
 
 
 @partition.command_named("delete", "d")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC COUNT")
+@topic_arguments("STREAM TOPIC COUNT")
 @format_option
 def delete(arguments: tuple[str, ...], form: str) -> None:
     """Remove the last partitions of a topic with their messages."""
-    named, rest = topic_of(arguments, rest=1)
-    count = _counted(_only(rest, "COUNT"))
+    named, count = _topic_and_count(arguments)
     with connected() as client:
         client.delete_partitions(named, count)
     sentence = f"{count} partitions were removed from topic {shown_topic(named)}."
@@ -57,7 +55,7 @@ def delete(arguments: tuple[str, ...], form: str) -> None:
 
 
 @segment.command_named("delete", "d")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC PARTITION COUNT")
+@topic_arguments("STREAM TOPIC PARTITION COUNT")
 @format_option
 def delete_segments(arguments: tuple[str, ...], form: str) -> None:
     """Remove the oldest sealed segments of a partition."""
@@ -71,7 +69,8 @@ def delete_segments(arguments: tuple[str, ...], form: str) -> None:
     done(sentence, {"requested": count}, chosen(form))
 
 
-def _only(rest: list[str], name: str) -> str:
+def _topic_and_count(arguments: tuple[str, ...]) -> tuple[Topic, int]:
+    named, rest = topic_of(arguments, rest=1)
     if len(rest) != 1:
-        raise click.UsageError(f"exactly one {name} is needed after the topic")
-    return rest[0]
+        raise click.UsageError("exactly one COUNT is needed after the topic")
+    return named, _counted(rest[0])

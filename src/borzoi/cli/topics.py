@@ -5,7 +5,7 @@ import click
 from borzoi.cli.answering import describe, show_list
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import record_of
-from borzoi.cli.names import IDENTIFIER, shown_topic, topic_of
+from borzoi.cli.names import IDENTIFIER, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, format_option, list_options
 from borzoi.command_tree import CommandTree
 from borzoi.model.identifiers import Identifier
@@ -60,9 +60,7 @@ def _size(text: str) -> str | int:
 
 
 @topic.command_named("create", "c")
-@click.argument(
-    "arguments", nargs=-1, required=True, metavar="STREAM NAME [PARTITIONS [COMPRESSION [EXPIRY…]]]"
-)
+@topic_arguments("STREAM NAME [PARTITIONS [COMPRESSION [EXPIRY…]]]")
 @click.option("-m", "--max-topic-size", default="server_default", help="A size, or unlimited.")
 @click.option("-r", "--replication-factor", type=click.IntRange(0, 255), default=1)
 @click.option("-t", "--topic-id", type=int, hidden=True, help="Accepted and ignored, as in 0.8.")
@@ -93,9 +91,7 @@ def create(
 
 
 @topic.command_named("update", "u")
-@click.argument(
-    "arguments", nargs=-1, required=True, metavar="STREAM TOPIC NAME [COMPRESSION [EXPIRY…]]"
-)
+@topic_arguments("STREAM TOPIC NAME [COMPRESSION [EXPIRY…]]")
 @click.option("-m", "--max-topic-size", default="server_default", help="A size, or unlimited.")
 @click.option("-r", "--replication-factor", type=click.IntRange(0, 255), default=1)
 @format_option
@@ -119,7 +115,7 @@ def update(
 
 
 @topic.command_named("delete", "d")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC")
+@topic_arguments("STREAM TOPIC")
 @format_option
 def delete(arguments: tuple[str, ...], form: str) -> None:
     """Delete a topic with its messages."""
@@ -131,7 +127,7 @@ def delete(arguments: tuple[str, ...], form: str) -> None:
 
 
 @topic.command_named("purge", "p")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC")
+@topic_arguments("STREAM TOPIC")
 @format_option
 def purge(arguments: tuple[str, ...], form: str) -> None:
     """Delete all messages of a topic."""
@@ -143,7 +139,7 @@ def purge(arguments: tuple[str, ...], form: str) -> None:
 
 
 @topic.command_named("get", "g")
-@click.argument("arguments", nargs=-1, required=True, metavar="STREAM TOPIC")
+@topic_arguments("STREAM TOPIC")
 @format_option
 def get(arguments: tuple[str, ...], form: str) -> None:
     """Describe a topic and its partitions."""
