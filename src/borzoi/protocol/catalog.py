@@ -18,9 +18,9 @@ from borzoi.protocol.commands import (
     topics,
     users,
 )
-from borzoi.protocol.contract import Request, Response
+from borzoi.protocol.contract import Listing, Request, Response
 
-__all__ = ["LISTS", "REQUESTS", "Request", "Response", "decode_request", "decode_response"]
+__all__ = ["REQUESTS", "Request", "Response", "decode_request", "decode_response"]
 
 _REQUESTS: Final[dict[int, type[Request]]] = {
     int(request.CODE): request
@@ -78,19 +78,6 @@ _REQUESTS: Final[dict[int, type[Request]]] = {
 #: The request class of every code.
 REQUESTS: Final[Mapping[int, type[Request]]] = MappingProxyType(_REQUESTS)
 
-#: Answers that are a list: an empty payload is an empty list. For every other answer an empty
-#: payload says that there is no such thing.
-LISTS: Final[frozenset[type[Response]]] = frozenset(
-    {
-        system.Clients,
-        users.Users,
-        tokens.Tokens,
-        streams.Streams,
-        topics.Topics,
-        groups.Groups,
-    }
-)
-
 
 def decode_request(code: int, payload: Buffer) -> Request:
     """The request in a frame; bytes behind its last field are ignored."""
@@ -101,8 +88,11 @@ def decode_request(code: int, payload: Buffer) -> Request:
 
 
 def decode_response(request: type[Request], payload: Buffer) -> Response | None:
-    """The answer to a request of that class, None when it is empty or says "no such thing"."""
+    """The answer to a request of that class, None when it is empty or says "no such thing".
+
+    An empty payload says so, except where the answer is a list: there it is an empty list.
+    """
     response = request.RESPONSE
-    if response is None or (not payload and response not in LISTS):
+    if response is None or (not payload and not issubclass(response, Listing)):
         return None
     return response.decode(Reader(payload))

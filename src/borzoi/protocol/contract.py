@@ -35,6 +35,20 @@ class RequestValue(Value):
     RESPONSE: ClassVar[type[Response] | None] = None
 
 
+class Listing(Value):
+    """A response of one field: items one after another, without their count."""
+
+    ITEM: ClassVar[type[Response]]
+
+    def encode(self, out: Writer) -> None:
+        for name in self.__struct_fields__:
+            out.all_of(getattr(self, name))
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        return cls(*[reader.all_of(cls.ITEM.decode) for _ in cls.__struct_fields__])
+
+
 def encode_payload(message: Request | Response, *, all_compressions: bool = False) -> bytes:
     """The payload of a request or response, without its frame."""
     out = Writer(all_compressions=all_compressions)

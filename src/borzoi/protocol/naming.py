@@ -37,48 +37,32 @@ class OfName(RequestValue):
         return cls(reader.name())
 
 
-class OfStream(RequestValue):
-    stream_id: Identifier
+class _Identifiers(RequestValue):
+    """Every field is an identifier; they are written in their order."""
 
     def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id)
+        for name in self.__struct_fields__:
+            out.identifier(getattr(self, name))
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())
+        return cls(*[reader.identifier() for _ in cls.__struct_fields__])
 
 
-class OfTopic(RequestValue):
+class OfStream(_Identifiers):
+    stream_id: Identifier
+
+
+class OfTopic(_Identifiers):
     stream_id: Identifier
     topic_id: Identifier
 
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier())
-
-
-class OfGroup(RequestValue):
+class OfGroup(_Identifiers):
     stream_id: Identifier
     topic_id: Identifier
     group_id: Identifier
 
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).identifier(self.group_id)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.identifier())
-
-
-class OfUser(RequestValue):
+class OfUser(_Identifiers):
     user_id: Identifier
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.user_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier())

@@ -21,7 +21,7 @@ from borzoi.model.identifiers import Identifier
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import RequestValue, Response
+from borzoi.protocol.contract import Listing, RequestValue, Response
 from borzoi.protocol.naming import OfGroup, OfTopic
 
 _GROUP: Final = struct.Struct("<III")
@@ -93,15 +93,9 @@ def _write_group(out: Writer, group: GroupInfo | GroupDetails) -> None:
     out.pack(_GROUP, group.id, group.partitions_count, group.members_count).name(group.name)
 
 
-class Groups(Value):
+class Groups(Listing):
+    ITEM = GroupInfo
     groups: tuple[GroupInfo, ...]
-
-    def encode(self, out: Writer) -> None:
-        out.all_of(self.groups)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.all_of(GroupInfo.decode))
 
 
 class GetConsumerGroup(OfGroup):

@@ -22,7 +22,7 @@ from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import TopicInfo, Topics
-from borzoi.protocol.contract import RequestValue, Response
+from borzoi.protocol.contract import Listing, RequestValue, Response
 from borzoi.protocol.naming import NoFields, OfName, OfStream
 
 _STREAM: Final = struct.Struct("<IQIQQ")
@@ -82,15 +82,9 @@ def _write_stream(out: Writer, stream: StreamInfo | StreamDetails) -> None:
     ).name(stream.name)
 
 
-class Streams(Value):
+class Streams(Listing):
+    ITEM = StreamInfo
     streams: tuple[StreamInfo, ...]
-
-    def encode(self, out: Writer) -> None:
-        out.all_of(self.streams)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.all_of(StreamInfo.decode))
 
 
 class GetStream(OfStream):

@@ -49,7 +49,7 @@ from borzoi.model.system import (
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Buffer, Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import RequestValue, Response
+from borzoi.protocol.contract import Listing, RequestValue, Response
 from borzoi.protocol.naming import NoFields
 
 _SNAPSHOT_COMPRESSIONS: Final = {int(each): each for each in SnapshotCompression}
@@ -277,15 +277,9 @@ def _read_client(reader: Reader) -> tuple[int, int | None, TransportKind, str, i
     return client_id, None if user_id == NO_USER_ID else user_id, transport, address, count
 
 
-class Clients(Value):
+class Clients(Listing):
+    ITEM = ClientInfo
     clients: tuple[ClientInfo, ...]
-
-    def encode(self, out: Writer) -> None:
-        out.all_of(self.clients)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.all_of(ClientInfo.decode))
 
 
 class Ping(NoFields):

@@ -18,7 +18,7 @@ from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.users import Identity
-from borzoi.protocol.contract import RequestValue, Response
+from borzoi.protocol.contract import Listing, RequestValue, Response
 from borzoi.protocol.hiding import hiding
 from borzoi.protocol.naming import NoFields, OfName
 
@@ -35,15 +35,9 @@ class TokenInfo(Value):
         return cls(reader.name(), reader.u64())
 
 
-class Tokens(Value):
+class Tokens(Listing):
+    ITEM = TokenInfo
     tokens: tuple[TokenInfo, ...]
-
-    def encode(self, out: Writer) -> None:
-        out.all_of(self.tokens)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.all_of(TokenInfo.decode))
 
 
 class _Token(Value):

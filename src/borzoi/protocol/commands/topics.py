@@ -36,7 +36,7 @@ from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.partitions import PartitionInfo
-from borzoi.protocol.contract import RequestValue, Response
+from borzoi.protocol.contract import Listing, RequestValue, Response
 from borzoi.protocol.naming import OfStream, OfTopic
 from borzoi.protocol.values import COMPRESSIONS, answered_compression
 
@@ -135,15 +135,9 @@ def _write_topic(out: Writer, topic: TopicInfo | TopicDetails) -> None:
     ).name(topic.name)
 
 
-class Topics(Value):
+class Topics(Listing):
+    ITEM = TopicInfo
     topics: tuple[TopicInfo, ...]
-
-    def encode(self, out: Writer) -> None:
-        out.all_of(self.topics)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.all_of(TopicInfo.decode))
 
 
 class GetTopic(OfTopic):

@@ -28,7 +28,7 @@ from borzoi.model.users import Permissions, UserStatus
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import RequestValue, Response
+from borzoi.protocol.contract import Listing, RequestValue, Response
 from borzoi.protocol.hiding import hiding
 from borzoi.protocol.naming import NoFields, OfUser
 from borzoi.protocol.values import (
@@ -83,15 +83,9 @@ def _write_user(out: Writer, user: UserInfo | UserDetails) -> None:
     out.pack(_USER, user.id, user.created_at).u8(user.status).name(user.username)
 
 
-class Users(Value):
+class Users(Listing):
+    ITEM = UserInfo
     users: tuple[UserInfo, ...]
-
-    def encode(self, out: Writer) -> None:
-        out.all_of(self.users)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.all_of(UserInfo.decode))
 
 
 class Identity(Value):
