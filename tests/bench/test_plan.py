@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from borzoi.bench.plan import (
     KIND_BY_NAME,
@@ -32,7 +31,7 @@ def plan(alias: str, **changes: object) -> Plan:
     )
     if kind.alternates:
         usual = replace(usual, streams=min(usual.streams, 4))
-    return replace(usual, **changes)  # type: ignore[arg-type]
+    return replace(usual, **changes)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.alias)

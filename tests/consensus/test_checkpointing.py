@@ -1,5 +1,4 @@
-import dataclasses
-
+import msgspec
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster, client_id
 from tests.support.planted_bugs import plant_bugs
@@ -99,7 +98,7 @@ def configured(
 ) -> ScriptedCluster:
     """The same cluster, started again with other rules for its checkpoints."""
     cluster.configs = [
-        dataclasses.replace(
+        msgspec.structs.replace(
             config, checkpoint_bytes=checkpoint_bytes, checkpoint_ticks=checkpoint_ticks
         )
         for config in cluster.configs
@@ -167,7 +166,7 @@ def test_a_group_that_is_pulling_a_checkpoint_takes_none_by_time():
 
 def test_the_planes_have_their_own_rules():
     control = Config(cluster=bytes(16), replica_id=0, replica_count=3)
-    data = dataclasses.replace(
+    data = msgspec.structs.replace(
         control, group=1, checkpoint_interval=0, checkpoint_bytes=0, checkpoint_ticks=0
     )
     assert (control.checkpoint_interval, control.checkpoint_bytes) == (960, 64 << 20)

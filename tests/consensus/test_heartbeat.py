@@ -1,7 +1,6 @@
 """Leases, linearizable reads, and checkpoints compared through pings (K1, L1)."""
 
-import dataclasses
-
+import msgspec
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster
 from tests.support.planted_bugs import plant_bugs
@@ -318,7 +317,7 @@ NEW_OPERATION = Operation.JOIN_CONSUMER_GROUP.value
 def of_releases(*releases: int) -> ScriptedCluster:
     cluster = ScriptedCluster(len(releases))
     cluster.configs = [
-        dataclasses.replace(config, release=release, newer_operations=((NEW_OPERATION, 2),))
+        msgspec.structs.replace(config, release=release, newer_operations=((NEW_OPERATION, 2),))
         for config, release in zip(cluster.configs, releases, strict=True)
     ]
     for replica in range(len(releases)):
@@ -335,7 +334,7 @@ def test_a_new_operation_waits_until_every_replica_advertises_its_release():
     cluster.request(b"old", number=2)
     assert cluster.replies()[-1].status == 0
     assert not cluster.effects_of(ClusterRelease)
-    cluster.configs[2] = dataclasses.replace(cluster.configs[2], release=2)
+    cluster.configs[2] = msgspec.structs.replace(cluster.configs[2], release=2)
     cluster.crash(2)
     cluster.start(2)
     cluster.elect()

@@ -1,7 +1,6 @@
 """Torn tails, bit rot and gaps in real bytes; the log that a restart may claim (S4-S6)."""
 
-import dataclasses
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +54,7 @@ def found(*headers: Prepare, gaps: tuple[int, ...] = (), bad: tuple[int, ...] = 
 
 
 def superblock(**changes: object) -> Superblock:
-    return dataclasses.replace(genesis(CONFIG), **changes)  # type: ignore[arg-type]
+    return msgspec.structs.replace(genesis(CONFIG), **changes)
 
 
 def test_records_are_frames_padded_to_64_bytes():

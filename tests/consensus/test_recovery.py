@@ -1,9 +1,9 @@
 """Restarts, genesis, lost disks (G1-G4, S5, S6), with P2, P3 and P4."""
 
-import dataclasses
 from collections import deque
 from contextlib import nullcontext
 
+import msgspec
 import pytest
 from tests.support.consensus_cluster import ScriptedCluster, backups, lone_holder
 from tests.support.planted_bugs import plant_bugs
@@ -571,7 +571,7 @@ def test_a_rotten_last_record_that_the_ring_names_costs_no_voice():
     holder = backups(cluster)[0]
     cluster.crash(holder)
     header, _, _ = cluster.disks[holder].records.pop()
-    found = dataclasses.replace(cluster.disks[holder].scan(), redundant=(header,))
+    found = msgspec.structs.replace(cluster.disks[holder].scan(), redundant=(header,))
     cluster.disks[holder].scan = lambda: found  # type: ignore[method-assign]
     live = cluster.start(holder)
     assert (live.status, live.op, live.durable_prefix) == (Status.NORMAL, 2, 1)

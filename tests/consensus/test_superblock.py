@@ -1,5 +1,4 @@
-import dataclasses
-
+import msgspec
 import pytest
 
 from borzoi.consensus.config import Config
@@ -32,7 +31,7 @@ def disk(*written: Superblock) -> bytearray:
 
 
 def at(generation: int, view: int) -> Superblock:
-    return dataclasses.replace(FIRST, generation=generation, view=view)
+    return msgspec.structs.replace(FIRST, generation=generation, view=view)
 
 
 def rot(slots: bytearray, slot: int) -> None:
@@ -40,12 +39,12 @@ def rot(slots: bytearray, slot: int) -> None:
 
 
 def test_what_was_written_is_read():
-    superblock = dataclasses.replace(FIRST, view=7, log_view=5, commit=3, wiped=True)
+    superblock = msgspec.structs.replace(FIRST, view=7, log_view=5, commit=3, wiped=True)
     assert decode(bytes(disk(superblock))) == superblock
 
 
 def test_fields_stand_where_the_table_says():
-    raw = encode(dataclasses.replace(FIRST, view=7, log_view=5, commit=3))
+    raw = encode(msgspec.structs.replace(FIRST, view=7, log_view=5, commit=3))
     assert raw[16:24] == b"BRZSUPER"
     assert raw[:16] == checksum(raw[16 : 152 + 256])
     assert raw[72:76] == b"\7\0\0\0"
@@ -112,7 +111,7 @@ def test_an_impossible_suffix_length_is_no_record():
 
 def test_a_superblock_without_suffix_is_never_written():
     with pytest.raises(InvariantError):
-        encode(dataclasses.replace(FIRST, suffix=()))
+        encode(msgspec.structs.replace(FIRST, suffix=()))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +126,6 @@ def test_a_superblock_without_suffix_is_never_written():
 )
 def test_a_disk_of_another_replica_or_roster_is_recognised(name, value):
     assert mismatch(FIRST, CONFIG) is None
-    reason = mismatch(FIRST, dataclasses.replace(CONFIG, **{name: value}))
+    reason = mismatch(FIRST, msgspec.structs.replace(CONFIG, **{name: value}))
     assert reason is not None
     assert name in reason

@@ -1,7 +1,6 @@
 """The encoding of every command is pinned: the log of today must be readable tomorrow."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from inspect import signature
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from borzoi.metadata.commands import (
     LOGGED,

@@ -1,11 +1,11 @@
 """The rules, compared with the published table and with what a published server answered."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from borzoi.metadata.permissions import FREE, RULES, Rule, allows, covers
 from borzoi.model.users import (

@@ -1,7 +1,8 @@
 """What may be corrupted, so that a good copy or the rules for a lost disk make up for it."""
 
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from borzoi.consensus.checkpoint import Artifact, ArtifactKind, Checkpoint, manifest_of
 from borzoi.consensus.config import Config

@@ -1,7 +1,8 @@
 """What lies on the disk of one group: what a power cut leaves of it, and what is recycled."""
 
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from borzoi.consensus.config import Config
 from borzoi.consensus.frames import root, seal_prepare

@@ -1,5 +1,4 @@
-import dataclasses
-
+import msgspec
 import pytest
 from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
 from xxhash import xxh3_64_intdigest
@@ -86,7 +85,7 @@ def test_an_encrypted_log_needs_its_key():
 def test_an_encrypted_entry_that_does_not_fit_its_checksum_is_damaged():
     entry = creation(0, 0, "s1")
     sealed = Cipher(GOLDEN_KEY).encrypt(entry.command)
-    whole = bytearray(stored(dataclasses.replace(entry, command=sealed)))
+    whole = bytearray(stored(msgspec.structs.replace(entry, command=sealed)))
     whole[20] ^= 1
     with pytest.raises(StateCorrupted, match="does not fit its checksum"):
         list(read_foreign_log(bytes(whole), Cipher(GOLDEN_KEY)))
@@ -118,10 +117,10 @@ def test_an_index_that_does_not_continue_is_refused():
 
 
 def test_a_command_nobody_knows_or_can_read_is_refused_with_its_entry():
-    unknown = dataclasses.replace(creation(3, 0, "a"), code=999)
+    unknown = msgspec.structs.replace(creation(3, 0, "a"), code=999)
     with pytest.raises(StateCorrupted, match="entry 3 of the foreign log has command 999"):
         translate(unknown)
-    short = dataclasses.replace(creation(3, 0, "a"), command=b"\x01")
+    short = msgspec.structs.replace(creation(3, 0, "a"), command=b"\x01")
     with pytest.raises(StateCorrupted, match=r"entry 3 .* version 8000, cannot be read"):
         translate(short)
 

@@ -12,7 +12,6 @@ An actor blocks on its own socket; several share a process as threads.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
@@ -26,6 +25,7 @@ from borzoi.client.transports.dialling import dial
 from borzoi.client.transports.interface import Transport
 from borzoi.model.errors import RequestTimeout
 from borzoi.model.limits import HEADER_BYTES
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Buffer
 from borzoi.protocol.commands.groups import JoinConsumerGroup
 from borzoi.protocol.commands.messages import POLLED_PREFIX
@@ -82,8 +82,7 @@ class LoadConnection:
         self._transport.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Value):
     """What an actor needs from its run."""
 
     plan: Plan

@@ -7,15 +7,17 @@
 Options of each level are collected, and the last level that is given starts the run.
 """
 
+import dataclasses
 import json
 import shlex
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
+from msgspec.structs import replace
 from rich.console import Console
 
 from borzoi.bench.comparing import compare as compared
@@ -61,11 +63,10 @@ borzoi bench --limit pp -p 1                                 next to the limits 
 borzoi bench compare results/A results/B                     two reports side by side"""
 
 
-@dataclass(slots=True)
-class Invocation:
+class Invocation(msgspec.Struct):
     """Options collected on the way down the command tree."""
 
-    plan: Plan = field(default_factory=lambda: Plan(KINDS[0]))
+    plan: Plan = msgspec.field(default_factory=lambda: Plan(KINDS[0]))
     total_data: str | None = None
     username: str = "iggy"
     password: str = "iggy"  # noqa: S105 - what every fresh server of the protocol has
@@ -74,9 +75,9 @@ class Invocation:
     with_limit: bool = False
     transport: str = "tcp"
     server_address: str | None = None
-    query: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = msgspec.field(default_factory=dict)
     output_dir: Path | None = None
-    surroundings: dict[str, str] = field(default_factory=dict)
+    surroundings: dict[str, str] = msgspec.field(default_factory=dict)
     open_charts: bool = False
 
 
@@ -358,4 +359,6 @@ def _options(invocation: Invocation, stack: ExitStack) -> Options:
     scheme = TRANSPORTS[invocation.transport][0]
     query = "&".join(f"{key}={value}" for key, value in invocation.query.items())
     options = parse(f"{scheme}://{address}" + (f"?{query}" if query else ""))
-    return replace(options, credentials=Password(invocation.username, invocation.password))
+    return dataclasses.replace(
+        options, credentials=Password(invocation.username, invocation.password)
+    )

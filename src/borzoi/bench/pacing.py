@@ -5,11 +5,10 @@ the server was slow is measured from its intended start, so a stall shows in eve
 delayed, not only in one (coordinated omission).
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True)
-class Pacer:
+class Pacer(msgspec.Struct):
     """The intended start times of one actor's batches; the bucket starts empty."""
 
     #: Payload bytes a second; 0 for no limit.

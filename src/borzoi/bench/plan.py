@@ -5,12 +5,14 @@ assigns streams, partitions, groups, batches and rate; nothing else looks at the
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from msgspec.structs import replace
+
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.limits import HEADER_BYTES, PAYLOAD_BYTES_MAX
+from borzoi.model.value import Value
 
 TOPIC: Final = "topic-1"
 #: No bench needs more, and a typo should not start a million threads.
@@ -25,8 +27,7 @@ class Role(Enum):
     PRODUCING_CONSUMER = "producing_consumer"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Value):
     """One number, or a range to draw from."""
 
     least: int
@@ -58,8 +59,7 @@ def span_of(text: str, name: str, *, least: int = 1, most: int = PAYLOAD_BYTES_M
     return span
 
 
-@dataclass(frozen=True, slots=True)
-class LoadKind:
+class LoadKind(Value):
     """One way to load a server."""
 
     name: str
@@ -100,8 +100,7 @@ KINDS: Final = (
 KIND_BY_NAME: Final = {name: kind for kind in KINDS for name in (kind.name, kind.alias)}
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Value):
     """A whole run."""
 
     kind: LoadKind
@@ -194,8 +193,7 @@ def _problems(plan: Plan) -> Iterator[str]:
         yield f"{name} has {streams} streams for {plan.actors_count} actors; no more than those"
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Value):
     """One connection and what it does."""
 
     #: Its index among all actors, from 0.
@@ -213,7 +211,7 @@ class Actor:
     #: Payload bytes a second; 0 for as fast as possible.
     rate: float = 0.0
     #: Actors of the same group, itself included; they share its messages.
-    members: tuple[int, ...] = field(default=())
+    members: tuple[int, ...] = ()
 
 
 def stream_name(number: int) -> str:

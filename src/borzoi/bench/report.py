@@ -4,7 +4,6 @@ import os
 import platform
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from borzoi.bench.summaries import (
     points,
     pooled_histogram,
 )
+from borzoi.model.value import Value
 
 #: Role → the name of its group in a report.
 GROUPS: Final = {
@@ -31,8 +31,7 @@ GROUPS: Final = {
 AGGREGATE: Final = "producers_and_consumers"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportContext:
+class ReportContext(Value):
     """The metadata of a report."""
 
     transport: str

@@ -1,12 +1,13 @@
 """What actors measured: one sample per batch, as columns."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from borzoi.bench.plan import Role
+from borzoi.model.value import Value
 
 SAMPLE_DTYPE: Final = np.dtype(
     [
@@ -21,18 +22,16 @@ SAMPLE_DTYPE: Final = np.dtype(
 )
 
 
-@dataclass(slots=True)
-class Recorder:
+class Recorder(msgspec.Struct):
     """Collects the samples of one actor; a tuple a batch, made columns at the end."""
 
-    rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    rows: list[tuple[int, int, int, int, int]] = msgspec.field(default_factory=list)
 
     def columns(self) -> NDArray[np.void]:
         return np.array(self.rows, SAMPLE_DTYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Value):
     """One actor's run."""
 
     role: Role

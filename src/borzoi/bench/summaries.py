@@ -7,7 +7,6 @@ generator reports them, and `pooled_*` are percentiles over all their latencies 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from borzoi.bench.histogram import Histogram
 from borzoi.bench.plan import Role
 from borzoi.bench.samples import Measured
+from borzoi.model.value import Value
 
 PERCENTILES: Final = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": 99.9, "p9999": 99.99}
 DISTRIBUTION_BINS: Final = 50
@@ -26,8 +26,7 @@ Points = list[dict[str, float]]
 Series = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class ActorSummary:
+class ActorSummary(Value):
     """One actor's figures and series."""
 
     role: Role

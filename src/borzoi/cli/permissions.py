@@ -7,8 +7,9 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.users import (
@@ -34,9 +35,9 @@ SHORT: Final = {
     "poll_messages": "p_msg",
     "send_messages": "s_msg",
 }
-GLOBAL: Final = tuple(one.name for one in fields(GlobalPermissions))
-STREAM: Final = tuple(one.name for one in fields(StreamPermissions) if one.name != "topics")
-TOPIC: Final = tuple(one.name for one in fields(TopicPermissions))
+GLOBAL: Final = GlobalPermissions.__struct_fields__
+STREAM: Final = tuple(one for one in StreamPermissions.__struct_fields__ if one != "topics")
+TOPIC: Final = TopicPermissions.__struct_fields__
 
 
 def permissions_of(globally: str | None, streams: Iterable[str]) -> Permissions | None:

@@ -1,27 +1,26 @@
 """``borzoi top``: a live screen of what a server is doing."""
 
 import time
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import click
+import msgspec
 
 from borzoi.cli.connecting import connected
 from borzoi.cli.lag import lag_of, totals_of
 from borzoi.client import Client
+from borzoi.model.value import Value
 
 
-@dataclass(slots=True)
-class Sample:
+class Sample(msgspec.Struct):
     """Counters that are compared with the previous sample."""
 
     at: float
-    messages: dict[str, int] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    messages: dict[str, int] = msgspec.field(default_factory=dict)
+    sizes: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRow:
+class TopicRow(Value):
     topic: str
     partitions: int
     messages: int

@@ -1,10 +1,12 @@
 """The configuration of one replica of one group; constant for its life."""
 
-from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
+
+import msgspec
 
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.messages import HEADER_BYTES
+from borzoi.model.value import Value
 
 # DoViewChange carries at most 128 headers: the commit and 127 ops above it (V8).
 PIPELINE_CEILING: Final = 127
@@ -29,8 +31,7 @@ class Randomness(Protocol):
     def randrange(self, stop: int, /) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Value):
     """Lengths in ticks of 10 ms (T1); jitter is the number of ticks added at random."""
 
     ping: int = 100
@@ -83,8 +84,7 @@ class Timeouts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Value):
     cluster: bytes
     replica_id: int
     replica_count: int
@@ -102,7 +102,7 @@ class Config:
     release: int = RELEASE
     newer_operations: tuple[tuple[int, int], ...] = NEWER_OPERATIONS
     data_groups: int = 1
-    timeouts: Timeouts = field(default_factory=Timeouts)
+    timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
 
     def __post_init__(self) -> None:
         invariant(len(self.cluster) == 16, "a cluster id is 16 bytes")
@@ -113,5 +113,5 @@ class Config:
         for name, usual in zip(names, rules, strict=True):
             invariant(getattr(self, name) >= 0, f"{name} is not negative")
             if getattr(self, name) == 0:
-                object.__setattr__(self, name, usual)
+                msgspec.structs.force_setattr(self, name, usual)
         invariant(self.chunk_bytes + HEADER_BYTES <= self.frame_bytes_max, "a chunk fits a frame")

@@ -35,9 +35,10 @@ without a ring, as if no slot named it:
     bad     -     no                      no           torn, cut
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
+
+import msgspec
 
 from borzoi.consensus.config import FRAME_BYTES_MAX
 from borzoi.consensus.frames import checksum, pack_header
@@ -50,6 +51,7 @@ from borzoi.consensus.header_ring import (
 )
 from borzoi.consensus.messages import HEADER_BYTES, U128, ZERO, Prepare
 from borzoi.consensus.superblock import Superblock
+from borzoi.model.value import Value
 
 ALIGNMENT: Final = 64
 TRAILER_BYTES: Final = 64
@@ -81,8 +83,7 @@ class Gap(NamedTuple):
     covered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JournalScan:
+class JournalScan(Value):
     """What a journal holds, in file order; ``end`` is where the next record goes.
 
     ``redundant`` are headers that only the ring still has: their records rotted, or were recycled.
@@ -94,8 +95,7 @@ class JournalScan:
     redundant: tuple[Prepare, ...] = ()
 
 
-@dataclass(slots=True)
-class RecoveredLog:
+class RecoveredLog(msgspec.Struct):
     """The log a replica may claim after a restart."""
 
     op: int

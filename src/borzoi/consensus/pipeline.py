@@ -1,8 +1,9 @@
 """Prepares in flight at the primary, with a queue per partition and ack bitsets (N3, D1)."""
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.messages import U128, ZERO, Prepare
@@ -10,8 +11,7 @@ from borzoi.consensus.messages import U128, ZERO, Prepare
 LOCAL: Final = -1
 
 
-@dataclass(slots=True, eq=False)
-class Queued:
+class Queued(msgspec.Struct, eq=False):
     """A request that was accepted and waits for room in the pipeline."""
 
     client: U128

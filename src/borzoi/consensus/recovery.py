@@ -1,7 +1,8 @@
 """Coming back: from a disk, from an empty disk at genesis, from a lost disk (G1-G4, S5, S6, V6)."""
 
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from borzoi.consensus import applying, checkpointing, following, repair, view_change
 from borzoi.consensus.checkpoint import Checkpoint, manifest_checksum
@@ -21,6 +22,7 @@ from borzoi.consensus.state import (
 )
 from borzoi.consensus.superblock import Empty, Superblock, Unreadable, genesis, mismatch
 from borzoi.consensus.timeouts import Timer
+from borzoi.model.value import Value
 
 HELLO: Final = 0
 ANSWER: Final = 1
@@ -28,12 +30,11 @@ FLAG_EMPTY: Final = 1
 FLAG_COUNTED: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Value):
     """Everything durable a replica starts from, as its driver found it."""
 
     superblock: Superblock | Empty | Unreadable
-    journal: JournalScan = field(default_factory=JournalScan)
+    journal: JournalScan = msgspec.field(default_factory=JournalScan)
     checkpoint: Checkpoint | None = None
     incarnation: U128 = ZERO
     wiped: bool = False

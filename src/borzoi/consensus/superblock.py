@@ -28,7 +28,6 @@ pair keeps g - 1. So one rotten copy cannot bring back an older view, and two ba
 newer pair mean an interrupted write, after which nothing was sent.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -37,6 +36,7 @@ from borzoi.consensus.config import SUFFIX_HEADERS_MAX, Config
 from borzoi.consensus.frames import checksum, decode_headers, encode_headers, root
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.messages import HEADER_BYTES, U128, Prepare
+from borzoi.model.value import Value
 
 SLOT_BYTES: Final = 64 * 1024
 SLOTS: Final = 4
@@ -47,8 +47,7 @@ FLAG_WIPED: Final = 1
 RECORD: Final = Struct("<16s8sIIQ16sBBHIQIIQQ16sI36x")
 
 
-@dataclass(frozen=True, slots=True)
-class Superblock:
+class Superblock(Value):
     cluster: U128
     replica_id: int
     replica_count: int
@@ -65,13 +64,11 @@ class Superblock:
     suffix: tuple[Prepare, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Empty:
+class Empty(Value):
     """All slots are zero: a new disk, or one that was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Value):
     """Something is there and cannot be trusted: refuse to start (G3)."""
 
     reason: str

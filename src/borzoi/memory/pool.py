@@ -17,7 +17,6 @@ import logging
 import mmap
 import os
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Final, Self
 
 from borzoi.model.value import Value
@@ -84,8 +83,7 @@ class PooledBuffer:
         return Payload(self.view[start : start + size], position)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolCounters:
+class PoolCounters(Value):
     """Counters of the pool since its creation; bytes and calls."""
 
     limit_bytes: int

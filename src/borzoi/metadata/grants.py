@@ -4,7 +4,7 @@ Ids are given out again. An entry that outlived its stream or topic would grant 
 to the next one with the same id, so entries are deleted with what they name.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from borzoi.metadata.state import Metadata, User
 from borzoi.model.users import Permissions

@@ -1,6 +1,5 @@
 """Which partition a batch goes to: the next one, the one named, or the one its key hashes to."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
@@ -8,6 +7,7 @@ from xxhash import xxh32_intdigest
 
 from borzoi.model.errors import InvalidKeyLength
 from borzoi.model.limits import MESSAGES_KEY_BYTES_MAX
+from borzoi.model.value import Value
 
 
 class PartitioningKind(IntEnum):
@@ -16,8 +16,7 @@ class PartitioningKind(IntEnum):
     MESSAGES_KEY = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Partitioning:
+class Partitioning(Value):
     """The choice as it travels: `value` is empty, a u32 in little-endian, or the raw key."""
 
     kind: PartitioningKind

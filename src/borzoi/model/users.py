@@ -1,9 +1,12 @@
 """Users and what they may do: flags for everything, for one stream, for one topic of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from types import MappingProxyType
+
+import msgspec
+
+from borzoi.model.value import Value
 
 
 class UserStatus(IntEnum):
@@ -11,8 +14,7 @@ class UserStatus(IntEnum):
     INACTIVE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalPermissions:
+class GlobalPermissions(Value):
     """Flags that hold for every stream; the order is the order on the wire."""
 
     manage_servers: bool = False
@@ -27,8 +29,7 @@ class GlobalPermissions:
     send_messages: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPermissions:
+class TopicPermissions(Value):
     """Flags that hold for one topic."""
 
     manage_topic: bool = False
@@ -40,8 +41,7 @@ class TopicPermissions:
 NO_TOPICS: Mapping[int, TopicPermissions] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPermissions:
+class StreamPermissions(Value):
     """Flags that hold for one stream, and for some of its topics by numeric id."""
 
     manage_stream: bool = False
@@ -50,21 +50,20 @@ class StreamPermissions:
     read_topics: bool = False
     poll_messages: bool = False
     send_messages: bool = False
-    topics: Mapping[int, TopicPermissions] = field(default_factory=lambda: NO_TOPICS)
+    topics: Mapping[int, TopicPermissions] = msgspec.field(default_factory=lambda: NO_TOPICS)
 
 
 NO_STREAMS: Mapping[int, StreamPermissions] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(Value):
     """All of one user's permissions; a user without any is denied everything that needs one."""
 
     globally: GlobalPermissions = GlobalPermissions()
-    streams: Mapping[int, StreamPermissions] = field(default_factory=lambda: NO_STREAMS)
+    streams: Mapping[int, StreamPermissions] = msgspec.field(default_factory=lambda: NO_STREAMS)
 
 
 #: What root has.
 ALL_PERMISSIONS = Permissions(
-    GlobalPermissions(**{flag.name: True for flag in fields(GlobalPermissions)})
+    GlobalPermissions(**dict.fromkeys(GlobalPermissions.__struct_fields__, True))
 )

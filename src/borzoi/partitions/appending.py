@@ -6,7 +6,6 @@ happens once, on the owner of the partition; the stamped bytes are what every re
 
 from asyncio import Future
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -35,8 +34,7 @@ class Stamped(Value):
     timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class Appender:
+class Appender(Value):
     """How batches get into one log."""
 
     log: Log

@@ -7,13 +7,13 @@ the stored form; after decrypting it still does, and a client cannot check it.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from borzoi.model.errors import CannotDecrypt
 from borzoi.model.limits import HEADER_BYTES
+from borzoi.model.value import Value
 from borzoi.partitions.turns import Work
 from borzoi.records.batch import Batch, walk
 from borzoi.records.header import LENGTHS_AT
@@ -24,8 +24,7 @@ LENGTHS: Final = struct.Struct("<IIQ")
 assert LENGTHS_AT + LENGTHS.size == HEADER_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Decrypted:
+class Decrypted(Value):
     """Decrypted messages, and how many were left out because they could not be decrypted."""
 
     messages: memoryview

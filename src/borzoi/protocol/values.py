@@ -28,7 +28,6 @@
 
 import struct
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import lru_cache
 from typing import Final
 
@@ -133,11 +132,11 @@ def read_status(reader: Reader) -> UserStatus:
     return status
 
 
-_GLOBAL_FLAGS: Final = tuple(flag.name for flag in fields(GlobalPermissions))
+_GLOBAL_FLAGS: Final = GlobalPermissions.__struct_fields__
 _STREAM_FLAGS: Final = tuple(
-    flag.name for flag in fields(StreamPermissions) if flag.name != "topics"
+    flag for flag in StreamPermissions.__struct_fields__ if flag != "topics"
 )
-_TOPIC_FLAGS: Final = tuple(flag.name for flag in fields(TopicPermissions))
+_TOPIC_FLAGS: Final = TopicPermissions.__struct_fields__
 
 
 def read_permissions(reader: Reader) -> Permissions:

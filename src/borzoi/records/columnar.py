@@ -11,7 +11,6 @@ joined and gathered by Arrow (`arrow.py`), which does both in C++.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
@@ -31,6 +30,7 @@ from borzoi.model.limits import (
     USER_HEADER_BYTES_MAX,
     USER_HEADERS_BYTES_MAX,
 )
+from borzoi.model.value import Value
 from borzoi.records.batch import walk
 from borzoi.records.columns import gathered_column
 from borzoi.records.header import HEADER_DTYPE
@@ -51,8 +51,7 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 KEPT_INDEXES_COUNT_MAX: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Value):
     """Whole messages in one buffer, in order; back to back, unless some were left out."""
 
     buffer: memoryview
@@ -244,8 +243,7 @@ class Encoded(NamedTuple):
     ends: Positions
 
 
-@dataclass(frozen=True, slots=True)
-class SendSections:
+class SendSections(Value):
     """The sections of one SendMessages request."""
 
     indexes: bytes

@@ -30,7 +30,6 @@ A file that was cut, at whatever byte, has no trailer where it ends, or one that
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -39,6 +38,7 @@ from numpy.typing import NDArray
 
 from borzoi.model.errors import FeatureUnavailable, InvalidChecksum, StorageFailure
 from borzoi.model.topics import Compression
+from borzoi.model.value import Value
 from borzoi.records.checksum import checksum
 
 Buffer = bytes | bytearray | memoryview
@@ -231,8 +231,7 @@ def compress_frames(
     yield _wrapped(algorithm, checked + sealed.to_bytes(8, "little"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frames:
+class Frames(Value, eq=False):
     """The frame table of a compressed segment: which bytes of the file hold which plain bytes."""
 
     algorithm: Compression

@@ -17,7 +17,6 @@ the pairs checks the lengths, and only asking for `.value` reads the bytes as wh
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
@@ -28,6 +27,7 @@ from borzoi.model.errors import (
     InvalidHeaderValue,
 )
 from borzoi.model.limits import U64_MAX, U128_MAX, USER_HEADER_BYTES_MAX
+from borzoi.model.value import Value
 
 
 class HeaderKind(IntEnum):
@@ -69,8 +69,7 @@ PREFIX: Final = struct.Struct("<BI")
 PlainValue = bytes | str | bool | int | float
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderValue:
+class HeaderValue(Value):
     """A key or a value: its kind, and its bytes as they travel."""
 
     kind: HeaderKind

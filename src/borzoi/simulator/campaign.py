@@ -8,10 +8,13 @@
 import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import replace
+
+from borzoi.model.value import Value
 from borzoi.simulator.draws import draw
 from borzoi.simulator.outcome import CampaignTotals, Failure, RunOutcome
 from borzoi.simulator.simulation import simulate
@@ -25,13 +28,12 @@ class OtherCampaign(ValueError):
     """The resume file belongs to a campaign with other settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Campaign:
+class Campaign(Value):
     """Seeds `first..last`, inclusive. `settings` override every draw."""
 
     first: int
     last: int
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, float] = msgspec.field(default_factory=dict)
     bugs: tuple[str, ...] = ()
     full_every: int = FULL_EVERY
     chunk: int = CHUNK_SEEDS

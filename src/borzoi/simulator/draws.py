@@ -7,10 +7,12 @@ each of them and a failing seed can be kept together with its draw.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
 from random import Random
 from typing import Final
 
+from msgspec.structs import asdict, fields, replace
+
+from borzoi.model.value import Value
 from borzoi.simulator.events import TICKS_PER_SECOND
 from borzoi.simulator.network import NetworkFaults
 from borzoi.simulator.randomness import happens, stream
@@ -18,8 +20,7 @@ from borzoi.simulator.randomness import happens, stream
 REPLICAS: Final = (1, 2, 3, 3, 3, 4, 5, 6)
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(Value):
     """One seed spelled out. Intervals are means in ticks; 0 switches the kind off."""
 
     seed: int = 0
@@ -135,7 +136,7 @@ class Draw:
         )
 
     def changed(self, **changes: float) -> "Draw":
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return replace(self, **changes)
 
     def line(self) -> str:
         """The draw as `--set` would take it; fields at their default are left out."""

@@ -7,17 +7,16 @@ refuses the former incarnation.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from math import log
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from borzoi.model.value import Value
 from borzoi.simulator.events import EventQueue
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkFaults:
+class NetworkFaults(Value):
     """How bad the links are; drawn once per seed."""
 
     delay_min: int = 0

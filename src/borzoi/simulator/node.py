@@ -7,9 +7,10 @@ again from what its disk kept.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from borzoi.consensus import effects as fx
 from borzoi.consensus.config import Config

@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
+from borzoi.model.value import Value
 from borzoi.simulator.events import TICKS_PER_SECOND
 
 # A run that commits less, or never changes its view, exercises nothing worth a seed.
 COMMITS_MIN: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Value):
     """The first thing a checker objected to. `kind` names the checker, `trace` the last events."""
 
     kind: str
@@ -24,8 +25,7 @@ class Failure:
         return f"{self.kind} at tick {self.tick}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
+class RunOutcome(Value):
     seed: int
     draw: str
     digest: str
@@ -34,8 +34,8 @@ class RunOutcome:
     events: int
     wall_seconds: float
     failure: Failure | None = None
-    counters: Mapping[str, int] = field(default_factory=dict)
-    faults: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = msgspec.field(default_factory=dict)
+    faults: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def vacuous(self) -> bool:

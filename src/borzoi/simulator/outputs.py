@@ -4,8 +4,9 @@ Results come back as new inputs, queued behind what is being done, never from in
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from borzoi.consensus import effects as fx
 from borzoi.consensus.config import Config
@@ -20,8 +21,7 @@ from borzoi.simulator.service import Service, ServiceHost
 from borzoi.simulator.trace import Trace, describe
 
 
-@dataclass(slots=True)
-class RunContext:
+class RunContext(msgspec.Struct):
     """What all nodes of a run share."""
 
     events: EventQueue

@@ -6,10 +6,12 @@ or by a scripted scenario where random trouble would need too long.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from time import process_time
 from typing import Final
 
+import msgspec
+
+from borzoi.model.value import Value
 from borzoi.simulator import scenarios
 from borzoi.simulator.draws import draw
 from borzoi.simulator.outcome import Failure
@@ -20,21 +22,19 @@ SEEDS_MAX: Final = 60
 Scenario = Callable[[tuple[str, ...]], Failure | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Planted:
+class Planted(Value):
     """One bug: the rule it breaks, and where to look for the damage."""
 
     name: str
     rule: str
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, float] = msgspec.field(default_factory=dict)
     seeds: int = SEEDS_MAX
     scenario: Scenario | None = None
     # Another bug that is planted as well, where a second rule covers for the first.
     together: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Detection:
+class Detection(Value):
     """Which checker objected, and after how many runs; `seed` None means a scripted scenario."""
 
     name: str

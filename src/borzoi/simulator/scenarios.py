@@ -5,9 +5,10 @@ They are short, and each says which rule it holds the core to.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Final
+
+from msgspec.structs import replace
 
 from borzoi.consensus import superblock as superblocks
 from borzoi.consensus.effects import Fatal

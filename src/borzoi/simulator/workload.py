@@ -6,8 +6,9 @@ when no answer comes, and gives up its session when the node says so. What it as
 
 import struct
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from borzoi.consensus.effects import Refusal
 from borzoi.consensus.messages import ZERO, Operation
@@ -35,8 +36,7 @@ _new: Final = tuple.__new__
 PURGES: Final = frozenset({Operation.PURGE_STREAM, Operation.PURGE_TOPIC})
 
 
-@dataclass(slots=True)
-class PendingCall:
+class PendingCall(msgspec.Struct):
     """The request a client waits for."""
 
     call: NodeCall

@@ -18,14 +18,15 @@ The rules, for each segment in the order of offsets:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from borzoi.model.errors import DiskFull, FeatureUnavailable, StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.model.value import Value
 from borzoi.records.validation import INDEX_DTYPE, INDEX_ENTRY
 from borzoi.storage import layout
 from borzoi.storage.index import entries_of, valid_prefix
@@ -40,8 +41,7 @@ OpenTwin: TypeAlias = Callable[[Medium, Path], Body]
 CHECKED_ENTRIES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Value):
     """A segment that holds: its log has `size` bytes, and its index file exactly `count` entries
     less those that a full disk did not take."""
 
@@ -59,15 +59,13 @@ class Found:
         return self.start_offset + self.count
 
 
-@dataclass(slots=True)
-class RecoveredSegments:
-    segments: list[Found] = field(default_factory=list)
+class RecoveredSegments(msgspec.Struct):
+    segments: list[Found] = msgspec.field(default_factory=list)
     #: One sentence for each thing that was repaired.
-    repairs: list[str] = field(default_factory=list)
+    repairs: list[str] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Value):
     """The inputs of the rules."""
 
     medium: Medium

@@ -5,9 +5,9 @@ never reaches the open segment.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from borzoi.model.limits import NEVER, SERVER_DEFAULT, UNLIMITED
+from borzoi.model.value import Value
 from borzoi.storage.segment import SegmentFacts
 
 
@@ -42,8 +42,7 @@ def shrunk_below(topic_size_max: int) -> int:
     return topic_size_max * 9 // 10
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
+class PartitionFacts(Value):
     """What the size of a topic is decided from, for one of its partitions."""
 
     segments: Sequence[SegmentFacts]

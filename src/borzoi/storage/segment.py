@@ -1,10 +1,10 @@
 """One .log/.index pair: its bounds, its size, open or sealed."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from borzoi.model.value import Value
 from borzoi.storage.descriptors import OnDemandFile
 from borzoi.storage.index import SegmentIndex
 from borzoi.storage.layout import log_name
@@ -88,8 +88,7 @@ class PartSlices(Produced):
             position = stop
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class SegmentFacts(Value):
     """The facts about a segment that decisions are based on."""
 
     start_offset: int

@@ -1,11 +1,11 @@
 """The settings of a partition's log; plain values, built by the composition root."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.limits import SEGMENT_BYTES_MAX
+from borzoi.model.value import Value
 
 SEGMENT_BYTES_DEFAULT: Final = 1 << 30
 SEGMENT_BYTES_STEP: Final = 512
@@ -33,8 +33,7 @@ class CacheIndexes(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSettings:
+class SegmentSettings(Value):
     #: A segment that has reached this many bytes is sealed soon; `storage/fullness.py` says when.
     size: int = SEGMENT_BYTES_DEFAULT
     cache_indexes: CacheIndexes = CacheIndexes.OPEN_SEGMENT
@@ -47,8 +46,7 @@ class SegmentSettings:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSettings:
+class PartitionSettings(Value):
     acknowledge: Acknowledge = Acknowledge.WRITTEN
     #: Both bound the journal of `buffered`; whichever is reached first saves it. At every level
     #: they decide where segments end (`storage/fullness.py`).

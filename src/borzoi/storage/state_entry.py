@@ -16,12 +16,12 @@ Entries lie back to back. Only bytes and values here; `state_log.py` has the fil
 import hashlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from borzoi.model.errors import CannotDecrypt, StateCorrupted
+from borzoi.model.value import Value
 from borzoi.security.encryption import Cipher
 
 HEADER: Final = struct.Struct("<QQQIII")
@@ -39,8 +39,7 @@ COMMAND_BYTES_MAX: Final = 16 * 1024 * 1024
 _SEARCH_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class StateEntry:
+class StateEntry(Value):
     """An agreed command: the user, the command, the time, and its index in the log."""
 
     index: int
@@ -51,8 +50,7 @@ class StateEntry:
     command: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TornTail:
+class TornTail(Value):
     """Bytes after the last complete entry, with no entry after them: an interrupted append."""
 
     position: int

@@ -14,11 +14,13 @@ What a crash can leave behind, and what opening does about it:
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from borzoi.model.errors import CannotSync, InvalidConfiguration, StateCorrupted, StorageFailure
+from borzoi.model.value import Value
 from borzoi.security.encryption import Cipher
 from borzoi.storage.layout import DRAFT_SUFFIX
 from borzoi.storage.media import File, Medium, replace_file, write_all
@@ -44,8 +46,7 @@ STATE_LOG_NAME: Final = "state.messages"
 RESERVED_BYTES: Final = 256 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class StateSettings:
+class StateSettings(Value):
     #: Sync each entry before it is applied, so that it survives a power cut.
     enforce_fsync: bool = False
     #: Take a snapshot after this many entries or bytes, whichever comes first.
@@ -60,12 +61,11 @@ class StateSettings:
 DEFAULT_STATE: Final = StateSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredState:
+class RecoveredState(Value):
     """What the log held when it was opened: first the snapshot, then the entries after it."""
 
     snapshot: StateSnapshot | None = None
-    entries: list[StateEntry] = field(default_factory=list)
+    entries: list[StateEntry] = msgspec.field(default_factory=list)
 
 
 class StateLog:

@@ -16,11 +16,11 @@ The file is written under a temporary name, synced and renamed, so there is alwa
 
 import hashlib
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from borzoi.model.errors import CannotDecrypt, StateCorrupted
+from borzoi.model.value import Value
 from borzoi.security.encryption import Cipher
 from borzoi.storage.media import Medium, content_of, replace_file
 
@@ -34,8 +34,7 @@ ENCRYPTED: Final = 1
 CHECKSUM_BYTES: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class StateSnapshot:
+class StateSnapshot(Value):
     """The state after the entries up to and including `index`."""
 
     index: int

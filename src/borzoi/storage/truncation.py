@@ -13,13 +13,13 @@ the disk nothing has happened; from then on the whole cut will.
 """
 
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
 from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.model.value import Value
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.media import File, Medium, content_of, replace_file
 from borzoi.storage.recovery_point import RecoveryPoint
@@ -30,8 +30,7 @@ GENERATION: Final = struct.Struct("<Q")
 PURGE_FIELDS: Final = struct.Struct("<QQQQ")
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Value):
     segment_start: int
     position: int
     count: int

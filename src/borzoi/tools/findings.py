@@ -5,9 +5,10 @@ WARNING   something may be missing at the end of a log, or a file tells nothing
 DAMAGE    bytes that were acknowledged are not what they were
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+
+from borzoi.model.value import Value
 
 
 class Severity(IntEnum):
@@ -16,8 +17,7 @@ class Severity(IntEnum):
     DAMAGE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Value):
     """One thing about one file; `position` is a byte of it, `offset` a message or an entry."""
 
     severity: Severity
@@ -35,8 +35,7 @@ class Finding:
         return f"{place}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Value):
     """Count bytes, messages or metadata entries that were checked."""
 
     path: Path

@@ -20,7 +20,6 @@ carries its hash: u32 length, hash, u32 length, request. Passwords are hashes al
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -41,6 +40,7 @@ from borzoi.metadata.tokens import ExpireTokens, expiry_at
 from borzoi.metadata.topics import TopicDefaults, resolved
 from borzoi.model.errors import BorzoiError, CannotDecrypt, StateCorrupted
 from borzoi.model.limits import U32_MAX
+from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
@@ -73,8 +73,7 @@ DEFAULTS: Final = TopicDefaults(segment_size=0)
 IDS_SKIPPED_MAX: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignEntry:
+class ForeignEntry(Value):
     index: int
     version: int
     timestamp: int
@@ -83,8 +82,7 @@ class ForeignEntry:
     command: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(Value):
     """A command of borzoi, and the id that its object had on the other server."""
 
     command: LoggedCommand

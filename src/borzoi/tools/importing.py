@@ -17,7 +17,6 @@ messages which were never agreed on may shorten a sealed segment, and would do s
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -55,8 +54,7 @@ REVOKED_TOKENS: Final = "revoked_tokens.json"
 STAGING_SUFFIX: Final = ".importing"
 
 
-@dataclass(slots=True)
-class ImportReport:
+class ImportReport(msgspec.Struct):
     """What was imported, and notes for the operator."""
 
     entries: int = 0
@@ -71,7 +69,7 @@ class ImportReport:
     bytes: int = 0
     offsets: int = 0
     linked_bytes: int = 0
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
 
 #: Called with the next partition to import, its number and the total.

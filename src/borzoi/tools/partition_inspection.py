@@ -1,7 +1,6 @@
 """Inspection of one partition: every message, every index entry, every consumer's offset."""
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +9,7 @@ import numpy as np
 from borzoi.model.consuming import ConsumerKind
 from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import INDEX_ENTRY_BYTES
+from borzoi.model.value import Value
 from borzoi.records.validation import INDEX_DTYPE
 from borzoi.storage import layout, recovery_point
 from borzoi.storage.compressed import open_twin
@@ -24,8 +24,7 @@ from borzoi.tools.soundness import Lost, Sound, look_through
 FAULTS_TOLD_MAX: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFiles:
+class SegmentFiles(Value):
     """The files of one segment: its messages plain or compressed, and its index if there is one."""
 
     start_offset: int

@@ -15,14 +15,16 @@ function is called. What is replaced or cut off is kept under `backup/`. The rul
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from borzoi.model.errors import BorzoiError, EncryptionFailure, StorageFailure
 from borzoi.model.limits import HEADER_BYTES, SEGMENT_BYTES_MAX
 from borzoi.model.namespace import Namespace
+from borzoi.model.value import Value
 from borzoi.records.batch import Batch, stamp, walk
 from borzoi.records.header import HEADER
 from borzoi.security.encryption import Cipher
@@ -55,8 +57,7 @@ from borzoi.tools.soundness import Lost, Sound, look_through
 BLANKS_MAX: Final = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Value):
     """Something that can be done about a file; `loses` counts unreadable messages."""
 
     path: Path
@@ -65,15 +66,14 @@ class Repair:
     loses: int = 0
 
 
-@dataclass(slots=True)
-class _SegmentPlan:
+class _SegmentPlan(msgspec.Struct):
     """What has to become of one segment."""
 
     segment: SegmentFiles
     #: Bytes from here on are dropped.
     cut_at: int | None = None
     #: Empty messages to put in: where, instead of how many bytes.
-    blanks: list[Lost] = field(default_factory=list)
+    blanks: list[Lost] = msgspec.field(default_factory=list)
     #: Empty messages to add at the end, up to the next segment.
     fill: int = 0
     #: Bytes there are now.

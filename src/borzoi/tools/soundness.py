@@ -7,10 +7,10 @@ by byte.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from borzoi.model.limits import HEADER_BYTES, INDEX_ENTRY_BYTES
+from borzoi.model.value import Value
 from borzoi.records.batch import Batch, walk_prefix
 from borzoi.records.checksum import checksum
 from borzoi.records.header import ID_AT, OFFSET_AT, unpack_header
@@ -25,8 +25,7 @@ SOUGHT_BYTES: Final = 2 * MESSAGE_BYTES_MAX
 _ZEROS: Final = bytes(1 << 20)
 
 
-@dataclass(frozen=True, slots=True)
-class Sound:
+class Sound(Value):
     """Consecutive messages with nothing wrong."""
 
     first_offset: int
@@ -40,8 +39,7 @@ class Sound:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Value):
     """Bytes that are no message; `count` messages should be there, None means unknown."""
 
     first_offset: int

@@ -9,7 +9,6 @@ Every flag is required, in both directions; no streams and no topics are ``null`
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -84,11 +83,8 @@ def _topics_document(topics: Mapping[int, TopicPermissions]) -> dict[int, TopicF
 def _flags(
     permissions: GlobalPermissions | StreamPermissions | TopicPermissions,
 ) -> dict[str, bool]:
-    return {
-        flag.name: getattr(permissions, flag.name)
-        for flag in fields(permissions)
-        if flag.name != "topics"
-    }
+    flags = permissions.__struct_fields__
+    return {flag: getattr(permissions, flag) for flag in flags if flag != "topics"}
 
 
 def permissions_of(document: PermissionsDocument | None) -> Permissions | None:
