@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.conversations import PING, Sink, answered, frame
-from tests.support.embedded import EmbeddedServer, asked, embedded_server, whole, with_topic
+from tests.support.conversations import (
+    PING,
+    Sink,
+    answered,
+    batch_frame,
+    frame,
+    root_talk,
+    stored,
+    stranger_talk,
+)
+from tests.support.embedded import EmbeddedServer, embedded_server, whole, with_topic
 from tests.support.listening import turns
-from tests.support.sends import send_frame
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import DONE, RangesReply, Reply, failed
@@ -24,20 +32,16 @@ from borzoi.listeners.connection import (
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.errors import StorageFailure, StreamNotFound
+from borzoi.model.errors import StorageFailure
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import (
-    BATCH_BYTES_MAX,
     CONTROL_PAYLOAD_BYTES_MAX,
     UNAUTHENTICATED_BYTES_MAX,
 )
-from borzoi.model.namespace import Namespace
 from borzoi.model.system import TransportKind
-from borzoi.partitions.operations import Poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import (
     POLLED_PREFIX,
-    SEND_METADATA_BYTES_MAX,
     PollMessages,
 )
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
@@ -45,34 +49,9 @@ from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.commands.users import CreateUser, LoginUser
 from borzoi.protocol.contract import Request, encode_payload
-from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import PREFIX_BYTES, REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.batch import verify, walk
 from borzoi.records.message import decode_messages
-
-
-@pytest.fixture
-def pool() -> MemoryPool:
-    return MemoryPool.disabled()
-
-
-@pytest.fixture
-def sink() -> Sink:
-    return Sink()
-
-
-def stranger_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
-    """A conversation that nobody is logged in on."""
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0)
-    return Conversation(session, server.binary, sink, pool)
-
-
-@pytest.fixture
-def talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool) -> Conversation:
-    """A conversation that root is logged in on."""
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    server.services.sessions.add(session)
-    return Conversation(session, server.binary, sink, pool)
 
 
 async def test_one_byte_at_a_time_is_as_good_as_all_at_once(talk: Conversation, sink: Sink) -> None:
@@ -168,42 +147,6 @@ async def test_a_frame_too_short_for_its_code_is_refused_and_the_next_one_is_fou
     assert sink.statuses == [3, 0]
 
 
-async def test_a_control_frame_beyond_the_limit_is_refused_at_its_prefix_and_ends_it(
-    talk: Conversation, sink: Sink
-) -> None:
-    talk.feed(memoryview(REQUEST_PREFIX.pack(CONTROL_PAYLOAD_BYTES_MAX + 5, int(Code.GET_ME))))
-    assert sink.sent == [failed(3)]
-    assert sink.finished
-    talk.feed(memoryview(PING))
-    assert sink.sent == [failed(3)]
-
-
-async def test_the_largest_control_frame_is_read(talk: Conversation, sink: Sink) -> None:
-    talk.feed(memoryview(frame(int(Code.PING), bytes(CONTROL_PAYLOAD_BYTES_MAX))))
-    assert sink.sent == [DONE]
-
-
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [(Code.SEND_MESSAGES, 40), (Code.CREATE_STREAM, 40), (Code.PING, 3), (Code.LOGIN_USER, 3)],
-)
-async def test_who_is_not_logged_in_cannot_make_us_hold_a_large_frame(
-    server: EmbeddedServer, sink: Sink, code: Code, status: int
-) -> None:
-    pool = MemoryPool(512 << 20)
-    talk = stranger_talk(server, sink, pool)
-    size = UNAUTHENTICATED_BYTES_MAX + 1
-    talk.feed(memoryview(REQUEST_PREFIX.pack(size + 4, int(code))))
-    assert talk.wanted is None
-    assert talk.inside_frame
-    talk.feed(memoryview(bytes(size - 1)))
-    assert sink.sent == []
-    talk.feed(memoryview(b"\0" + PING))
-    assert sink.statuses == [status, 0]
-    assert pool.counters().allocations == 0
-    pool.close()
-
-
 async def test_what_fits_is_held_also_before_a_login(
     server: EmbeddedServer, sink: Sink, pool: MemoryPool
 ) -> None:
@@ -212,84 +155,6 @@ async def test_what_fits_is_held_also_before_a_login(
     talk.feed(memoryview(encode_request(LoginUser("iggy", "iggy"))))
     await answered(sink, 2)
     assert sink.statuses == [0, 0]
-
-
-async def test_a_buffer_goes_back_to_the_pool_when_its_frame_ran_or_its_connection_went(
-    talk: Conversation, server: EmbeddedServer, sink: Sink
-) -> None:
-    pool = MemoryPool(512 << 20)
-    session = Session(2, "127.0.0.1:2", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    talk = Conversation(session, server.binary, sink, pool)
-    large = memoryview(frame(int(Code.PING), bytes(200_000)))
-    talk.feed(large[:1000])
-    assert pool.counters().in_use_bytes
-    talk.feed(large[1000:])
-    assert pool.counters().in_use_bytes == 0
-    talk.feed(large[:1000])
-    talk.lost()
-    assert pool.counters().in_use_bytes == 0
-    pool.close()
-
-
-class Lender:
-    """A listener with a receive buffer, into which a read has put something."""
-
-    def __init__(self, data: memoryview, pool: MemoryPool) -> None:
-        self.buffer = pool.acquire(256 << 10)
-        self.buffer.view[: len(data)] = data
-        self.data = self.buffer.view[: len(data)]
-        self.has_lent = False
-
-    def lend(self, size: int) -> PooledBuffer | None:
-        self.has_lent = size <= self.buffer.capacity
-        return self.buffer if self.has_lent else None
-
-
-async def test_a_frame_that_fits_stays_where_its_first_bytes_arrived(
-    server: EmbeddedServer, sink: Sink
-) -> None:
-    pool = MemoryPool(512 << 20)
-    session = Session(2, "127.0.0.1:2", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    talk = Conversation(session, server.binary, sink, pool)
-    whole = memoryview(PING + frame(int(Code.PING), bytes(200_000)))
-    lender = Lender(whole[:1000], pool)
-    talk.received(lender.data, lender)
-    assert lender.has_lent
-    buffer, rest = lender.buffer, talk.wanted
-    assert rest is not None
-    buffer.view[1000 : len(whole)] = b"\x01" * (len(whole) - 1000)
-    assert rest == buffer.view[1000 : len(whole)]
-    assert pool.counters().allocations == 1
-    talk.filled(len(rest))
-    assert sink.statuses == [0, 0]
-    assert pool.counters().in_use_bytes == 0
-    pool.close()
-
-
-@pytest.mark.parametrize(
-    ("first", "size"),
-    [(b"", UNAUTHENTICATED_BYTES_MAX), (b"", (256 << 10) - 7), (PING[:3], 100_000)],
-    ids=["small", "too large", "behind a prefix that came in two parts"],
-)
-async def test_any_other_frame_leaves_the_listener_its_buffer(
-    server: EmbeddedServer, sink: Sink, first: bytes, size: int
-) -> None:
-    pool = MemoryPool(512 << 20)
-    session = Session(2, "127.0.0.1:2", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID)
-    talk = Conversation(session, server.binary, sink, pool)
-    whole = memoryview(frame(int(Code.PING), bytes(size)))
-    if first:
-        talk.received(memoryview(first))
-        whole = memoryview(PING[3:] + bytes(whole))
-    lender = Lender(whole[:1000], pool)
-    talk.received(lender.data, lender)
-    assert not lender.has_lent
-    lender.buffer.view[:1000] = b"\xaa" * 1000
-    pool.release(lender.buffer)
-    talk.feed(whole[1000:])
-    assert set(sink.statuses) == {0}
-    assert pool.counters().in_use_bytes == 0
-    pool.close()
 
 
 async def test_an_answer_that_comes_after_the_end_is_nobodys(
@@ -307,29 +172,6 @@ class PoisonedPool(MemoryPool):
     def release(self, buffer: PooledBuffer) -> None:
         buffer.view[:] = b"\xaa" * len(buffer.view)
         super().release(buffer)
-
-
-def batch_frame(*payloads: bytes) -> memoryview:
-    return memoryview(send_frame(*payloads))
-
-
-def root_talk(server: EmbeddedServer, sink: Sink, pool: MemoryPool, number: int) -> Conversation:
-    session = Session(
-        number, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=ROOT_USER_ID
-    )
-    return Conversation(session, server.binary, sink, pool)
-
-
-def stored(server: EmbeddedServer, start: int = 0) -> list[bytes]:
-    """The payloads of all messages; raises when a checksum is wrong."""
-    polled = asked(
-        server.services.partitions,
-        Namespace(0, 0, 0),
-        Poll(PollingStrategy.offset(start), 1_000_000, ConsumerKind.CONSUMER, 1),
-    )
-    found = polled.reading.materialise()
-    assert verify(walk(memoryview(found))) is None
-    return [bytes(message.payload) for message in decode_messages(found)]
 
 
 @pytest.mark.parametrize("deduplication", ["false", "true"])
@@ -437,15 +279,6 @@ async def test_only_a_batch_keeps_its_buffer_while_it_runs(
     await answered(sink, 1)
     assert [stream.name for stream in server.services.metadata.state.streams.in_order()] == ["s"]
     pool.close()
-
-
-async def test_a_batch_beyond_every_bound_is_refused_before_it_gets_memory(
-    talk: Conversation, sink: Sink
-) -> None:
-    talk.feed(memoryview(REQUEST_PREFIX.pack(BATCH_BYTES_MAX + 5, int(Code.SEND_MESSAGES))))
-    assert sink.statuses == [3]
-    assert talk.wanted is None
-    assert sink.finished
 
 
 async def test_hanging_up_answers_what_runs_and_begins_nothing(
@@ -659,107 +492,3 @@ async def test_a_fault_in_a_later_turn_ends_the_connection(
 async def test_a_conversation_that_waits_for_its_turn_is_not_detached(talk: Conversation) -> None:
     talk.received(memoryview(PING * 100))
     assert talk.detach() is None
-
-
-# ---- large sends --------------------------------------------------------------------------------
-
-
-def cut_at(size: int) -> tuple[int, ...]:
-    """Positions around everything that matters at the start of a large send."""
-    ends = (8, 8 + SEND_METADATA_BYTES_MAX)
-    return (*(end + more for end in ends for more in (-1, 0, 1)), size - 1)
-
-
-@pytest.mark.parametrize("cut", cut_at(200_000))
-async def test_a_large_send_of_who_may_not_send_gets_no_memory(
-    server: EmbeddedServer, sink: Sink, cut: int
-) -> None:
-    await with_topic(server, partitions=1)
-    await server.root().call(CreateUser("bob", "secret"))
-    pool = MemoryPool(512 << 20)
-    session = Session(1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 0.0, user_id=1)
-    talk = Conversation(session, server.binary, sink, pool)
-    sent = batch_frame(b"x" * 200_000)
-    talk.feed(sent[:cut])
-    talk.feed(sent[cut:])
-    talk.feed(memoryview(PING))
-    assert sink.statuses == [41, 0]
-    assert pool.counters().allocations == 0
-    assert server.binary.unfinished.in_use == 0
-    assert stored(server) == []
-    pool.close()
-
-
-@pytest.mark.parametrize("cut", cut_at(200_000))
-async def test_a_large_send_arrives_whole_wherever_it_is_cut(
-    server: EmbeddedServer, talk: Conversation, sink: Sink, cut: int
-) -> None:
-    await with_topic(server, partitions=1)
-    sent = batch_frame(b"x" * 200_000)
-    for _ in range(2):
-        talk.feed(memoryview(bytearray(sent[:cut])))
-        talk.feed(memoryview(bytearray(sent[cut:])))
-    assert sink.statuses == [0, 0]
-    assert stored(server) == [b"x" * 200_000] * 2
-    assert server.binary.unfinished.in_use == 0
-
-
-async def test_a_large_send_to_nowhere_is_answered_in_step(
-    server: EmbeddedServer, talk: Conversation, sink: Sink
-) -> None:
-    talk.feed(batch_frame(b"x" * 200_000))
-    talk.feed(memoryview(PING))
-    assert sink.statuses == [code_of(StreamNotFound("")), 0]
-
-
-async def test_the_metadata_of_a_large_send_moves_with_its_connection(
-    talk: Conversation, sink: Sink
-) -> None:
-    begun = batch_frame(b"x" * 200_000)
-    talk.feed(begun[:20])
-    assert talk.detach() == bytes(begun[:20])
-
-
-async def test_who_begins_more_than_there_is_room_for_waits(
-    server: EmbeddedServer, pool: MemoryPool
-) -> None:
-    await with_topic(server, partitions=1)
-    unfinished = server.binary.unfinished
-    unfinished.limit = 500_000
-    sent = batch_frame(b"x" * 200_000)
-    sinks = [Sink() for _ in range(5)]
-    talks = [root_talk(server, sink, pool, number) for number, sink in enumerate(sinks)]
-    for talk in talks:
-        talk.feed(sent[:5000])
-    assert unfinished.waiting == 3
-    assert [sink.reading for sink in sinks] == [True, True, False, False, False]
-    assert unfinished.in_use <= unfinished.limit
-    assert not talks[2].inside_frame, "who waits for room has not stopped in the middle of a frame"
-    talks[2].lost()
-    talks[3].feed(sent[5000:])
-    assert sinks[3].sent == []
-    talks[0].feed(sent[5000:])
-    await turns(2)
-    assert sinks[3].statuses == [0]
-    talks[4].lost()
-    talks[1].lost()
-    await turns(2)
-    assert (unfinished.in_use, unfinished.waiting) == (0, 0)
-    assert stored(server) == [b"x" * 200_000] * 2
-
-
-async def test_room_that_comes_too_late_is_given_back(
-    server: EmbeddedServer, pool: MemoryPool
-) -> None:
-    unfinished = server.binary.unfinished
-    unfinished.limit = 100_000
-    large = memoryview(frame(int(Code.PING), bytes(90_000)))
-    sinks = [Sink(), Sink()]
-    talks = [root_talk(server, sink, pool, number) for number, sink in enumerate(sinks)]
-    for talk in talks:
-        talk.feed(large[:5000])
-    talks[0].lost()
-    assert unfinished.in_use, "it was let in, but its turn has not come yet"
-    talks[1].lost()
-    await turns(2)
-    assert (unfinished.in_use, unfinished.waiting) == (0, 0)

@@ -23,45 +23,31 @@ A conversation owns no socket. The listener feeds it what arrived and sends what
 of the state: while the output cannot send, or the conversation waits for its turn or for room, new
 bytes are kept in `_unread` and no request begins.
 
-A frame in the receive buffer is copied out when it is small. A larger one stays there, and the
-listener takes another buffer; a very large one gets its own buffer. The rest of a frame is
-received straight into its place (`wanted`), so a batch is copied at most once on its way in.
-
-A large send gets no memory before its sender is authorised: its metadata is received first, and the
-rest is discarded as it arrives if the send is rejected.
+`frame_buffers.py` says where the rest of a frame is received, `large_frames.py` whether a large one
+is received, waits for room or is discarded.
 """
 
 import logging
 from asyncio import Future
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final
 
 from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.binary import BinaryProtocol, Reply, failed
+from borzoi.listeners.binary import BinaryProtocol, failed
+from borzoi.listeners.frame_buffers import Lender, begun
+from borzoi.listeners.large_frames import SEND_MESSAGES, FrameStep, LargeFrame
+from borzoi.listeners.output import CLOSED, Output
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
 from borzoi.memory.pool import NOWHERE, MemoryPool, Payload, PooledBuffer
-from borzoi.model.limits import (
-    BATCH_BYTES_MAX,
-    CONTROL_PAYLOAD_BYTES_MAX,
-    UNAUTHENTICATED_BYTES_MAX,
-)
-from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import SEND_METADATA_BYTES_MAX
-from borzoi.protocol.errors import INVALID_COMMAND, UNAUTHENTICATED
+from borzoi.protocol.errors import INVALID_COMMAND
 from borzoi.protocol.framing import CODE_BYTES, PREFIX_BYTES, REQUEST_PREFIX
 
 log = logging.getLogger(__name__)
 
-SEND_MESSAGES = int(Code.SEND_MESSAGES)
-
 _unpack_prefix: Final = REQUEST_PREFIX.unpack_from
-
-#: A smaller frame is copied out of the receive buffer: copying is cheaper than handing over the
-#: buffer. Larger than any frame before login, so unauthenticated clients never hold a buffer.
-STAYING_BYTES_MIN = UNAUTHENTICATED_BYTES_MAX + 1
 
 #: How many bytes a client may send ahead while its request runs, before reading stops.
 PIPELINED_BYTES_MAX = 256 * 1024
@@ -95,61 +81,21 @@ TRANSITIONS: Final[Mapping[str, Mapping[State, frozenset[State]]]] = {
 # fmt: on
 
 
-class Output(Protocol):
-    """What a conversation needs from the connection it runs over."""
-
-    def send(self, reply: Reply) -> None:
-        """Send, or queue and set `Conversation.blocked`."""
-
-    def finish(self) -> None:
-        """Close once everything handed to `send` has left."""
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
-class Lender(Protocol):
-    """Whose receive buffer a frame may stay in."""
-
-    def lend(self, size: int) -> PooledBuffer | None:
-        """The buffer, if it has this size: it belongs to the frame from now on, and the lender
-        receives into another one."""
-
-
-class ClosedOutput:
-    """The output of a lost conversation: it does nothing and keeps nothing alive."""
-
-    def send(self, reply: Reply) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
-CLOSED: Final = ClosedOutput()
-
-
 class Conversation:
     """The state of one client's byte stream; the listener's reader and writer drive it."""
 
     __slots__ = (
-        "_announced",
         "_binary",
         "_code",
-        "_discard_answer",
         "_frame",
         "_frame_buffer",
         "_held",
         "_input_ended",
+        "_large",
         "_output",
         "_pool",
-        "_reserved",
         "_running",
         "_unread",
-        "_wanted_room",
         "blocked",
         "discard",
         "ended",
@@ -173,22 +119,16 @@ class Conversation:
         #: The memory to receive the next bytes into: the rest of `_frame`.
         self.wanted: memoryview | None = None
         self._code = 0
-        #: The size of a large send whose metadata is being received, in the place of `_frame`.
-        self._announced = 0
+        #: The large frame that is being received, waits for room, is discarded or runs.
+        self._large: LargeFrame | None = None
         #: How many bytes of a refused frame are still to come.
         self.discard = 0
-        self._discard_answer: Reply = b""
         self._running: Future[Answer] | None = None
         #: Whether its answer comes from the disk or another process, not from this turn.
         self.is_waiting = False
         self._unread: bytearray | None = None
         #: Waits for its turn, or for room for a large frame.
         self._held = False
-        #: The size of a large frame that was admitted (`listeners/unfinished.py`), until it is
-        #: done.
-        self._reserved = 0
-        #: The size of a large frame waiting for admission.
-        self._wanted_room = 0
         #: The client sends nothing more, but waits for pending answers.
         self._input_ended = False
         #: The output could not send everything yet; no request begins until `unblocked`.
@@ -227,8 +167,8 @@ class Conversation:
             self.wanted = wanted[count:]
             return
         buffer, self._frame, self._frame_buffer, self.wanted = self._frame_buffer, None, None, None
-        if self._announced:
-            self._metadata_arrived(frame.view)
+        if self._large is not None and self._large.is_announced:
+            self.received(self._large.announced(frame.view))
         else:
             self._run(self._code, frame, buffer)
 
@@ -275,7 +215,9 @@ class Conversation:
                 start, position = position, position + size
                 self._run(code, Payload(data[start:position], NOWHERE, True), None)
             else:
-                self._begin_frame(code, size, data[position:], position, lender)
+                frame, self._frame_buffer = begun(self._pool, lender, data, position, size)
+                self._code, self._frame = code, frame
+                self.wanted = frame.view[end - position :]
                 return
 
     def _had_its_turn(self, frames: int) -> bool:
@@ -299,93 +241,47 @@ class Conversation:
             log.exception("serving %s failed", self.session.address)
             self.end()
 
-    def _begin_frame(
-        self, code: int, size: int, first: memoryview, start: int, lender: Lender | None
-    ) -> None:
-        """Only the first bytes of a frame are there; its payload begins at `start` of the lender's
-        receive buffer, and stays there if that has room for it."""
-        buffer = None
-        if lender is not None and size >= STAYING_BYTES_MIN:
-            buffer = lender.lend(start + size)
-        if buffer is None:
-            buffer, start = self._pool.acquire(size), 0
-            buffer.view[: len(first)] = first
-        self._code, self._frame_buffer = code, buffer
-        frame = buffer.payload(start, size)
-        self._frame = frame
-        self.wanted = frame.view[len(first) :]
-
-    # Large frames: rejected before they take memory, or admitted when there is room.
+    # Large frames.
 
     def _is_let_in(self, code: int, size: int, first: memoryview) -> bool:
         """Whether a large frame may be received now. If not, its first bytes are to be discarded,
         or were kept until it is decided."""
-        is_send = code == SEND_MESSAGES
-        if size > (BATCH_BYTES_MAX if is_send else CONTROL_PAYLOAD_BYTES_MAX):
-            # Staying in sync would mean reading the rest, which is too much.
-            self._output.send(failed(INVALID_COMMAND))
+        large = self._large
+        if large is None:
+            large = self._large = LargeFrame(self._binary, code, size)
+        step = large.next_step(self.session, first)
+        if step is FrameStep.AUTHORISE:
+            self._frame = large.begin_metadata(first)
+            self.wanted = self._frame.view[len(first) :]
+        elif step is FrameStep.WAIT:
+            self._held = True
+            self._keep(memoryview(large.prefix + first))
+            self._output.pause_reading()
+            large.wait(self._room_came)
+        elif step is FrameStep.DISCARD:
+            self.discard = size
+        elif step is FrameStep.END:
+            self._output.send(large.refusal)
             self.end()
-            return False
-        if self.session.user_id is None:
-            public = self._binary.dispatcher.is_public(code)
-            self._refuse(size, failed(INVALID_COMMAND if public else UNAUTHENTICATED))
-            return False
-        if is_send:
-            if len(first) < SEND_METADATA_BYTES_MAX:
-                self._begin_metadata(size, first)
-                return False
-            refusal = self._binary.refusal_of_send(self.session, first, size)
-            if refusal is not None:
-                self._refuse(size, refusal)
-                return False
-        if not self._reserved:
-            if not self._binary.unfinished.enter(size):
-                self._wait_for_room(code, size, first)
-                return False
-            self._reserved = size
-        return True
-
-    def _refuse(self, size: int, answer: Reply) -> None:
-        """Discard a frame as it arrives, and answer at its end."""
-        self._leave()
-        self.discard, self._discard_answer = size, answer
-
-    def _begin_metadata(self, size: int, first: memoryview) -> None:
-        """Receive the metadata of a large send by itself."""
-        frame = Payload(memoryview(bytearray(SEND_METADATA_BYTES_MAX)))
-        frame.view[: len(first)] = first
-        self._announced, self._frame = size, frame
-        self.wanted = frame.view[len(first) :]
-
-    def _metadata_arrived(self, metadata: memoryview) -> None:
-        size, self._announced = self._announced, 0
-        prefix = REQUEST_PREFIX.pack(size + CODE_BYTES, SEND_MESSAGES)
-        self.received(memoryview(prefix + metadata))
-
-    def _wait_for_room(self, code: int, size: int, first: memoryview) -> None:
-        self._held, self._wanted_room = True, size
-        self._keep(memoryview(REQUEST_PREFIX.pack(size + CODE_BYTES, code) + first))
-        self._output.pause_reading()
-        self._binary.unfinished.wait(size, self._room_came)
+        return step is FrameStep.RECEIVE
 
     def _room_came(self) -> None:
-        """The large frame was admitted."""
-        self._reserved, self._wanted_room = self._wanted_room, 0
         if self.ended:
             self._leave()
         self._turn_came()
 
     def _leave(self) -> None:
-        """Release the admission of a large frame."""
-        if self._reserved:
-            self._binary.unfinished.leave(self._reserved)
-            self._reserved = 0
+        """The large frame is done, or was given up."""
+        if self._large is not None:
+            self._large.leave()
+            self._large = None
 
     def _discarded(self, available: int) -> int:
         gone = min(available, self.discard)
         self.discard -= gone
-        if not self.discard:
-            self._output.send(self._discard_answer)
+        if not self.discard and self._large is not None:
+            self._output.send(self._large.refusal)
+            self._large = None
         return gone
 
     def _keep(self, data: memoryview) -> None:
@@ -411,9 +307,8 @@ class Conversation:
             return
         if buffer is not None:
             self._pool.release(buffer)
-        if self._reserved:
-            self._binary.unfinished.leave(self._reserved)
-            self._reserved = 0
+        if self._large is not None:
+            self._leave()
         if not self.ended:
             self._output.send(reply)
             if self.session.closing:
@@ -433,7 +328,7 @@ class Conversation:
         self.is_waiting = False
         if buffer is not None:
             self._pool.release(buffer)
-        if self._reserved:
+        if self._large is not None:
             self._leave()
         if self.ended:
             return
@@ -532,17 +427,15 @@ class Conversation:
             if self._frame_buffer is not None:
                 self._pool.release(self._frame_buffer)
                 self._frame_buffer = None
-        if self._wanted_room:
-            self._binary.unfinished.forget(self._room_came)
         self._frame = self.wanted = None
 
     def detach(self) -> bytes | None:
         """Stop here and return the bytes that were read and not run, for a conversation in another
         process to continue with. None while a request or an answer is pending, or while a large
         frame is being received or discarded."""
-        if self.state not in (State.IDLE, State.RECEIVING) or self._input_ended:
+        if self.state not in (State.IDLE, State.RECEIVING):
             return None
-        if self.blocked or self._held:
+        if self._input_ended or self.blocked or self._held:
             return None
         unread = self.head
         if self._frame is not None and self.wanted is not None:
@@ -550,8 +443,8 @@ class Conversation:
             if arrived > PIPELINED_BYTES_MAX:
                 return None
             size, code = len(self._frame.view), self._code
-            if self._announced:
-                size, code = self._announced, SEND_MESSAGES
+            if self._large is not None and self._large.is_announced:
+                size, code = self._large.size, self._large.code
             prefix = REQUEST_PREFIX.pack(size + CODE_BYTES, code)
             unread = prefix + self._frame.view[:arrived]
         self.lost()
