@@ -3,7 +3,7 @@ import socket
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from borzoi.server import control_messages as messages
@@ -57,6 +57,7 @@ def test_what_a_supervisor_is_told_arrives_as_it_was_said(message) -> None:
 
 
 @given(st.binary(max_size=64))
+@example(b"\x91\xa1\x80").via("a name that is not UTF-8")
 def test_bytes_that_say_nothing_are_refused(packet: bytes) -> None:
     for decode in (messages.decode_to_shard, messages.decode_to_supervisor):
         try:

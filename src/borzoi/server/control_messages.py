@@ -26,7 +26,7 @@ other side is our own code of the same version, so a message that is not underst
 import array
 import socket
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from borzoi.model.value import Value
 from borzoi.server.overrides import Override
 from borzoi.server.placement import Seat
 
+Decoded = TypeVar("Decoded")
 Addresses: TypeAlias = dict[str, tuple[str, int]]
 
 #: Larger than any realistic settings; the kernel refuses to send more.
@@ -124,11 +125,19 @@ def encode(message: ToShard | ToSupervisor) -> bytes:
 
 
 def decode_to_shard(packet: bytes) -> ToShard:
-    return _to_shard.decode(packet)
+    return _decoded(_to_shard, packet)
 
 
 def decode_to_supervisor(packet: bytes) -> ToSupervisor:
-    return _to_supervisor.decode(packet)
+    return _decoded(_to_supervisor, packet)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[Decoded], packet: bytes) -> Decoded:
+    try:
+        return decoder.decode(packet)
+    except UnicodeDecodeError as fault:
+        # The one fault of a packet that msgspec reports as another kind of error.
+        raise msgspec.DecodeError(str(fault)) from fault
 
 
 def control_pair() -> tuple[socket.socket, socket.socket]:
