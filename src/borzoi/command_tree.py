@@ -5,11 +5,12 @@ and places, and prints its help from the table.
 """
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import click
+
+from borzoi.model.spelling import nearest
 
 #: The exit code of a command that Ctrl-C ended: 128 plus the signal number.
 INTERRUPTED: Final = 130
@@ -83,8 +84,8 @@ class CommandTree(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             known = [*self.list_commands(ctx), *self._aliases]
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, known, likeness=0.5)
+            hint = f" Did you mean {near!r}?" if near else ""
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
 

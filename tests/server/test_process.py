@@ -58,6 +58,8 @@ def start_of(folder: Path, **variables: str) -> Start:
 NOT_FOR_A_START = (
     "borzoi.consensus",
     "borzoi.protocol.rest",
+    "borzoi.listeners.tls",
+    "borzoi.listeners.websocket.secure",
     "borzoi.security.certificates",
     "borzoi.server.config_command",
     "borzoi.server.schema",
@@ -70,10 +72,14 @@ NOT_FOR_A_START = (
     "tests.support",
     "backports.zstd",
     "cryptography",
+    "difflib",
     "isal",
+    "json",
     "lz4",
     "multiprocessing",
     "rich",
+    "shutil",
+    "tomllib",
     "unittest",
 )
 

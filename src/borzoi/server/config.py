@@ -1,7 +1,5 @@
 """Settings from defaults, file and environment, validated once, with clear errors."""
 
-import difflib
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any
 
 from borzoi.model.errors import InvalidConfiguration, InvalidEncryptionKey
 from borzoi.model.limits import POLLED_BYTES_MAX, SERVER_DEFAULT, UNLIMITED
+from borzoi.model.spelling import nearest
 from borzoi.model.units import DAY, format_bytes, format_duration
 from borzoi.model.value import Value
 from borzoi.security.encryption import decoded_key
@@ -60,6 +59,9 @@ def _read_file(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, 
         try:
             path = _found_upwards(folder, Path(candidate))
             if path is not None:
+                # Imported here: many servers have no file.
+                import tomllib
+
                 return tomllib.loads(path.read_text("utf-8")), str(path)
         except OSError as fault:
             raise InvalidConfiguration(
@@ -95,8 +97,8 @@ def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
     known = {key.path for key in KEYS}
     for path in _paths_in(document):
         if path not in known:
-            near = difflib.get_close_matches(path, known, n=1, cutoff=0.6)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = nearest(path, known, likeness=0.6)
+            hint = f"; did you mean {near}?" if near else ""
             yield f"the key {path} is not a setting{hint}"
 
 

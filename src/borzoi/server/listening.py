@@ -16,9 +16,7 @@ from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
 from borzoi.listeners.process_metrics import ProcessSources, process_families
 from borzoi.listeners.sockets import BACKLOG, SocketOptions, bound_socket
 from borzoi.listeners.tcp import TcpListener
-from borzoi.listeners.tls import TlsListener
 from borzoi.listeners.websocket.plain import WebSocketListener
-from borzoi.listeners.websocket.secure import SecureWebSocketListener
 from borzoi.memory.pool import MemoryPool
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.model.value import Value
@@ -175,6 +173,9 @@ async def _tcp(
         probe_silent_peers(sock)
     options = socket_options(tcp.socket)
     if tcp.tls.enabled:
+        # Imported here: a start without TLS needs no part of it.
+        from borzoi.listeners.tls import TlsListener
+
         secure = TlsListener(options=options, **around.byte_streams(admission))
         await secure.start(sock, tls_context(tcp.tls, "tcp.tls"))
         return Endpoint("tcp (TLS)", "tcp", secure)
@@ -228,6 +229,8 @@ async def _websocket(
     )
     probe_silent_peers(sock)
     if websocket.tls.enabled:
+        from borzoi.listeners.websocket.secure import SecureWebSocketListener
+
         secure = SecureWebSocketListener(limits=limits, **around.byte_streams(admission))
         await secure.start(sock, tls_context(websocket.tls, "websocket.tls"))
         return Endpoint("websocket (TLS)", "websocket", secure)

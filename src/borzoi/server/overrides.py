@@ -3,11 +3,11 @@
 Pure: the environment is passed as a mapping.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from borzoi.model.errors import InvalidConfiguration
+from borzoi.model.spelling import nearest
 from borzoi.model.value import Value
 from borzoi.server.declaring import SettingKey
 
@@ -115,6 +115,6 @@ def unknown_variables(environment: Mapping[str, str], keys: Sequence[SettingKey]
         name = given.removeprefix(prefix)
         if name in known or name in RESERVED or name.startswith(RESERVED_PREFIXES):
             continue
-        near = difflib.get_close_matches(name, known | RESERVED, n=1, cutoff=0.7)
-        hint = f"; did you mean {prefix}{near[0]}?" if near else ""
+        near = nearest(name, known | RESERVED, likeness=0.7)
+        hint = f"; did you mean {prefix}{near}?" if near else ""
         yield f"the variable {given} is not a setting{hint}"

@@ -1,8 +1,9 @@
 """Settings written as TOML. The standard library only reads it."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -49,4 +50,4 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_value(one) for one in value)}]"
     # A JSON string is a TOML basic string, escapes included.
-    return json.dumps(value, ensure_ascii=False)
+    return msgspec.json.encode(value).decode()

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
@@ -205,8 +204,11 @@ class LocalMedium:
 
     def remove_tree(self, directory: Path) -> None:
         with _translated("remove", directory):
+            # Imported here: with it come three libraries of archives.
+            from shutil import rmtree
+
             with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(directory)
+                rmtree(directory)
 
     def fsync_directory(self, directory: Path) -> None:
         try:
