@@ -2,18 +2,24 @@
 
     python tools/unasync.py            write the files
     python tools/unasync.py --check    say which files differ from what would be written, and fail
+    python tools/unasync.py --tests    write only the tests
+
+The client is committed, because installations and editors need it. Its tests are not: pytest writes
+them when it collects `tests/client`, and `scripts/check` before it reads them.
 
 Only words are replaced (`RULES`); what differs by more than its name comes in both colours from
 ``borzoi/client/_colours.py``. A rule that no file needs is a fault, so that none outlives its use.
 """
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("src/borzoi/client", "tests/client")
+CLIENT = ROOT / "src" / "borzoi" / "client"
+TESTS = ROOT / "tests" / "client"
 
 #: Read from top to bottom: a text that one rule made is seen by the next.
 RULES = (
@@ -48,19 +54,42 @@ def formatted(text: str) -> str:
     return text
 
 
-def expected() -> dict[Path, str]:
-    """The files that should be there, with their texts."""
+def made(folder: Path, used: set[str]) -> dict[Path, str]:
+    """The blocking modules that belong beside the asynchronous ones of a folder, unformatted."""
     files: dict[Path, str] = {}
+    for source in sources(folder / "_async"):
+        target = folder / "_sync" / source.relative_to(folder / "_async")
+        header = HEADER.format(source=source.relative_to(ROOT).as_posix())
+        files[target] = header + converted(source.read_text(), used)
+    return files
+
+
+def expected() -> dict[Path, str]:
+    """The files that should be committed, with their texts."""
     used: set[str] = set()
-    for folder in FOLDERS:
-        for source in sources(ROOT / folder / "_async"):
-            target = ROOT / folder / "_sync" / source.relative_to(ROOT / folder / "_async")
-            header = HEADER.format(source=source.relative_to(ROOT).as_posix())
-            files[target] = formatted(header + converted(source.read_text(), used))
+    files = {path: formatted(text) for path, text in made(CLIENT, used).items()}
+    made(TESTS, used)
     unneeded = [pattern for pattern, _ in RULES if pattern not in used]
     if unneeded:
         raise SystemExit(f"no file needs these rules: {unneeded}")
     return files
+
+
+def write(folder: Path, files: dict[Path, str]) -> None:
+    """Bring the blocking side of a folder in line with the files."""
+    for path, text in files.items():
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Processes of one test run write the same files, and read them at the same time.
+            unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+            unfinished.write_text(text)
+            unfinished.replace(path)
+    for path in strays(folder, files):
+        path.unlink(missing_ok=True)
+
+
+def write_tests() -> None:
+    write(TESTS, made(TESTS, set()))
 
 
 def sources(folder: Path) -> list[Path]:
@@ -68,26 +97,26 @@ def sources(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py")
 
 
-def strays(files: dict[Path, str]) -> list[Path]:
+def strays(folder: Path, files: dict[Path, str]) -> list[Path]:
     """Files that stand where only made ones may, and are none."""
-    there = [path for folder in FOLDERS for path in sources(ROOT / folder / "_sync")]
-    return sorted(set(there) - files.keys())
+    return sorted(set(sources(folder / "_sync")) - files.keys())
 
 
 def main(arguments: list[str]) -> int:
+    if arguments == ["--tests"]:
+        write_tests()
+        return 0
     files = expected()
     if arguments == ["--check"]:
         differing = [
             path for path, text in files.items() if not path.exists() or path.read_text() != text
         ]
-        for path in [*differing, *strays(files)]:
+        wrong = [*differing, *strays(CLIENT, files)]
+        for path in wrong:
             print(f"{path.relative_to(ROOT)} is not what tools/unasync.py makes")
-        return 1 if differing or strays(files) else 0
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    for path in strays(files):
-        path.unlink()
+        return 1 if wrong else 0
+    write(CLIENT, files)
+    write_tests()
     return 0
 
 

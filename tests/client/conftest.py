@@ -1,4 +1,7 @@
-"""One server for all tests of the client; each test has a stream of its own in it."""
+"""One server for all tests of the client; each test has a stream of its own in it.
+
+The tests of the blocking client are written here, before pytest looks for them.
+"""
 
 from collections.abc import Iterator
 
@@ -6,8 +9,11 @@ import pytest
 from tests.support.accelerators import both_ways
 from tests.support.server import RunningServer, running_server
 from tests.support.transports import EVERY_TRANSPORT, SECTIONS
+from tools.unasync import write_tests
 
 __all__ = ["both_ways"]
+
+write_tests()
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,8 @@ def defaults_for_what_is_empty(_: Path, text: str) -> Iterator[str]:
 def missing_mirror_tests(path: Path, _: str) -> Iterator[str]:
     """tests/ has the shape of src/borzoi/, so the tests of a module are easy to find."""
     if path.stem != "__init__":
-        module = path.relative_to(SOURCE)
+        # The tests of the blocking client are made of those of the asynchronous one.
+        module = Path(*(part.replace("_sync", "_async") for part in path.relative_to(SOURCE).parts))
         mirror = ROOT / "tests" / module.parent / f"test_{path.stem.strip('_')}.py"
         if not mirror.exists():
             yield f"has no {mirror.relative_to(ROOT)}"
