@@ -47,6 +47,15 @@ def ok(asked: Asked) -> bytes:
     return encode_response(0)
 
 
+def hanging_up_once(code: int) -> Script:
+    """Ends the first connection at this command; otherwise as `ok`."""
+
+    def script(asked: Asked) -> bytes:
+        return HANG_UP if asked.code == code and asked.connection == 0 else ok(asked)
+
+    return script
+
+
 def echo(asked: Asked) -> bytes:
     """Answers every request with its own payload."""
     return encode_response(0, asked.payload)

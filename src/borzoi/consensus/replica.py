@@ -12,6 +12,7 @@ from borzoi.consensus import (
     checkpointing,
     following,
     heartbeat,
+    messages,
     new_view,
     normal,
     recovery,
@@ -24,30 +25,6 @@ from borzoi.consensus.effects import Effect, GroupCommits, Leadership
 from borzoi.consensus.frames import checksum
 from borzoi.consensus.invariants import invariant, present
 from borzoi.consensus.machine import StateMachine
-from borzoi.consensus.messages import (
-    U128,
-    ZERO,
-    Commit,
-    DoViewChange,
-    Handshake,
-    Header,
-    Headers,
-    Ping,
-    Pong,
-    Prepare,
-    PrepareOk,
-    Reply,
-    Request,
-    RequestHeaders,
-    RequestPrepare,
-    RequestStartView,
-    RequestStateChunk,
-    RequestStateTransfer,
-    StartView,
-    StartViewChange,
-    StateChunk,
-    StateTransferTarget,
-)
 from borzoi.consensus.pipeline import LOCAL, Queued
 from borzoi.consensus.recovery import Restored
 from borzoi.consensus.state import (
@@ -96,17 +73,17 @@ class Replica(ReplicaState):
 
     # -- frames and requests ----------------------------------------------------------------------
 
-    def on_frame(self, header: Header, body: bytes) -> None:
+    def on_frame(self, header: messages.Header, body: bytes) -> None:
         if self.stopped:
             return
         handler = _FRAME_HANDLERS.get(type(header))
-        if handler is not None and (not self.is_empty or type(header) is Handshake):
+        if handler is not None and (not self.is_empty or type(header) is messages.Handshake):
             handler(self, header, body)
             self.check()
 
     def on_request(
         self,
-        client: U128,
+        client: messages.U128,
         request: int,
         operation: int,
         payload: bytes,
@@ -219,12 +196,12 @@ class Replica(ReplicaState):
         self.check()
 
     def on_position(
-        self, group: int, view: int, commit: int, checkpoint_op: int, identity: U128
+        self, group: int, view: int, commit: int, checkpoint_op: int, identity: messages.U128
     ) -> None:
         """Control group: where a data group of this node stands."""
         self.positions[group] = (view, commit, checkpoint_op, identity)
 
-    def on_peer_checkpoint(self, op: int, identity: U128) -> None:
+    def on_peer_checkpoint(self, op: int, identity: messages.U128) -> None:
         """Data groups: a peer's checkpoint, to compare with ours (K1)."""
         heartbeat.compare_checkpoint(self, op, identity)
 
@@ -269,21 +246,21 @@ class Replica(ReplicaState):
         return self.view == control_view and heartbeat.is_current(self)
 
     @property
-    def checkpoint_checksum(self) -> U128:
-        return self.checkpoint_checksums.get(self.checkpoint_op, ZERO)
+    def checkpoint_checksum(self) -> messages.U128:
+        return self.checkpoint_checksums.get(self.checkpoint_op, messages.ZERO)
 
     @property
     def is_leader(self) -> bool:
         return self.leadership is Leadership.LEADER
 
 
-def _on_prepare(r: Replica, header: Prepare, body: bytes) -> None:
+def _on_prepare(r: Replica, header: messages.Prepare, body: bytes) -> None:
     following.on_prepare(r, header, body)
     if r.wiped:
         r._progress()
 
 
-def _on_commit(r: Replica, header: Commit, body: bytes) -> None:
+def _on_commit(r: Replica, header: messages.Commit, body: bytes) -> None:
     if header.view < r.view and r.is_primary:
         # V7: a primary of an older view still believes in itself.
         view_change.send_start_view(r, header.replica, bytes(16))
@@ -294,7 +271,7 @@ def _on_commit(r: Replica, header: Commit, body: bytes) -> None:
         r._progress()
 
 
-def _on_headers(r: Replica, header: Headers, body: bytes) -> None:
+def _on_headers(r: Replica, header: messages.Headers, body: bytes) -> None:
     if repair.on_headers(r, header, body):
         repair.begin(r)
         following.acknowledge(r)
@@ -332,25 +309,25 @@ def _on_ping_timer(r: Replica) -> None:
 
 
 _FRAME_HANDLERS: Final[dict[type, Callable[[Replica, Any, bytes], None]]] = {
-    Ping: heartbeat.on_ping,
-    Pong: heartbeat.on_pong,
-    Request: normal.on_request_frame,
-    Prepare: _on_prepare,
-    PrepareOk: normal.on_prepare_ok,
-    Reply: normal.on_reply_frame,
-    Commit: _on_commit,
-    StartViewChange: view_change.on_start_view_change,
-    DoViewChange: view_change.on_do_view_change,
-    StartView: new_view.on_start_view,
-    RequestStartView: new_view.on_request_start_view,
-    RequestHeaders: repair.on_request_headers,
-    Headers: _on_headers,
-    RequestPrepare: repair.on_request_prepare,
-    RequestStateTransfer: state_transfer.on_request_transfer,
-    StateTransferTarget: state_transfer.on_target,
-    RequestStateChunk: state_transfer.on_request_chunk,
-    StateChunk: state_transfer.on_chunk,
-    Handshake: recovery.on_handshake,
+    messages.Ping: heartbeat.on_ping,
+    messages.Pong: heartbeat.on_pong,
+    messages.Request: normal.on_request_frame,
+    messages.Prepare: _on_prepare,
+    messages.PrepareOk: normal.on_prepare_ok,
+    messages.Reply: normal.on_reply_frame,
+    messages.Commit: _on_commit,
+    messages.StartViewChange: view_change.on_start_view_change,
+    messages.DoViewChange: view_change.on_do_view_change,
+    messages.StartView: new_view.on_start_view,
+    messages.RequestStartView: new_view.on_request_start_view,
+    messages.RequestHeaders: repair.on_request_headers,
+    messages.Headers: _on_headers,
+    messages.RequestPrepare: repair.on_request_prepare,
+    messages.RequestStateTransfer: state_transfer.on_request_transfer,
+    messages.StateTransferTarget: state_transfer.on_target,
+    messages.RequestStateChunk: state_transfer.on_request_chunk,
+    messages.StateChunk: state_transfer.on_chunk,
+    messages.Handshake: recovery.on_handshake,
 }
 
 _TIMER_HANDLERS: Final[dict[int, Callable[[Replica], None]]] = {

@@ -45,24 +45,25 @@ async def test_what_was_sent_is_polled(client, topic: str) -> None:
     assert polled[2] is polled[2]
 
 
+async def arrive_whole(client, topic: str, payloads: list[bytes]) -> None:
+    await client.send_messages(topic, payloads, partition=0)
+    polled = await client.poll_messages(topic, partition=0, start=0)
+    assert [message.payload for message in polled] == payloads
+    assert [message.offset for message in polled] == list(range(len(payloads)))
+
+
 @every_transport
 @pytest.mark.parametrize("size", [0, 1, 100, 1000])
 async def test_batches_of_any_size_arrive_whole(client, topic: str, size: int) -> None:
     payloads = [number.to_bytes(4, "big") + bytes(size) for number in range(300)]
-    await client.send_messages(topic, payloads, partition=0)
-    polled = await client.poll_messages(topic, partition=0, start=0)
-    assert [message.payload for message in polled] == payloads
-    assert [message.offset for message in polled] == list(range(300))
+    await arrive_whole(client, topic, payloads)
 
 
 @with_sessions
 async def test_large_batches_arrive_whole(client, topic: str, transport: str) -> None:
     size = 7_000 if transport == "quic" else 70_000
     payloads = [number.to_bytes(4, "big") + bytes(size) for number in range(300)]
-    await client.send_messages(topic, payloads, partition=0)
-    polled = await client.poll_messages(topic, partition=0, start=0)
-    assert [message.payload for message in polled] == payloads
-    assert [message.offset for message in polled] == list(range(300))
+    await arrive_whole(client, topic, payloads)
 
 
 @with_sessions

@@ -4,7 +4,7 @@ import threading
 
 import msgspec
 import pytest
-from tests.support.scripted_server import HANG_UP, SILENCE, Asked, ok, scripted
+from tests.support.scripted_server import SILENCE, Asked, hanging_up_once, ok, scripted
 
 from borzoi.client import AsyncClient
 from borzoi.client.codecs import JSON, TEXT
@@ -203,12 +203,7 @@ async def test_without_room_a_message_is_dropped_when_told_so() -> None:
 
 
 async def test_a_batch_is_sent_again_with_the_same_ids() -> None:
-    def hang_up_once(asked: Asked) -> bytes | None:
-        if asked.code == Code.SEND_MESSAGES and asked.connection == 0:
-            return HANG_UP
-        return ok(asked)
-
-    with scripted(hang_up_once) as server:
+    with scripted(hanging_up_once(Code.SEND_MESSAGES)) as server:
         async with AsyncClient(server.url + QUIET) as client:
             async with client.producer("s/t", background=True) as producer:
                 for _ in range(100):

@@ -1,7 +1,15 @@
 """Lost connections, late answers and strange servers: what a client does about each."""
 
 import pytest
-from tests.support.scripted_server import HANG_UP, SILENCE, Asked, answered, ok, scripted
+from tests.support.scripted_server import (
+    HANG_UP,
+    SILENCE,
+    Asked,
+    answered,
+    hanging_up_once,
+    ok,
+    scripted,
+)
 
 from borzoi.client import AsyncClient
 from borzoi.client._colours import async_sleep
@@ -42,12 +50,7 @@ async def test_an_answer_that_does_not_come_ends_the_call_in_time() -> None:
 
 
 async def test_a_question_is_asked_again_when_the_connection_ends() -> None:
-    def hang_up_once(asked: Asked) -> bytes | None:
-        if asked.code == Code.GET_STREAMS and asked.connection == 0:
-            return HANG_UP
-        return ok(asked)
-
-    with scripted(hang_up_once) as server:
+    with scripted(hanging_up_once(Code.GET_STREAMS)) as server:
         async with AsyncClient(server.url + QUIET) as client:
             assert await client.get_streams() == ()
         assert server.codes.count(Code.LOGIN_USER) == 2
@@ -100,12 +103,7 @@ async def test_without_reconnection_the_first_fault_is_told() -> None:
 
 
 async def test_groups_are_joined_again_on_a_new_connection() -> None:
-    def hang_up_once(asked: Asked) -> bytes | None:
-        if asked.code == Code.PING and asked.connection == 0:
-            return HANG_UP
-        return ok(asked)
-
-    with scripted(hang_up_once) as server:
+    with scripted(hanging_up_once(Code.PING)) as server:
         async with AsyncClient(server.url + QUIET) as client:
             await client.join_consumer_group("s/t", "g")
             await client.join_consumer_group("s/t", "h")
