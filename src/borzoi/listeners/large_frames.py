@@ -39,15 +39,7 @@ class FrameStep(Enum):
 class LargeFrame:
     """One large frame of a conversation, from its prefix to the end of its request."""
 
-    __slots__ = (
-        "_binary",
-        "_go_on",
-        "_has_room",
-        "code",
-        "is_announced",
-        "refusal",
-        "size",
-    )
+    __slots__ = ("_binary", "_go_on", "_has_room", "code", "is_announced", "refusal", "size")
 
     def __init__(self, binary: BinaryProtocol, code: int, size: int) -> None:
         self._binary = binary

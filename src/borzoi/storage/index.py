@@ -36,15 +36,7 @@ class SegmentIndex:
     The last entries may not be built yet; `gather` builds them before the window is read.
     """
 
-    __slots__ = (
-        "_deferred",
-        "_last_end",
-        "_window",
-        "_window_start",
-        "count",
-        "file",
-        "saved",
-    )
+    __slots__ = ("_deferred", "_last_end", "_window", "_window_start", "count", "file", "saved")
 
     def __init__(self, file: File, *, saved: int = 0) -> None:
         self.file = file
