@@ -417,7 +417,7 @@ class Conversation:
         """The connection was lost: release everything, the reference to it included."""
         self.ended = True
         self._output = CLOSED
-        self.session.hang_up = hung_up
+        self.session.hang_up = CLOSED.finish
         self._unread = None
         if self._running is not None:
             # Its batch needs the memory and the room until it is done.
@@ -445,11 +445,6 @@ class Conversation:
             size, code = len(self._frame.view), self._code
             if self._large is not None and self._large.is_announced:
                 size, code = self._large.size, self._large.code
-            prefix = REQUEST_PREFIX.pack(size + CODE_BYTES, code)
-            unread = prefix + self._frame.view[:arrived]
+            unread = REQUEST_PREFIX.pack(size + CODE_BYTES, code) + self._frame.view[:arrived]
         self.lost()
         return unread
-
-
-def hung_up() -> None:
-    """The `hang_up` of a session whose connection was lost."""
