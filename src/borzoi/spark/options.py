@@ -121,6 +121,7 @@ SOURCE_ROWS: Final = (
     Option("dataDirectory", None, Path, "data directory of the server, as the executors see it"),
     Option("maxPollBytes", "4 MiB", size_above_zero, "answer to one poll, about"),
     Option("verify", "none", one_of("none", "checksum"), "also check every checksum"),
+    Option("jvm", "auto", one_of("auto", "off"), "read plain segments inside the JVM; see below"),
     Option("plane", "row", one_of("row", "bulk"), "bulk: one row for each range, not each message"),
 )
 
@@ -233,6 +234,7 @@ class SourceOptions:
     data_directory: Path | None = None
     max_poll_bytes: int = 4 * MEBIBYTE
     verify: str = "none"
+    jvm: str = "auto"
     plane: str = "row"
 
 
@@ -291,6 +293,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         data_directory=values["dataDirectory"],
         max_poll_bytes=values["maxPollBytes"],
         verify=values["verify"],
+        jvm=values["jvm"],
         plane=values["plane"],
     )
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from borzoi.spark.java import find_java_home
+from borzoi.spark.jvm.install import install
 from borzoi.spark.lake.sink import LakeDataSource
 from borzoi.spark.source import BorzoiDataSource
 
@@ -113,6 +114,7 @@ def register(spark: SparkSession) -> SparkSession:
             spark.conf.set(key, value)
     spark.dataSource.register(BorzoiDataSource)
     spark.dataSource.register(LakeDataSource)
+    install(spark)
     return spark
 
 

@@ -37,6 +37,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from borzoi.spark.jvm.splits import SegmentPartition, partitions_of
 from borzoi.spark.locating import Locator
 from borzoi.spark.offsets import (
     DataLoss,
@@ -120,7 +121,7 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Yield what a task reads: the messages of a split, or on the bulk plane the split itself."""
     settle()
-    split: Split = partition.value
+    split: Split = partition.rest if isinstance(partition, SegmentPartition) else partition.value
     if options.plane == "bulk":
         return iter([range_row(split)])
     return read_batches(split, options, shape_of(schema, options))
@@ -174,7 +175,7 @@ class BorzoiReader(DataSourceReader):
             narrowed = [self._window.narrowed(span, locator.find_time) for span in spans]
             wanted = [span for span in narrowed if span.start < span.end]
             splits = locator.plan(wanted, limits_of(self._options))
-        return [InputPartition(split) for split in splits]
+        return partitions_of(splits, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema, self._options)
