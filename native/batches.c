@@ -139,18 +139,24 @@ static int ends_take(Ends *ends, PyObject *given)
     return 0;
 }
 
+/* A list of where they are when the first message begins at `start`. */
+static PyObject *ends_behind(const Ends *ends, size_t start)
+{
+    PyObject *list = PyList_New(ends->count);
+    for (Py_ssize_t i = 0; list && i < ends->count; i++) {
+        PyObject *end = PyLong_FromSize_t(start + ends->at[i]);
+        if (!end || PyList_SetItem(list, i, end) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
 static PyObject *ends_given(const Ends *ends)
 {
     if (ends->count >= FEW)
         return PyBytes_FromStringAndSize((const char *)ends->at,
                                          ends->count * (Py_ssize_t)sizeof(uint32_t));
-    PyObject *list = PyList_New(ends->count);
-    for (Py_ssize_t i = 0; list && i < ends->count; i++) {
-        PyObject *end = PyLong_FromUnsignedLong(ends->at[i]);
-        if (!end || PyList_SetItem(list, i, end) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
+    return ends_behind(ends, 0);
 }
 
 /* A few ends alone; many with the size that all messages have, or 0. Done with the ends. */
@@ -256,6 +262,19 @@ static int check_request(const uint8_t *messages, size_t length, const uint8_t *
     return sound;
 }
 
+/* The same for the batch whose number of messages is at `count_at`, where four bytes are; its index
+ * follows that, and its messages follow the index. */
+static int check_behind(const uint8_t *bytes, size_t size, size_t count_at, size_t *messages_start,
+                        Ends *ends, size_t *equal_size)
+{
+    size_t count = load32(bytes + count_at), indexes_start = count_at + 4;
+    *messages_start = indexes_start + count * ENTRY_BYTES;
+    if (count > MESSAGES_MAX || *messages_start > size)
+        return 0;
+    return check_request(bytes + *messages_start, size - *messages_start, bytes + indexes_start,
+                         count * ENTRY_BYTES, count, ends, equal_size);
+}
+
 PyDoc_STRVAR(check_doc, "check(messages, indexes, count)\n--\n\n"
              "The ends of a sound request, if many with their common size (or 0); None for any\n"
              "other.");
@@ -307,15 +326,9 @@ static PyObject *split(PyObject *module, PyObject *given)
     ends_begin(&ends);
     size_t equal_size = 0, messages_start = 0;
     int sound = 0;
-    if (metadata >= 4 && metadata <= METADATA_BYTES_MAX && metadata + 4 <= size) {
-        /* The count is the end of the metadata, and the indexes follow it. */
-        size_t count = load32(bytes + metadata), indexes_start = metadata + 4;
-        messages_start = indexes_start + count * ENTRY_BYTES;
-        if (count <= MESSAGES_MAX && messages_start <= size)
-            sound = check_request(bytes + messages_start, size - messages_start,
-                                  bytes + indexes_start, count * ENTRY_BYTES, count, &ends,
-                                  &equal_size);
-    }
+    /* The count is the end of the metadata. */
+    if (metadata >= 4 && metadata <= METADATA_BYTES_MAX && metadata + 4 <= size)
+        sound = check_behind(bytes, size, metadata, &messages_start, &ends, &equal_size);
     PyObject *result = NULL;
     if (sound > 0) {
         PyObject *constant = PyBytes_FromStringAndSize((const char *)bytes + 4,
@@ -336,6 +349,59 @@ static PyObject *split(PyObject *module, PyObject *given)
     }
     PyBuffer_Release(&payload);
     return result;
+}
+
+PyDoc_STRVAR(join_doc, "join(frame, repeated, messages, ends)\n--\n\n"
+             "Add the messages of a send to those of others, and where they end: a whole request\n"
+             "whose bytes from its code to its count are these. How many bytes were added; 0 for\n"
+             "any other request, and for a faulty one.");
+
+static PyObject *join(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    if (expect(given, 4, "join") < 0)
+        return NULL;
+    PyObject *joined = arguments[2], *list = arguments[3];
+    if (!PyByteArray_Check(joined) || !PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "messages join a bytearray, and ends a list");
+        return NULL;
+    }
+    Py_buffer frame, repeated;
+    if (PyObject_GetBuffer(arguments[0], &frame, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(arguments[1], &repeated, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&frame);
+        return NULL;
+    }
+    const uint8_t *bytes = frame.buf;
+    size_t size = (size_t)frame.len, same = (size_t)repeated.len;
+    Ends ends;
+    ends_begin(&ends);
+    size_t equal_size = 0, messages_start = 0;
+    int sound = 0;
+    /* The length counts what follows it. */
+    if (size >= same + 8 && load32(bytes) == size - 4 && !memcmp(bytes + 4, repeated.buf, same))
+        sound = check_behind(bytes, size, 4 + same, &messages_start, &ends, &equal_size);
+    Py_ssize_t before = PyByteArray_Size(joined), added = 0;
+    PyObject *found_ends = sound > 0 ? ends_behind(&ends, (size_t)before) : NULL;
+    if (found_ends) {
+        added = (Py_ssize_t)(size - messages_start);
+        if (PyByteArray_Resize(joined, before + added) < 0) {
+            added = 0;
+        } else if (PyList_SetSlice(list, PyList_Size(list), PyList_Size(list), found_ends) < 0) {
+            PyByteArray_Resize(joined, before); /* neither without the other */
+            added = 0;
+        } else {
+            memcpy(PyByteArray_AsString(joined) + before, bytes + messages_start, (size_t)added);
+        }
+        Py_DECREF(found_ends);
+    }
+    ends_done(&ends);
+    PyBuffer_Release(&repeated);
+    PyBuffer_Release(&frame);
+    if (sound && !added)
+        return NULL;
+    return PyLong_FromSsize_t(added);
 }
 
 /* Walking. ------------------------------------------------------------------------------------ */
@@ -725,6 +791,7 @@ static int configure(PyObject *module)
 static PyMethodDef methods[] = {
     {"check", FAST(check), check_doc},
     {"split", split, METH_O, split_doc},
+    {"join", FAST(join), join_doc},
     {"walk", walk, METH_O, walk_doc},
     {"prefix", prefix, METH_O, prefix_doc},
     {"stamp", FAST(stamp), stamp_doc},

@@ -74,7 +74,7 @@ async def test_both_ways_to_a_partition_answer_alike(
         plane = server.services.partitions
         monkeypatch.setattr(plane, "owned", {})
         monkeypatch.setattr(server.dispatcher, "_owned", {})
-        monkeypatch.setattr(server.binary, "_owned", {})
+        monkeypatch.setattr(server.binary.gathering, "_owned", {})
         run = plane.run
 
         def counted(namespace: Namespace, operation: PartitionOperation[Any], *, now: int) -> Any:

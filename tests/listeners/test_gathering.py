@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.accelerators import needs_accelerator
 from tests.support.conversations import Sink, answered
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.listening import turns
 
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.gathering import ALONE_MAX, GATHERED_BYTES_MAX, TURN_BYTES_MAX
 from borzoi.memory.pool import MemoryPool
@@ -22,7 +24,8 @@ from borzoi.model.system import TransportKind
 from borzoi.partitions.partition import Partition
 from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.system import Ping
+from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic
 from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import encode_request
 from borzoi.records.batch import Batch
@@ -59,7 +62,7 @@ class Clients:
             )
             server.services.sessions.add(session)
             self.talks.append(Conversation(session, server.binary, sink, self.pool))
-        self.appends = 0
+        self.appends = self.closely = 0
         append = Partition.append
 
         def counted(partition: Partition, batch: Batch, now: int) -> Any:
@@ -249,6 +252,148 @@ async def test_large_batches_and_full_turns_do_not_gather(clients: Clients) -> N
     clients.talks[2].feed(memoryview(send(b"at once")))
     assert clients.answers[2] == 1
     await turns(2)
+
+
+# Sends like the last one of their connection. -----------------------------------------------------
+
+
+@pytest.fixture
+async def repeating(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> Clients:
+    """Clients whose next send may repeat their last one; `closely` counts what is looked at."""
+    for _ in range(3):
+        await clients.get_company()
+    clients.closely = 0
+    respond = BinaryProtocol.respond
+
+    def counted(*arguments: Any) -> Any:
+        clients.closely += 1
+        return respond(*arguments)
+
+    monkeypatch.setattr(BinaryProtocol, "respond", counted)
+    return clients
+
+
+@needs_accelerator
+async def test_a_repeated_send_is_joined_without_a_closer_look(repeating: Clients) -> None:
+    before = len(repeating.stored())
+    times = repeating.server.binary.dispatcher.times.of("send_messages", "tcp")
+    measured = times.count
+    for turn in range(16):
+        for number, talk in enumerate(repeating.talks):
+            payloads = [b"%d, %d" % (turn, number)] * (1 + turn % 9)
+            talk.feed(memoryview(send(*payloads)))
+        await turns(2)
+    assert repeating.closely == 0
+    assert repeating.appends == 16
+    assert repeating.answers == [16] * 6
+    assert repeating.stored()[before:] == [
+        b"%d, %d" % (turn, number)
+        for turn in range(16)
+        for number in range(6)
+        for _ in range(1 + turn % 9)
+    ]
+    assert times.count - measured == 16 * 6
+
+
+@needs_accelerator
+@pytest.mark.parametrize("change", ["user", "stale", "metadata"])
+async def test_a_repeated_send_is_looked_at_when_something_changed(
+    repeating: Clients, change: str
+) -> None:
+    talk, sink = repeating.talks[0], repeating.sinks[0]
+    if change == "user":
+        talk.session.user_id = None
+    elif change == "stale":
+        talk.session.stale = True
+    else:
+        await repeating.server.root().call(DeleteTopic(0, 0))
+    repeating.closely = 0
+    talk.feed(memoryview(send(b"again")))
+    await turns(2)
+    assert repeating.closely == 1
+    assert (sink.statuses[0] == 0) == (change == "stale")
+
+
+@needs_accelerator
+async def test_what_is_no_repeated_send_is_looked_at(repeating: Clients) -> None:
+    frame = send(b"whole")
+    damaged = bytearray(frame)
+    damaged[-10] = 1  # the reserved field
+    elsewhere = send(b"whole", partitioning=Partitioning.partition(1))
+    too_large = send(bytes(GATHERED_BYTES_MAX))
+    pings = encode_request(Ping())
+    for data in (bytes(damaged), elsewhere, too_large, pings, frame + frame):
+        repeating.closely = 0
+        for talk in repeating.talks:
+            talk.feed(memoryview(frame))
+        await turns(2)
+        assert repeating.closely == 0
+        repeating.talks[0].feed(memoryview(data))
+        assert repeating.closely == 1
+        await turns(3)
+        for _ in range(3):  # until all have company again
+            for talk in repeating.talks:
+                talk.feed(memoryview(frame))
+            await turns(2)
+    assert repeating.sinks[0].statuses.count(0) == len(repeating.sinks[0].statuses) - 1
+
+
+@needs_accelerator
+async def test_no_repeated_send_begins_while_another_request_runs(repeating: Clients) -> None:
+    first, second = repeating.talks[:2]
+    first.feed(memoryview(send(b"first")))
+    first.feed(memoryview(send(b"second")))
+    second.blocked = True
+    second.feed(memoryview(send(b"kept")))
+    assert repeating.answers[:2] == [0, 0]
+    await turns(4)
+    assert repeating.answers[:2] == [2, 0]
+    second.unblocked()
+    await turns(3)
+    assert repeating.answers[:2] == [2, 1]
+    assert repeating.stored()[-3:] == [b"first", b"second", b"kept"]
+
+
+@needs_accelerator
+async def test_repeated_sends_fill_a_turn_and_follow_what_is_stored_at_once(
+    repeating: Clients,
+) -> None:
+    gathering = repeating.server.binary.gathering
+    repeating.talks[0].feed(memoryview(send(b"gathered")))
+    repeating.talks[1].feed(memoryview(send(bytes(GATHERED_BYTES_MAX))))
+    assert repeating.answers[:2] == [1, 1]
+    repeating.talks[2].feed(memoryview(send(b"behind")))
+    assert repeating.answers[2] == 0
+    gathering._bytes = TURN_BYTES_MAX + 1
+    repeating.talks[3].feed(memoryview(send(b"at once")))
+    assert repeating.answers[2:4] == [1, 1]
+    assert repeating.stored()[-2:] == [b"behind", b"at once"]
+    await turns(2)
+
+
+@needs_accelerator
+async def test_who_ends_or_is_alone_repeats_nothing(repeating: Clients) -> None:
+    repeating.talks[0].hang_up()
+    assert repeating.talks[0].repeated is None
+    repeating.talks[1].lost()
+    assert repeating.talks[1].repeated is None
+    for talk in repeating.talks[2:]:
+        talk.feed(memoryview(send(b"together")))
+    await turns(2)
+    repeating.talks[2].feed(memoryview(send(b"with company before")))
+    await turns(2)
+    assert repeating.closely == 0
+    repeating.talks[2].feed(memoryview(send(b"alone")))
+    assert repeating.closely == 1
+    assert repeating.answers[2] == 3
+
+
+@needs_accelerator
+async def test_a_partition_that_is_not_here_any_more_is_looked_for(repeating: Clients) -> None:
+    repeating.server.services.partitions._table.discard(PLACE)
+    repeating.talks[0].feed(memoryview(send(b"lost")))
+    await turns(2)
+    assert repeating.sinks[0].statuses == [code_of(PartitionNotFound("gone"))]
 
 
 @pytest.fixture

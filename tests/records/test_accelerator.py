@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.accelerators import (
     first_disagreement,
+    is_joined_alike,
     is_judged_alike,
     is_split_alike,
     needs_accelerator,
@@ -184,6 +185,20 @@ def test_sends_of_very_many_messages_are_left_to_python(native: Native, count: i
     split = native.split(memoryview(payload))
     assert (split is None) == (count > CHECKED_AT_ONCE_MAX)
     assert is_split_alike((bytes(messages), bytes(indexes), count))
+
+
+@needs_accelerator
+@given(sent_batches())
+def test_what_a_producer_repeats_is_joined_as_it_is_split(request: Sent) -> None:
+    assert is_joined_alike((request.messages, request.indexes, request.messages_count))
+
+
+@pytest.mark.parametrize(
+    ("messages", "ends"), [(b"", []), (bytearray(), ()), (None, []), (bytearray(), None)]
+)
+def test_messages_join_only_what_can_grow(native: Native, messages: Any, ends: Any) -> None:
+    with pytest.raises(TypeError, match="join a bytearray"):
+        native.join(memoryview(b""), b"", messages, ends)
 
 
 @needs_accelerator

@@ -17,6 +17,7 @@ from borzoi.model.errors import (
     MessageTooSmall,
 )
 from borzoi.model.limits import U32_MAX, U64_MAX
+from borzoi.records import batch as batch_module
 from borzoi.records.batch import (
     SMALL,
     Batch,
@@ -438,3 +439,15 @@ def test_joined_batches_are_stamped_like_one_after_another(parts: list[Sent]) ->
     assert bytes(together.messages) == b"".join(bytes(batch.messages) for batch in apart)
     assert together.count == offset - 7
     assert together.ends.tolist() == walk(together.messages).ends.tolist()
+
+
+def test_a_repeated_frame_is_joined_only_by_the_accelerator() -> None:
+    request = sent([Message(b"12345")])
+    start = b"code" + (4).to_bytes(4, "little")
+    payload = (1).to_bytes(4, "little") + request.indexes + request.messages
+    frame = (len(start) + len(payload)).to_bytes(4, "little") + start + payload
+    joining = JoinedBatches()
+    size = joining.join(memoryview(frame), start)
+    assert size == (0 if batch_module.native is None else len(request.messages))
+    assert joining.join(memoryview(frame), start + b"?") == 0
+    assert len(joining) == size

@@ -19,7 +19,7 @@ from borzoi.client import messages as client_messages
 from borzoi.client import sending
 from borzoi.listeners.binary import CHECKED_AT_ONCE_MAX
 from borzoi.model.errors import BorzoiError
-from borzoi.protocol.commands.messages import split_send
+from borzoi.protocol.commands.messages import SEND_METADATA_BYTES_MAX, split_send
 from borzoi.records import accelerator, batch, fresh_ids
 
 #: For a test, or an example of one, that has something to compare.
@@ -148,6 +148,40 @@ def is_split_alike(request: Request) -> bool:
     return (*found[:2], batch.found_batch(messages, found[2]).ends.tolist()) == expected
 
 
+def is_joined_alike(request: Request) -> bool:
+    """Whether the accelerator joins the messages of a whole frame that `split` finds sound, behind
+    those of others, and nothing of any other one."""
+    native = accelerator.native
+    assert native is not None
+    payload = payload_of(request)
+    length = int.from_bytes(payload[:4], "little")
+    if not 4 <= length < SEND_METADATA_BYTES_MAX - 3:
+        return True  # no send that was prepared begins like this
+    start = b"code" + payload[:length]
+    frame = (4 + len(payload)).to_bytes(4, "little") + b"code" + payload
+    found = native.split(memoryview(payload))
+    expected = batch.JoinedBatches()
+    expected.add(memoryview(b"others"), [6])
+    joined = batch.JoinedBatches()
+    joined.add(memoryview(b"others"), [6])
+    size = 0
+    if found is not None:
+        messages = memoryview(payload)[found[1] :]
+        expected.add(messages, batch.found_batch(messages, found[2]).ends)
+        size = len(messages)
+    others = (
+        (memoryview(frame)[:-1], start),
+        (memoryview(frame + b"?"), start),
+        (memoryview(frame), start[:-1] + bytes([start[-1] ^ 1])),
+        (memoryview(frame), start + bytes(len(frame))),
+    )
+    return (
+        all(joined.join(*other) == 0 for other in others)
+        and joined.join(memoryview(frame), start) == size
+        and (joined._messages, joined._ends) == (expected._messages, expected._ends)
+    )
+
+
 def payload_of(request: Request) -> bytes:
     """The request behind metadata of any length, which may say another one than it has."""
     messages, indexes, count = request
@@ -224,6 +258,7 @@ def first_disagreement(count: int, seed: int) -> Request | None:
         with without_accelerator():
             plain = said_of(request)
         alike = is_judged_alike(request) and is_split_alike(request)
+        alike = alike and is_joined_alike(request)
         if accelerated != plain or not alike:
             return request
     return None

@@ -69,7 +69,7 @@ def prepare_poll(stream: Stream, topic: Topic, request: PollMessages) -> Prepare
     return PreparedPoll(namespace, consumer_key(request.consumer.id))
 
 
-Prepared = TypeVar("Prepared", PreparedSend, PreparedPoll)
+Prepared = TypeVar("Prepared")
 
 
 class PreparedRequests(Generic[Prepared]):

@@ -18,7 +18,7 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.gathering import GATHERED_BYTES_MAX, Conclude, GatheredSends
+from borzoi.listeners.gathering import GatheredSender, GatheredSends, MeasuredSender, Repeated
 from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
 from borzoi.model.consuming import ConsumerKind
@@ -42,7 +42,7 @@ from borzoi.protocol.errors import code_of
 from borzoi.protocol.framing import DONE as DONE
 from borzoi.protocol.framing import RESPONSE_PREFIX
 from borzoi.protocol.values import strategy_of
-from borzoi.records.accelerator import Ends, native
+from borzoi.records.accelerator import native
 from borzoi.records.batch import SMALL, Batch, found_batch, receive, receive_at
 from borzoi.records.layouts import Layouts
 from borzoi.storage.media import read_exactly
@@ -71,6 +71,11 @@ POLLED_HEAD = struct.Struct(RESPONSE_PREFIX.format + POLLED_PREFIX.format.remove
 assert POLLED_HEAD.size == RESPONSE_PREFIX.size + POLLED_PREFIX.size
 _polled_head: Final = POLLED_HEAD.pack
 POLLED_PREFIX_BYTES: Final = POLLED_PREFIX.size
+
+#: What a send's frame begins with behind its length: the code, and the length of its metadata.
+#: Those are the constant bytes and the number of messages.
+SEND_START: Final = struct.Struct("<II")
+COUNT_BYTES: Final = 4
 
 
 class RangesReply(msgspec.Struct):
@@ -102,14 +107,16 @@ class BinaryProtocol:
     ) -> None:
         self.dispatcher = dispatcher
         self._metadata = dispatcher.services.metadata
-        self._owned = dispatcher.services.partitions.owned
         #: Shared by the connections: turns on the loop, and memory for incomplete frames.
         self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
         #: Small sends of one turn, which are stored together.
-        self.gathering = GatheredSends(dispatcher.send, self._refusal_of_append)
+        self.gathering = GatheredSends(
+            dispatcher.send, self._refusal_of_append, dispatcher.services.partitions.owned
+        )
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
+        self._repeated = PreparedRequests[Repeated]()
         self._layouts = Layouts()
         #: Durations of requests by code and transport.
         self._durations: dict[tuple[int, TransportKind], Durations] = {}
@@ -117,12 +124,12 @@ class BinaryProtocol:
         self._turn = 0
 
     def respond(
-        self, session: Session, code: int, payload: Payload, conclude: Conclude | None = None
+        self, session: Session, code: int, payload: Payload, sender: GatheredSender | None = None
     ) -> "Reply | Future[Answer]":
         """The response to a frame, or the future of an answer, which `reply_to` encodes.
 
-        With `conclude` a small send may be stored together with others: then the future is
-        `gathering.running`, and `conclude` is called with the response.
+        With a `sender` a small send may be stored together with others: then the future is
+        `gathering.running`, and the sender gets the response.
         """
         # Sends and polls come too often to measure each of them.
         self._turn = turn = self._turn + 1
@@ -131,9 +138,9 @@ class BinaryProtocol:
             if session.user_id is None or session.stale:
                 answer = self._perform(session, code, payload)
             elif code == SEND_MESSAGES:
-                if started and conclude is not None:
-                    conclude = self._measuring(session, started, conclude)
-                answer = self._send(session, payload, conclude)
+                if started and sender is not None:
+                    sender = self._measured(session, started, sender)
+                answer = self._send(session, payload, sender)
             elif code == POLL_MESSAGES:
                 answer = self._poll(session, payload.view)
             else:
@@ -167,12 +174,27 @@ class BinaryProtocol:
             self._sends.keep(session.user_id, constant, prepared)
         return None
 
-    def _measuring(self, session: Session, started: int, conclude: Conclude) -> Conclude:
-        def measured(reply: bytes | None) -> None:
-            self._measure(session, SEND_MESSAGES, started)
-            conclude(reply)
+    def repeats(
+        self, session: Session, repeated: Repeated, frame: memoryview, sender: GatheredSender
+    ) -> bool:
+        """Whether this whole frame is a send like the last one of its connection, and is stored
+        with others at the end of the turn. If not, it is for `respond`."""
+        if (
+            repeated.revision != self._metadata.revision
+            or repeated.user_id != session.user_id
+            or session.stale
+        ):
+            return False
+        turn = self._turn + 1
+        if not turn % MEASURED_EVERY:
+            sender = self._measured(session, perf_counter_ns(), sender)
+        if not self.gathering.repeat(session, repeated, frame, sender):
+            return False
+        self._turn = turn
+        return True
 
-        return measured
+    def _measured(self, session: Session, started: int, sender: GatheredSender) -> GatheredSender:
+        return MeasuredSender(sender, lambda: self._measure(session, SEND_MESSAGES, started))
 
     def _measure_later(
         self, session: Session, code: int, started: int, answer: "Future[Answer]"
@@ -209,7 +231,7 @@ class BinaryProtocol:
             payload = payload.owned()
         return self.dispatcher.perform(session, row.request.decode(Reader(payload.view)))
 
-    def _send(self, session: Session, payload: Payload, conclude: Conclude | None) -> Performed:
+    def _send(self, session: Session, payload: Payload, sender: GatheredSender | None) -> Performed:
         dispatcher, view = self.dispatcher, payload.view
         revision = self._metadata.revision
         if native is not None:
@@ -220,12 +242,14 @@ class BinaryProtocol:
                 if prepared is not None:
                     messages = view[messages_start:]
                     namespace = prepared.namespace or self._chosen(prepared)
-                    if conclude is not None and isinstance(ends, list):
-                        if self._gathers(session, namespace, messages, ends, conclude):
+                    if sender is not None and isinstance(ends, list):
+                        if self.gathering.take(session, namespace, messages, ends, sender):
+                            if prepared.namespace is not None:
+                                self._expect_more(session, constant, prepared.namespace, sender)
                             return self.gathering.running
-                        conclude = None
+                        sender = None
                     batch = found_batch(messages, ends)
-                    return self._store(session, prepared, namespace, batch, payload, conclude)
+                    return self._store(session, prepared, namespace, batch, payload, sender)
         parts = split_send(view)
         if parts is not None:
             constant, count, indexes_start, messages_start = parts
@@ -235,7 +259,7 @@ class BinaryProtocol:
             if prepared is not None:
                 batch = self._batch(payload, count, indexes_start, messages_start)
                 namespace = prepared.namespace or self._chosen(prepared)
-                return self._store(session, prepared, namespace, batch, payload, conclude)
+                return self._store(session, prepared, namespace, batch, payload, sender)
         send = decode_send_metadata(view)
         if send.messages_count > CHECKED_AT_ONCE_MAX:
             return self._send_many(session, payload)
@@ -247,23 +271,20 @@ class BinaryProtocol:
         namespace = prepared.namespace or self._chosen(prepared)
         return self._store(session, prepared, namespace, batch, payload, None)
 
+    def _expect_more(
+        self, session: Session, constant: bytes, namespace: Namespace, sender: GatheredSender
+    ) -> None:
+        """The next send of this connection may be like the last one."""
+        user_id, revision = session.user_id, self._metadata.revision
+        repeated = self._repeated.find(user_id, constant, revision)
+        if repeated is None:
+            start = SEND_START.pack(SEND_MESSAGES, len(constant) + COUNT_BYTES) + constant
+            repeated = Repeated(user_id, revision, namespace, start)
+            self._repeated.keep(user_id, constant, repeated)
+        sender.may_repeat(repeated)
+
     def _chosen(self, prepared: PreparedSend) -> Namespace:
         return prepared.chosen(self.dispatcher.services.partitions)
-
-    def _gathers(
-        self,
-        session: Session,
-        namespace: Namespace,
-        messages: memoryview,
-        ends: Ends,
-        conclude: Conclude,
-    ) -> bool:
-        """Whether these messages are stored at the end of the turn, together with others."""
-        return (
-            len(messages) <= GATHERED_BYTES_MAX
-            and namespace in self._owned
-            and self.gathering.take(session, namespace, messages, ends, conclude)
-        )
 
     def _store(
         self,
@@ -272,11 +293,11 @@ class BinaryProtocol:
         namespace: Namespace,
         batch: Batch,
         payload: Payload,
-        conclude: Conclude | None,
+        sender: GatheredSender | None,
     ) -> Performed:
-        """Store a batch with others of this turn, if there is a `conclude`, or at once."""
-        if conclude is not None and self._gathers(
-            session, namespace, batch.messages, batch.ends, conclude
+        """Store a batch with others of this turn, if there is a `sender`, or at once."""
+        if sender is not None and self.gathering.take(
+            session, namespace, batch.messages, batch.ends, sender
         ):
             return self.gathering.running
         if namespace in self.gathering.sends:

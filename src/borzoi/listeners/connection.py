@@ -37,6 +37,7 @@ from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import BinaryProtocol, failed
 from borzoi.listeners.frame_buffers import Lender, begun
+from borzoi.listeners.gathering import Repeated
 from borzoi.listeners.large_frames import SEND_MESSAGES, FrameStep, LargeFrame
 from borzoi.listeners.output import CLOSED, Output
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
@@ -101,6 +102,7 @@ class Conversation:
         "ended",
         "head",
         "is_waiting",
+        "repeated",
         "session",
         "wanted",
     )
@@ -126,6 +128,8 @@ class Conversation:
         self._running: Future[Answer] | None = None
         #: Whether its answer comes from the disk or another process, not from this turn.
         self.is_waiting = False
+        #: What the last send had in common with the one before; only between two requests.
+        self.repeated: Repeated | None = None
         self._unread: bytearray | None = None
         #: Waits for its turn, or for room for a large frame.
         self._held = False
@@ -179,12 +183,27 @@ class Conversation:
             wanted[:count] = data[:count]
             self.filled(count)
             data = data[count:]
-        if data:
+        if data and (self.repeated is None or not self.repeats(data)):
             self.received(data)
+
+    def repeats(self, data: memoryview) -> bool:
+        """Whether this is one send like the last one, and is stored with others at the end of the
+        turn. If not, it is for `received`."""
+        repeated, binary = self.repeated, self._binary
+        if (
+            repeated is None
+            or self._running is not None
+            or self.blocked
+            or not binary.repeats(self.session, repeated, data, self)
+        ):
+            return False
+        self._running = binary.gathering.running
+        return True
 
     def received(self, data: memoryview, lender: Lender | None = None) -> None:
         """Bytes arrived: run the whole frames, as many as its turn allows. One that is not whole
         may stay where it lies, in the receive buffer of the lender."""
+        self.repeated = None
         if self.head and self._running is None and not self.blocked and not self._held:
             data = memoryview(self.head + data)
             lender = None
@@ -297,7 +316,7 @@ class Conversation:
     # Requests.
 
     def _run(self, code: int, payload: Payload, buffer: PooledBuffer | None) -> None:
-        reply = self._binary.respond(self.session, code, payload, self._concluded)
+        reply = self._binary.respond(self.session, code, payload, self)
         if isinstance(reply, Future):
             self._running = reply
             if reply is not self._binary.gathering.running:
@@ -341,7 +360,10 @@ class Conversation:
             self.end()
         self._continue()
 
-    def _concluded(self, reply: bytes | None) -> None:
+    def may_repeat(self, repeated: Repeated) -> None:
+        self.repeated = repeated
+
+    def concluded(self, reply: bytes | None) -> None:
         """The running send, which was gathered with others, is done."""
         self._running = None
         if self.ended:
@@ -410,13 +432,14 @@ class Conversation:
         """Stop reading and begin no request; answers in the queue are still sent."""
         if not self.ended:
             self.ended = True
-            self.wanted = None
+            self.wanted = self.repeated = None
             self._output.finish()
 
     def lost(self) -> None:
         """The connection was lost: release everything, the reference to it included."""
         self.ended = True
         self._output = CLOSED
+        self.repeated = None
         self.session.hang_up = CLOSED.finish
         self._unread = None
         if self._running is not None:

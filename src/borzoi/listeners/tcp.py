@@ -86,7 +86,15 @@ class TcpConnection:
             if rest is None:
                 count = self._sock.recv_into(listener.scratch)
                 if count:
-                    conversation.received(listener.scratch[:count], listener)
+                    data = listener.scratch[:count]
+                    if conversation.repeated is not None and conversation.repeats(data):
+                        busy_poll = listener.busy_poll
+                        if busy_poll.awake:
+                            busy_poll.is_touched = True
+                        else:
+                            busy_poll.touch(monotonic())
+                        return
+                    conversation.received(data, listener)
                     rest = conversation.wanted
                     if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
                         self._receive_rest(conversation, rest, is_there=count == RECEIVE_BYTES)

@@ -34,6 +34,11 @@ class Native(Protocol):
         """The constant bytes of a send, where its messages begin, and what `check` says of them;
         None for a payload that is faulty or very long."""
 
+    def join(self, frame: memoryview, repeated: bytes, messages: bytearray, ends: list[int]) -> int:
+        """Add the messages of a send to those of others, and where they end: a whole request whose
+        bytes from its code to its count are `repeated`. How many bytes were added; 0 for any other
+        request, and for a faulty one."""
+
     def walk(self, messages: memoryview) -> Found | None:
         """The same by what the headers say; None when they do not fit together."""
 
