@@ -52,6 +52,12 @@ def test_the_bytes_for_java_lie_in_the_pickle_as_they_are() -> None:
     assert pickle.loads(pickled).rest == made.value
 
 
+def test_no_name_is_taken_for_the_bytes_for_java() -> None:
+    name = MAGIC.decode("latin-1")
+    named = replace(split_of(Path("/") / name, 0, 1), key=PartitionKey(f"{name}/{name}", 0))
+    assert pickle.dumps(SegmentPartition(named)).count(MAGIC) == 1
+
+
 @pytest.mark.parametrize("offset", [5, 6, 9, 10, 14])
 def test_python_reads_from_the_offset_that_the_jvm_wrote(offset: int) -> None:
     made = SegmentPartition(split_of(Path("/data"), 5, 10, 15))

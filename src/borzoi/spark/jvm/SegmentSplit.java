@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
  * that the planner wrote into it (splits.py has the layout). Without ranges, Python reads all.
  */
 final class SegmentSplit implements InputPartition {
-    private static final byte[] MAGIC = "borzoi-jvm-split".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] MAGIC = "\u00ffborzoi-segments".getBytes(StandardCharsets.ISO_8859_1);
     private static final int RESUME_BYTES = 8;
 
     final PythonInputPartition planned;

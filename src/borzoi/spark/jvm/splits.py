@@ -3,7 +3,7 @@
 ::
 
     bytes    field       big-endian
-    0..16    magic       borzoi-jvm-split
+    0..16    magic       255, borzoi-segments
     16..24   resume      i64, the offset from which Python reads; -1 for the start of the split
     24..     stream      u16 and as many bytes of UTF-8
              topic       the same
@@ -31,7 +31,8 @@ HEAD: Final = struct.Struct(">16sq")
 LENGTH: Final = struct.Struct(">H")
 COUNTS: Final = struct.Struct(">ii")
 RANGE: Final = struct.Struct(">qqq")
-MAGIC: Final = b"borzoi-jvm-split"
+#: 255 is in no text, so no name or path in the pickle is taken for it.
+MAGIC: Final = b"\xffborzoi-segments"
 #: The least share of the bytes that segments must have: other tasks only get slower.
 SHARE_MIN: Final = 0.5
 
