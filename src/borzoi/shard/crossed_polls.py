@@ -101,7 +101,16 @@ class CrossedPolls:
     ) -> Bytes:
         """Encode the answer for a peer; files that it does not have are announced first."""
         behind = readings_behind(partition, poll, polled, further) if further else ()
-        return encode_polled(polled, lambda file: self._number_of(peer, file), behind)
+        # Most of the readings are in the same file.
+        numbers: dict[int, int] = {}
+
+        def number_of(file: ReadOnlyFile) -> int:
+            number = numbers.get(id(file))
+            if number is None:
+                number = numbers[id(file)] = self._number_of(peer, file)
+            return number
+
+        return encode_polled(polled, number_of, behind)
 
     def _number_of(self, peer: int, file: ReadOnlyFile) -> int:
         """Return the number of a file at a peer; announce the file if it is new there."""
