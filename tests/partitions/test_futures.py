@@ -4,7 +4,7 @@ from asyncio import Future
 import pytest
 
 from borzoi.model.errors import StorageFailure
-from borzoi.partitions.futures import after, arrived, following, gathered, then
+from borzoi.partitions.futures import PromptFuture, after, arrived, following, gathered, then
 
 
 def future_of(value: int) -> "Future[int]":
@@ -90,3 +90,55 @@ async def test_giving_up_what_follows_leaves_the_source_alone_unless_told(withdr
     if not withdraw:
         source.set_exception(ValueError("nobody waits for it"))
         await asyncio.sleep(0)
+
+
+def prompt() -> PromptFuture[int]:
+    return PromptFuture(loop=asyncio.get_running_loop())
+
+
+async def test_listeners_are_called_before_the_settling_call_returns() -> None:
+    told: list[object] = []
+    done, failed, cancelled = prompt(), prompt(), prompt()
+    for one in (done, failed, cancelled):
+        one.listen(lambda future: told.append(future.done()))
+        one.listen(told.append)
+    done.settle(3)
+    assert told == [True, done]
+    fault = StorageFailure("the disk is full")
+    failed.fail(fault)
+    assert told[2:] == [True, failed]
+    assert cancelled.cancel()
+    assert told[4:] == [True, cancelled]
+    assert await done == 3
+    with pytest.raises(StorageFailure):
+        await failed
+    assert not cancelled.cancel()
+    assert len(told) == 6, "each of them once"
+
+
+async def test_a_listener_that_comes_late_is_called_in_the_next_turn() -> None:
+    told: list[object] = []
+    done = prompt()
+    done.settle(3)
+    done.listen(told.append)
+    assert told == []
+    await asyncio.sleep(0)
+    assert told == [done]
+
+
+async def test_a_listener_that_fails_stops_neither_the_others_nor_the_settling_call() -> None:
+    told: list[object] = []
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: faults.append(context["exception"])
+    )
+    done, fault = prompt(), ValueError("a bug")
+
+    def fails(_: object) -> None:
+        raise fault
+
+    done.listen(fails)
+    done.listen(told.append)
+    done.settle(3)
+    assert told == [done]
+    assert faults == [fault]

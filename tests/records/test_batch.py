@@ -22,6 +22,7 @@ from borzoi.records.batch import (
     SMALL,
     Batch,
     JoinedBatches,
+    equal_batch,
     index_entries,
     keep,
     stamp,
@@ -255,6 +256,19 @@ def test_a_walk_finds_the_ends_that_were_received(request: Sent) -> None:
     received, walked = request.received(), walk(memoryview(request.messages))
     assert walked.ends.tolist() == received.ends.tolist()
     assert walked.ends.dtype == received.ends.dtype == np.uint32
+
+
+@pytest.mark.parametrize("count", [SMALL, 30])
+def test_a_batch_of_a_known_size_is_found_without_a_walk(count: int) -> None:
+    request = sent([Message(b"x" * 100)] * count)
+    received = request.received()
+    messages = memoryview(bytearray(request.messages))
+    found = equal_batch(messages, received.equal_size)
+    assert found.ends.tolist() == received.ends.tolist()
+    assert (found.count, found.equal_size) == (count, received.equal_size)
+    stamp(found, 5, NOW, counted_ids)
+    assert verify(walk(found.messages)) is None
+    assert found.offsets().tolist() == list(range(5, 5 + count))
 
 
 @given(sent_batches(count_max=20), st.data())

@@ -8,21 +8,25 @@ import pytest
 from tests.support.lenient import LenientMedium
 from tests.support.logs import batch_of, payloads_in
 
-from borzoi.memory.pool import MIB, MemoryPool
+from borzoi.memory.pool import MIB, NOWHERE, MemoryPool
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.namespace import Namespace
 from borzoi.model.topics import Compression
 from borzoi.partitions.decrypting import ClearSlices
 from borzoi.partitions.encrypting import encrypted
-from borzoi.partitions.operations import Append, Flush, Poll
+from borzoi.partitions.operations import Flush, Poll
 from borzoi.partitions.polling import Polled
+from borzoi.records.batch import walk
 from borzoi.records.compression import compress_frames
 from borzoi.security.encryption import Cipher
 from borzoi.shard.crossing import (
+    APPEND,
+    CODE_AT,
     LENT_BATCH,
     POLL,
     Further,
+    decode_append,
     decode_polled,
     decode_request,
     encode_append,
@@ -50,7 +54,7 @@ class Files(dict[int, ReadOnlyFile]):
         raise AssertionError(f"file {number} is not compressed")
 
 
-def nothing_lent(position: int, length: int) -> memoryview:
+def nothing_lent(peer: int, position: int, length: int) -> memoryview:
     raise AssertionError("nothing is lent")
 
 
@@ -59,8 +63,9 @@ def nothing_lent(position: int, length: int) -> memoryview:
 )
 def test_an_operation_crosses_with_its_partition_and_its_time(operation):
     code, body = encode_request(PLACE, operation, NOW)
-    found = decode_request(body, nothing_lent)
-    assert (found.namespace, found.now, found.code) == (PLACE, NOW, code)
+    assert body[CODE_AT] == code != APPEND
+    found = decode_request(body)
+    assert (found.namespace, found.now) == (PLACE, NOW)
     assert found.operation == operation
 
 
@@ -69,41 +74,43 @@ def test_a_poll_is_known_by_its_code():
         PLACE, Poll(PollingStrategy.offset(0), 1, ConsumerKind.CONSUMER, 1), NOW, further=5
     )
     assert code == POLL
-    assert decode_request(body, nothing_lent).further == 5
+    assert decode_request(body).further == 5
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_a_batch_outside_the_arena_crosses_as_its_bytes(count):
     batch = batch_of([b"payload-%d" % number for number in range(count)])
-    body = encode_append(PLACE, batch.messages, NOW, None)
-    found = decode_request(body, nothing_lent).operation
-    assert isinstance(found, Append)
-    assert found.batch.count == count
-    assert bytes(found.batch.messages) == bytes(batch.messages)
-    assert not found.batch.messages.readonly, "it is stamped in place"
+    body = encode_append(PLACE, batch, NOW, NOWHERE)
+    assert body[CODE_AT] == APPEND
+    namespace, now, found = decode_append(body, 2, nothing_lent)
+    assert (namespace, now) == (PLACE, NOW)
+    assert found.ends.tolist() == batch.ends.tolist()
+    assert bytes(found.messages) == bytes(batch.messages)
+    assert not found.messages.readonly, "it is stamped in place"
 
 
 @pytest.mark.parametrize("sizes", [[100] * 50, [1, 50, 7, 900]])
 def test_a_batch_in_the_arena_crosses_as_its_place(sizes):
     pool = MemoryPool(8 * MIB)
-    assert pool.arena is not None
     plain = batch_of([bytes([number]) * size for number, size in enumerate(sizes)])
     buffer = pool.acquire(plain.size + 64)
     messages = buffer.view[64 : 64 + plain.size]
     messages[:] = plain.messages
-    body = encode_append(PLACE, messages, NOW, pool.arena)
+    batch = walk(messages)
+    body = encode_append(PLACE, batch, NOW, buffer.position + 64)
     assert len(body) == LENT_BATCH.size, "no byte of a message crosses"
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, int, int]] = []
 
-    def lent(position: int, length: int) -> memoryview:
-        asked.append((position, length))
+    def lent(peer: int, position: int, length: int) -> memoryview:
+        asked.append((peer, position, length))
         return pool.view(position, length)
 
-    found = decode_request(body, lent).operation
-    assert isinstance(found, Append)
-    assert asked == [(buffer.position + 64, plain.size)]
-    assert found.batch.count == len(sizes)
-    found.batch.messages[:8] = b"stamped!"
+    namespace, now, found = decode_append(body, 2, lent)
+    assert (namespace, now) == (PLACE, NOW)
+    assert asked == [(2, buffer.position + 64, plain.size)]
+    assert found.ends.tolist() == plain.ends.tolist()
+    assert found.equal_size == batch.equal_size
+    found.messages[:8] = b"stamped!"
     assert bytes(messages[:8]) == b"stamped!", "it is the same memory"
 
 

@@ -24,7 +24,6 @@ from borzoi.shard.envelopes import (
     decode_failure,
     encode_failure,
     encode_fragments,
-    encode_small,
 )
 
 
@@ -61,11 +60,6 @@ def test_envelopes_are_found_however_the_bytes_arrive(sent, cuts):
         found += decoder.feed(data[position : position + size])
         position += size
     assert [plain(one) for one in found] == [plain(one) for one in sent]
-
-
-@given(envelopes)
-def test_a_small_envelope_has_one_form(envelope):
-    assert encode_small(envelope) == encoded(envelope)
 
 
 @pytest.mark.parametrize(

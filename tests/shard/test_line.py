@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from borzoi.shard.envelopes import Envelope, EnvelopeKind, Subject
+from borzoi.shard.envelopes import Envelope, EnvelopeKind, Subject, encode_fragments
 from borzoi.shard.line import PeerLine
 from borzoi.shard.links import Peer
 
@@ -67,29 +67,67 @@ async def test_envelopes_arrive_in_order(ends):
     assert one.drained >= 1
 
 
-async def test_a_flush_does_not_wait_for_the_end_of_the_turn(ends):
+async def test_what_is_sent_at_once_does_not_wait_for_the_end_of_the_turn(ends):
     one, other = ends
     arriving = other.line.peer.socket
-    one.line.send(notice(b"first"), urgent=False)
-    with pytest.raises(BlockingIOError):
-        arriving.recv(1, socket.MSG_PEEK)
-    one.line.flush()
+    one.line.send(notice(b"first"), urgent=False, at_once=True)
     assert arriving.recv(1000, socket.MSG_PEEK).endswith(b"first")
     one.line.send(notice(b"second"), urgent=False)
-    await until(lambda: len(other.found) == 2)
-    assert other.bodies() == [b"first", b"second"]
+    assert arriving.recv(1000, socket.MSG_PEEK).endswith(b"first")
+    one.line.send(notice(b"third"), urgent=False, at_once=True)
+    assert arriving.recv(1000, socket.MSG_PEEK).endswith(b"third")
+    one.line.send(notice(b"fourth"), urgent=False)
+    await until(lambda: len(other.found) == 4)
+    assert other.bodies() == [b"first", b"second", b"third", b"fourth"]
 
 
-async def test_a_flush_of_a_blocked_line_waits_for_room(ends):
+async def test_what_is_sent_at_once_on_a_blocked_line_waits_for_room(ends):
     one, other = ends
-    one.line.send(notice(bytes(16 << 20)), urgent=False)
-    one.line.flush()
-    one.line.send(notice(b"second"), urgent=False)
-    one.line.flush()
+    one.line.send(notice(bytes(16 << 20)), urgent=False, at_once=True)
+    one.line.send(notice(b"second"), urgent=False, at_once=True)
     await until(lambda: len(other.found) == 2)
     assert other.bodies() == [bytes(16 << 20), b"second"]
     one.line.close()
-    one.line.flush()
+    one.line.send(notice(b"third"), urgent=False, at_once=True)
+
+
+async def test_small_envelopes_fill_the_socket_and_wait_for_room(ends):
+    """Each leaves by itself, until one of them does not fit, or only its first bytes do."""
+    one, other = ends
+    one.line.peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    bodies = [b"%d:" % number + bytes(number % 4000) for number in range(1000)]
+    for body in bodies:
+        one.line.send(notice(body), urgent=False, at_once=True)
+    assert one.line._is_blocked
+    await until(lambda: len(other.found) == len(bodies))
+    assert other.bodies() == bodies
+    assert one.line.untaken_bytes == 0
+
+
+async def test_sending_at_once_to_a_peer_that_is_gone_ends_the_line(ends):
+    one, other = ends
+    other.line.close()
+    other.line.peer.socket.close()
+    one.line.send(notice(b"first"), urgent=False, at_once=True)
+    one.line.send(notice(b"second"), urgent=False, at_once=True)
+    assert len(one.lost) == 1
+    assert isinstance(one.lost[0], OSError)
+
+
+async def test_an_answer_leaves_in_the_turn_in_which_its_request_arrives(ends):
+    one, other = ends
+    for name in (b"first", b"second"):
+        one.line.send(notice(name), urgent=False, at_once=True)
+
+    def answer(envelope: Envelope) -> None:
+        other.line.send(notice(b"to " + bytes(envelope.body)), urgent=False)
+
+    other.line._on_envelope = answer
+    other.line._on_readable()
+    one.line.send(notice(b"third"), urgent=False, at_once=True)
+    other.line._on_readable()
+    one.line._on_readable()
+    assert one.bodies() == [b"to first", b"to second", b"to third"]
 
 
 async def test_what_is_urgent_goes_first(ends):
@@ -109,6 +147,14 @@ async def test_urgent_envelopes_pass_a_body_that_does_not_fit_into_the_socket(en
     await until(lambda: len(other.found) == 2)
     assert [len(body) for body in other.bodies()] == [3, 16 << 20]
     await until(lambda: one.line.untaken_bytes == 0)
+
+
+async def test_a_small_envelope_is_one_fragment(ends):
+    one, other = ends
+    sent = notice(b"small")
+    one.line.send(sent, urgent=False, at_once=True)
+    (fragment,) = encode_fragments(sent)
+    assert other.line.peer.socket.recv(1000, socket.MSG_PEEK) == b"".join(fragment)
 
 
 async def test_bodies_of_all_sizes_arrive_whole(ends):

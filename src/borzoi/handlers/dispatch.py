@@ -18,6 +18,7 @@ from borzoi.handlers.prepared import PreparedPoll, PreparedSend, prepare_poll, p
 from borzoi.handlers.scopes import OWN
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import COMMANDS, Row
+from borzoi.memory.pool import Payload
 from borzoi.metadata import queries
 from borzoi.metadata.guards import Allowed, permit
 from borzoi.metadata.permissions import FREE, Rule, allows
@@ -144,9 +145,10 @@ class Dispatcher:
         namespace: Namespace,
         batch: Batch,
         prepared: PreparedSend | None = None,
+        payload: Payload | None = None,
     ) -> Performed:
         """Store a batch in the partition that was chosen for it; `prepared` is its request, if it
-        is the batch of a single one."""
+        is the batch of a single one, and `payload` is what ends with its messages."""
         services = self.services
         partition = self._owned.get(namespace)
         if partition is None:

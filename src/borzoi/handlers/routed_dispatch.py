@@ -1,10 +1,10 @@
 """Dispatch on one shard of several: sends and polls that go to another shard.
 
-Such requests are answered by the future of the bus itself, because another future would cost a turn
-of the event loop. Clients that should move to another shard are reported.
+Such requests are answered by the future of the bus itself, whose listeners run as soon as the reply
+is there: another future would cost a turn of the event loop. Clients that should move to another
+shard are reported.
 """
 
-from asyncio import Future
 from collections.abc import Callable
 
 from borzoi.handlers.answers import Answer
@@ -14,8 +14,10 @@ from borzoi.handlers.messages import delivered
 from borzoi.handlers.prepared import PreparedPoll, PreparedSend
 from borzoi.handlers.sessions import Session
 from borzoi.handlers.table import Row
+from borzoi.memory.pool import NOWHERE, Payload
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
+from borzoi.partitions.futures import PromptFuture
 from borzoi.partitions.operations import Poll
 from borzoi.records.batch import Batch
 from borzoi.shard.routing import RoutedPartitionPlane
@@ -41,12 +43,17 @@ class RoutedDispatcher(Dispatcher):
         namespace: Namespace,
         batch: Batch,
         prepared: PreparedSend | None = None,
+        payload: Payload | None = None,
     ) -> Performed:
         plane = self._plane
         owner = plane.ownership.owner_of(namespace)
         if owner == plane.ownership.shard:
             return super().send(session, namespace, batch)
-        answer = self._counted(SEND, plane.append(owner, namespace, batch, self.services.clock()))
+        position = NOWHERE
+        if payload is not None and payload.position >= 0:
+            position = payload.position + len(payload.view) - batch.size
+        answer = plane.append(owner, namespace, batch, self.services.clock(), position)
+        self._count(SEND, answer)
         misplaced = self._misplaced
         names_it = prepared is not None and prepared.namespace is not None
         if misplaced is not None and names_it and not session.migrated:
@@ -75,12 +82,13 @@ class RoutedDispatcher(Dispatcher):
             quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
         kind, size_max = ConsumerKind.CONSUMER, services.polled_bytes_max
         operation = Poll(strategy, count, kind, consumer_id, auto_commit, size_max)
-        answer = self._plane.poll(
+        answer: Performed = self._plane.poll(
             owner, namespace, operation, lambda polled: delivered(namespace, polled)
         )
-        return self._counted(POLL, answer) if isinstance(answer, Future) else answer
-
-    def _counted(self, row: Row, answer: "Future[Answer]") -> "Future[Answer]":
-        self._pending[answer] = row
-        answer.add_done_callback(self._pending.pop)
+        if isinstance(answer, PromptFuture):
+            self._count(POLL, answer)
         return answer
+
+    def _count(self, row: Row, answer: PromptFuture[Answer]) -> None:
+        self._pending[answer] = row
+        answer.listen(self._pending.pop)

@@ -219,7 +219,8 @@ class BinaryProtocol:
     def reply_to(self, session: Session, code: int, done: "Future[Answer]") -> Reply:
         """Return the response to a frame whose answer was pending and was not cancelled."""
         try:
-            return encoded(done.result())
+            answer = done.result()
+            return DONE if answer is None else encoded(answer)
         except Exception as fault:
             return self._refusal(session, code, fault)
 
@@ -304,7 +305,7 @@ class BinaryProtocol:
             self.gathering.flush(namespace)
         if payload.is_borrowed:
             batch.messages = memoryview(bytearray(batch.messages))
-        return self.dispatcher.send(session, namespace, batch, prepared)
+        return self.dispatcher.send(session, namespace, batch, prepared, payload)
 
     def _send_many(self, session: Session, payload: Payload) -> Performed:
         """A send with too many messages to check on the event loop."""

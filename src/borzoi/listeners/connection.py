@@ -31,6 +31,7 @@ import logging
 from asyncio import Future
 from collections.abc import Mapping
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 from borzoi.handlers.answers import Answer
@@ -43,6 +44,7 @@ from borzoi.listeners.output import CLOSED, Output
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
 from borzoi.memory.pool import NOWHERE, MemoryPool, Payload, PooledBuffer
+from borzoi.partitions.futures import PromptFuture
 from borzoi.protocol.errors import INVALID_COMMAND
 from borzoi.protocol.framing import CODE_BYTES, PREFIX_BYTES, REQUEST_PREFIX
 
@@ -339,26 +341,27 @@ class Conversation:
             self._pool.release(buffer)
             buffer = None
         # The journal may hold on to a batch until it is written, so its buffer is released then.
-        answer.add_done_callback(lambda done: self.answered(done, code, buffer))
+        when_done = answer.listen if isinstance(answer, PromptFuture) else answer.add_done_callback
+        when_done(partial(self.answered, code, buffer))
 
-    def answered(self, done: "Future[Answer]", code: int, buffer: PooledBuffer | None) -> None:
+    def answered(self, code: int, buffer: PooledBuffer | None, done: "Future[Answer]") -> None:
         """The running request is done."""
         self._running = None
         self.is_waiting = False
+        if not self.ended:
+            if done.cancelled():
+                # There is no answer, and the client must not mistake the next one for it.
+                self.end()
+            else:
+                self._output.send(self._binary.reply_to(self.session, code, done))
         if buffer is not None:
             self._pool.release(buffer)
         if self._large is not None:
             self._leave()
-        if self.ended:
-            return
-        if done.cancelled():
-            # There is no answer, and the client must not mistake the next one for it.
-            self.end()
-            return
-        self._output.send(self._binary.reply_to(self.session, code, done))
-        if self.session.closing:
-            self.end()
-        self._continue()
+        if not self.ended:
+            if self.session.closing:
+                self.end()
+            self._go_on()
 
     def may_repeat(self, repeated: Repeated) -> None:
         self.repeated = repeated

@@ -107,7 +107,7 @@ class Arena:
         self.size = size
         self._map = mmap.mmap(descriptor, size)
         self.view = memoryview(self._map)
-        self._address = _address_of(self.view)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.view))
 
     @classmethod
     def create(cls, size: int, descriptor: int | None = None) -> Self:
@@ -128,7 +128,7 @@ class Arena:
 
     def position_of(self, view: memoryview) -> int:
         """Return the position of a view in the arena; NOWHERE if it is outside."""
-        position = _address_of(view) - self._address
+        position = ctypes.addressof(ctypes.c_char.from_buffer(view)) - self._address
         return position if 0 <= position < self.size else NOWHERE
 
     def forget(self, position: int, length: int) -> None:
@@ -307,10 +307,6 @@ class MemoryPool:
         if self.arena is not None and bucket.size % mmap.PAGESIZE == 0:
             self.arena.forget(buffer.position, bucket.size)
         bucket.cold.append(buffer)
-
-
-def _address_of(view: memoryview) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(view))
 
 
 def _plain_memory(size: int) -> memoryview:

@@ -12,6 +12,46 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
+class PromptFuture(Future[A]):
+    """A future that also has listeners, which are called when it is settled.
+
+    The callbacks of a future run in the next turn of the event loop, and an answer that has come
+    from another shard need not wait for it. Listeners run before the settling call returns; one
+    that raises is reported to the loop.
+    """
+
+    _listeners: tuple[Callable[["PromptFuture[A]"], object], ...] = ()
+
+    def listen(self, listener: Callable[["PromptFuture[A]"], object]) -> None:
+        if self.done():
+            self.add_done_callback(cast(Callable[[Future[A]], object], listener))
+        else:
+            self._listeners += (listener,)
+
+    def settle(self, answer: A) -> None:
+        self.set_result(answer)
+        self._tell()
+
+    def fail(self, fault: Exception) -> None:
+        self.set_exception(fault)
+        self.exception()  # retrieved: the caller may have been cancelled
+        self._tell()
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        is_cancelled = super().cancel(msg)
+        self._tell()
+        return is_cancelled
+
+    def _tell(self) -> None:
+        listeners, self._listeners = self._listeners, ()
+        for listener in listeners:
+            try:
+                listener(self)
+            except Exception as fault:
+                message = "a listener failed"
+                self.get_loop().call_exception_handler({"message": message, "exception": fault})
+
+
 async def arrived(answer: "A | Future[A]") -> A:
     """Return the answer; does not yield to the event loop if it is available."""
     return await answer if isinstance(answer, Future) else answer

@@ -240,6 +240,12 @@ def walk(messages: memoryview) -> Batch:
     return _with_ends(messages, ends)
 
 
+def equal_batch(messages: memoryview, size: int) -> Batch:
+    """The batch in these bytes, whose messages are known to have this size each."""
+    layout = SHARED.of(size, len(messages) // size)
+    return Batch(messages, layout.ends, size, layout)
+
+
 def walk_prefix(messages: memoryview) -> Batch:
     """The longest run of whole, undamaged messages with consecutive offsets at the start.
 

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from borzoi.model.errors import BorzoiError, ServerError, ShardUnavailable
+from borzoi.partitions.futures import PromptFuture
 from borzoi.shard.envelopes import (
     Bytes,
     Envelope,
@@ -50,6 +51,7 @@ REPLY: Final = int(EnvelopeKind.REPLY)
 FAILURE: Final = int(EnvelopeKind.FAILURE)
 NOTICE: Final = int(EnvelopeKind.NOTICE)
 CANCEL: Final = int(EnvelopeKind.CANCEL)
+ANSWERS: Final = (REPLY, FAILURE)
 OPERATION: Final = int(Subject.OPERATION)
 
 
@@ -81,13 +83,18 @@ class _Request(msgspec.Struct, eq=False):
     shard: int
     subject: int
     message: Letter
-    answer: Future[Any]
+    answer: PromptFuture[Any]
     #: Whether it may be repeated.
     repeatable: bool
     #: Whether it bypasses the window.
     urgent: bool
+    #: Whether it leaves before the turn of the loop ends.
+    at_once: bool
     #: Decodes the answer from what arrived.
     make: Callable[[Arrived], Any] | None
+    #: What counts for the window.
+    size: int
+    #: 0 until it was sent.
     number: int = 0
 
 
@@ -99,7 +106,7 @@ class Bus:
         self.shard = links.shard
         self.count = links.count
         self._loop = asyncio.get_running_loop()
-        self._handlers: dict[int, Handler] = {}
+        self.handlers: dict[int, Handler] = {}
         #: Requests of peers that arrived before their handler was registered, by subject.
         self._early: dict[int, list[tuple[_Exchange, Envelope]]] = {}
         self._exchanges: dict[int, _Exchange] = {}
@@ -126,12 +133,9 @@ class Bus:
 
     def answer(self, subject: Subject, handler: Handler) -> None:
         """Register the handler of a subject; it also gets requests that arrived before."""
-        self._handlers[subject] = handler
+        self.handlers[subject] = handler
         for exchange, envelope in self._early.pop(subject, []):
-            exchange.begin(envelope)
-
-    def handler_of(self, subject: int) -> Handler | None:
-        return self._handlers.get(subject)
+            exchange.begin(envelope, handler)
 
     def keep_until_answered(self, exchange: "_Exchange", envelope: Envelope) -> None:
         self._early.setdefault(envelope.subject, []).append((exchange, envelope))
@@ -147,15 +151,16 @@ class Bus:
         cancellable: bool = False,
         at_once: bool = False,
         make: Callable[[Arrived], Any] | None = None,
-    ) -> "Future[Any]":
+    ) -> PromptFuture[Any]:
         """Send a request to a peer; return a future of the answer, decoded by `make` if given.
 
         It fails with what the peer's handler raised, or with `ShardUnavailable`. If the request is
         `cancellable`, cancelling the future cancels the work of the peer. With `at_once` it
         does not wait for other requests of this turn.
         """
-        answer: Future[Any] = self._loop.create_future()
-        request = _Request(shard, subject, message, answer, repeatable, urgent, make)
+        answer: PromptFuture[Any] = PromptFuture(loop=self._loop)
+        size = len(message.body)
+        request = _Request(shard, subject, message, answer, repeatable, urgent, at_once, make, size)
         if cancellable:
             answer.add_done_callback(lambda done: self._cancelled(request, done))
         exchange = self._exchanges.get(shard)
@@ -163,8 +168,6 @@ class Bus:
             self._wait_for_peer(request)
         else:
             exchange.ask(request)
-            if at_once:
-                exchange.line.flush()
         return answer
 
     def tell(self, shard: int, subject: Subject, message: Letter = EMPTY) -> bool:
@@ -284,38 +287,33 @@ class _Exchange:
         else:
             self._send_request(request)
 
-    def _has_room(self, request: _Request) -> bool:
-        size = len(request.message.body)
-        return not self._window_requests or (
-            self._window_requests < WINDOW_REQUESTS and self._window_bytes + size <= WINDOW_BYTES
-        )
-
     def _send_request(self, request: _Request) -> None:
-        self._numbers += 1
-        number = request.number = self._numbers
-        self._pending[number] = request
-        if not request.urgent:
+        urgent, message = request.urgent, request.message
+        if not urgent:
             self._window_requests += 1
-            self._window_bytes += len(request.message.body)
-        self.send(REQUEST, request.subject, number, request.message, urgent=request.urgent)
+            self._window_bytes += request.size
+        self._numbers = number = request.number = self._numbers + 1
+        self._pending[number] = request
+        envelope = Envelope(REQUEST, request.subject, number, message.body, message.descriptors)
+        self.line.send(envelope, urgent=urgent, at_once=request.at_once)
+
+    def _has_room(self, request: _Request) -> bool:
+        return not self._window_requests or (
+            self._window_requests < WINDOW_REQUESTS
+            and self._window_bytes + request.size <= WINDOW_BYTES
+        )
 
     def tell(self, subject: int, message: Letter) -> None:
         # Its own number: its fragments must not be mixed up with those of another notice.
         self._numbers += 1
         self.send(NOTICE, subject, self._numbers, message, urgent=False)
 
-    def _settled(self, number: int) -> _Request | None:
-        """Remove and return a request that is no longer in flight."""
-        request = self._pending.pop(number, None)
-        if request is None or request.urgent:
-            return request
-        self._window_requests -= 1
-        self._window_bytes -= len(request.message.body)
+    def _admit_parked(self) -> None:
+        """Send the operations for which the window has room."""
         while self._parked and self._has_room(self._parked[0]):
             waiting = self._parked.popleft()
             if not waiting.answer.done():
                 self._send_request(waiting)
-        return request
 
     def cancel(self, request: _Request) -> None:
         """The caller was cancelled. The peer replies in any case, which settles the request."""
@@ -342,54 +340,63 @@ class _Exchange:
 
     def _received(self, envelope: Envelope) -> None:
         kind = envelope.kind
-        if kind in (REPLY, FAILURE):
+        if kind in ANSWERS:
             self._answered(envelope)
-        elif kind == CANCEL:
+            return
+        if kind == CANCEL:
             running = self._running.get(envelope.number)
             if running is not None:
                 running.cancel()
-        elif self._bus.handler_of(envelope.subject) is None:
+            return
+        handler = self._bus.handlers.get(envelope.subject)
+        if handler is None:
             self._bus.keep_until_answered(self, envelope)
         elif envelope.subject == OPERATION and (
             self._deferred or self.line.untaken_bytes > UNTAKEN_BYTES_MAX
         ):
             self._deferred.append(envelope)
         else:
-            self.begin(envelope)
+            self.begin(envelope, handler)
 
     def _drained(self) -> None:
         while self._deferred and self.line.untaken_bytes <= UNTAKEN_BYTES_MAX:
-            self.begin(self._deferred.popleft())
+            self.begin(self._deferred.popleft(), self._bus.handlers[OPERATION])
 
     def _answered(self, envelope: Envelope) -> None:
-        request = self._settled(envelope.number)
+        request = self._pending.pop(envelope.number, None)
+        if request is not None and not request.urgent:
+            self._window_requests -= 1
+            self._window_bytes -= request.size
+            if self._parked:
+                self._admit_parked()
         if request is None or request.answer.done():
             close_all(envelope.descriptors)
         elif envelope.kind == FAILURE:
-            fail(request.answer, decode_failure(envelope.body))
+            request.answer.fail(decode_failure(envelope.body))
         else:
-            found = Arrived(self.shard, envelope.body, envelope.descriptors)
-            try:
-                request.answer.set_result(found if request.make is None else request.make(found))
-            except BorzoiError as fault:
-                fail(request.answer, fault)
+            found: Any = Arrived(self.shard, envelope.body, envelope.descriptors)
+            if request.make is not None:
+                try:
+                    found = request.make(found)
+                except BorzoiError as fault:
+                    request.answer.fail(fault)
+                    return
+            request.answer.settle(found)
 
-    def begin(self, envelope: Envelope) -> None:
+    def begin(self, envelope: Envelope, handler: Handler) -> None:
         """Run a request of the peer."""
-        handler = self._bus.handler_of(envelope.subject)
-        assert handler is not None, "there is a handler, or the envelope waits for one"
         try:
             answer = handler(Arrived(self.shard, envelope.body, envelope.descriptors))
-            if isinstance(answer, Coroutine):
-                answer = asyncio.get_running_loop().create_task(answer)
         except Exception as fault:
             self._fail(envelope, fault)
             return
-        if isinstance(answer, Future):
-            self._running[envelope.number] = answer
-            answer.add_done_callback(lambda done: self._finished(envelope, done))
-        else:
+        if isinstance(answer, Letter):
             self._reply(envelope, answer)
+            return
+        if isinstance(answer, Coroutine):
+            answer = asyncio.get_running_loop().create_task(answer)
+        self._running[envelope.number] = answer
+        answer.add_done_callback(lambda done: self._finished(envelope, done))
 
     def _finished(self, envelope: Envelope, done: "Future[Letter]") -> None:
         self._running.pop(envelope.number, None)
@@ -404,8 +411,9 @@ class _Exchange:
 
     def _reply(self, envelope: Envelope, message: Letter) -> None:
         if envelope.kind == REQUEST:
-            urgent = envelope.subject != OPERATION
-            self.send(REPLY, envelope.subject, envelope.number, message, urgent=urgent)
+            subject, number = envelope.subject, envelope.number
+            reply = Envelope(REPLY, subject, number, message.body, message.descriptors)
+            self.line.send(reply, urgent=subject != OPERATION)
 
     def _fail(self, envelope: Envelope, fault: Exception) -> None:
         if not isinstance(fault, BorzoiError):
@@ -422,7 +430,6 @@ class _Exchange:
             )
 
 
-def fail(answer: "Future[Any]", fault: BorzoiError) -> None:
+def fail(answer: PromptFuture[Any], fault: BorzoiError) -> None:
     if not answer.done():
-        answer.set_exception(fault)
-        answer.exception()  # retrieved: the caller may have been cancelled
+        answer.fail(fault)

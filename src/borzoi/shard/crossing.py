@@ -3,7 +3,7 @@
 ::
 
     operation   namespace u64, now i64 (µs since the epoch), code u8, fields
-    code 1      a batch: place u8, then
+    code 1      a batch: place u8, size of each message u32 (0 if they differ), then
                   place 0   its bytes
                   place 1   position u64, length u32 in the arena of the requesting shard
     other       MessagePack, see `partitions/operation_codec.py`
@@ -20,18 +20,19 @@ that has the connection inflates and decrypts them, a slice at a time, as for it
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from borzoi.memory.pool import NOWHERE, Arena
+from borzoi.memory.pool import NOWHERE
 from borzoi.model.errors import InvalidFormat
 from borzoi.model.namespace import Namespace, pack, unpack
 from borzoi.partitions.decrypting import ClearSlices
 from borzoi.partitions.operation_codec import CODES, decode_operation, encode_operation
-from borzoi.partitions.operations import Append, PartitionOperation, Poll
+from borzoi.partitions.operations import PartitionOperation, Poll
 from borzoi.partitions.polling import Polled
-from borzoi.records.batch import walk
+from borzoi.records.batch import Batch, equal_batch, walk
 from borzoi.security.encryption import Cipher
 from borzoi.shard.envelopes import Bytes
 from borzoi.storage.compressed import CompressedBody
@@ -46,20 +47,25 @@ LENT: Final = 1
 
 HEAD: Final = struct.Struct("<QqB")
 POLL_HEAD: Final = struct.Struct("<QqBB")
-LENT_BATCH: Final = struct.Struct("<QqBBQI")
-INLINE_BATCH: Final = struct.Struct("<QqBB")
+INLINE_BATCH: Final = struct.Struct("<QqBBI")
+LENT_BATCH: Final = struct.Struct("<QqBBIQI")
 _LENGTH: Final = struct.Struct("<I")
+#: Where the code of an operation is.
+CODE_AT: Final = HEAD.size - 1
 
-#: Returns the view of (position, length) in the arena of the requesting shard.
-Lent = Callable[[int, int], memoryview]
+#: Returns the view of (position, length) in the arena of a shard.
+Lent = Callable[[int, int, int], memoryview]
+
+#: A few partitions are asked for again and again.
+_packed: Final = lru_cache(4096)(pack)
+_unpacked: Final = lru_cache(4096)(unpack)
 
 
 class CrossedOperation(msgspec.Struct, frozen=True):
-    """An operation received from another shard."""
+    """An operation received from another shard, other than an append."""
 
     namespace: Namespace
     now: int
-    code: int
     operation: PartitionOperation[Any]
     #: How many further polls the answer to a poll may include.
     further: int = 0
@@ -71,38 +77,42 @@ def encode_request(
     """Encode an operation other than an append; return its code and bytes."""
     code, fields = encode_operation(operation)
     if code == POLL:
-        return code, POLL_HEAD.pack(pack(namespace), now, code, further) + fields
-    return code, HEAD.pack(pack(namespace), now, code) + fields
+        return code, POLL_HEAD.pack(_packed(namespace), now, code, further) + fields
+    return code, HEAD.pack(_packed(namespace), now, code) + fields
 
 
-def encode_append(
-    namespace: Namespace, messages: memoryview, now: int, arena: Arena | None
-) -> bytes:
-    """Encode a batch to append, as its place in the arena if it has one."""
-    position = NOWHERE if arena is None else arena.position_of(messages)
-    if position == NOWHERE:
-        return INLINE_BATCH.pack(pack(namespace), now, APPEND, INLINE) + messages
-    return LENT_BATCH.pack(pack(namespace), now, APPEND, LENT, position, len(messages))
-
-
-def decode_request(body: Bytes, lent: Lent) -> CrossedOperation:
-    """Decode an operation; `lent` finds a batch that was not copied."""
+def decode_request(body: Bytes) -> CrossedOperation:
+    """Decode an operation other than an append."""
     packed, now, code = HEAD.unpack_from(body)
-    namespace = unpack(packed)
+    namespace = _unpacked(packed)
     if code == POLL:
         operation = decode_operation(code, memoryview(body)[POLL_HEAD.size :])
-        return CrossedOperation(namespace, now, code, operation, body[HEAD.size])
-    if code != APPEND:
-        operation = decode_operation(code, memoryview(body)[HEAD.size :])
-        return CrossedOperation(namespace, now, code, operation)
+        return CrossedOperation(namespace, now, operation, body[HEAD.size])
+    operation = decode_operation(code, memoryview(body)[HEAD.size :])
+    return CrossedOperation(namespace, now, operation)
+
+
+def encode_append(namespace: Namespace, batch: Batch, now: int, position: int) -> bytes:
+    """Encode a batch to append, as its place in the arena if it has one."""
+    size = batch.equal_size
+    if position == NOWHERE:
+        return INLINE_BATCH.pack(_packed(namespace), now, APPEND, INLINE, size) + batch.messages
+    return LENT_BATCH.pack(_packed(namespace), now, APPEND, LENT, size, position, batch.size)
+
+
+def decode_append(body: Bytes, peer: int, lent: Lent) -> tuple[Namespace, int, Batch]:
+    """Decode an append of a peer: the partition, the time and the batch. `lent` finds one that was
+    not copied."""
     if body[HEAD.size] == LENT:
-        _, _, _, _, position, length = LENT_BATCH.unpack_from(body)
-        messages = lent(position, length)
+        packed, now, _, _, size, position, length = LENT_BATCH.unpack_from(body)
+        messages = lent(peer, position, length)
     else:
+        packed, now, _, _, size = INLINE_BATCH.unpack_from(body)
         # A copy: received bytes are read-only, and a batch is stamped in place.
         messages = memoryview(bytearray(memoryview(body)[INLINE_BATCH.size :]))
-    # The receiving shard has validated the batch; its headers say where messages end.
-    return CrossedOperation(namespace, now, code, Append(walk(messages)))
+    # The receiving shard has validated the batch. To walk through its headers is to wait for
+    # memory that another processor wrote, a message at a time.
+    return _unpacked(packed), now, equal_batch(messages, size) if size else walk(messages)
 
 
 #: The number of a file, a position and a length; these bytes are sent as they are.

@@ -85,13 +85,6 @@ class Envelope(msgspec.Struct, frozen=True):
     descriptors: Sequence[int] = ()
 
 
-def encode_small(envelope: Envelope) -> bytes:
-    """An envelope of one fragment, without descriptors."""
-    body = envelope.body
-    head = HEAD.pack(len(body), envelope.number, envelope.kind, envelope.subject, 0, 0)
-    return head + body
-
-
 def encode_fragments(envelope: Envelope) -> Iterator[tuple[bytes, Bytes]]:
     """Return the head and the body of each fragment; at least one."""
     body, count = envelope.body, len(envelope.descriptors)
@@ -120,11 +113,17 @@ class Decoder:
         #: Incomplete bodies, by kind and number.
         self._partial: dict[tuple[int, int], tuple[list[Bytes], list[int]]] = {}
 
-    def feed(self, data: bytes, descriptors: Sequence[int] = ()) -> list[Envelope]:
+    def feed(self, arrived: Bytes, descriptors: Sequence[int] = ()) -> list[Envelope]:
         """Return the envelopes that are complete now. `InvalidFormat` for invalid bytes."""
+        if not (descriptors or self._rest or self._partial or len(arrived) < HEAD.size):
+            # Mostly one small envelope arrives by itself.
+            length, number, kind, subject, count, flags = HEAD.unpack_from(arrived)
+            if length == len(arrived) - HEAD.size and not (count or flags):
+                return [Envelope(kind, subject, number, bytes(arrived[HEAD.size :]))]
+        return self._feed(self._rest + arrived, descriptors)
+
+    def _feed(self, data: bytes, descriptors: Sequence[int]) -> list[Envelope]:
         self._descriptors += descriptors
-        if self._rest:
-            data = self._rest + data
         view, end, position = memoryview(data), len(data), 0
         found: list[Envelope] = []
         while end - position >= HEAD.size:

@@ -1,6 +1,7 @@
 """Envelopes over the socket to one peer: sent in order of urgency, received as they arrive.
 
-Everything sent in one turn of the event loop leaves in one system call, or earlier with `flush`.
+What is sent in one turn of the event loop leaves in one system call at its end. An envelope that is
+sent `at_once`, or answers the only one that arrived, leaves immediately.
 Urgent envelopes go first; a large body goes in fragments, with other envelopes in between.
 """
 
@@ -22,7 +23,6 @@ from borzoi.shard.envelopes import (
     Decoder,
     Envelope,
     encode_fragments,
-    encode_small,
 )
 from borzoi.shard.links import Peer
 
@@ -76,30 +76,51 @@ class PeerLine:
         self._descriptors: list[int] = []
         self._is_scheduled = False
         self._is_blocked = False
+        #: Whether what is sent now is all there is to send in this turn.
+        self._is_last = False
         self._sock.setblocking(False)
         self._loop.add_reader(self._sock.fileno(), self._on_readable)
 
     # Sending.
 
-    def send(self, envelope: Envelope, *, urgent: bool) -> None:
-        """Queue an envelope. The line owns its descriptors from now on, and closes them."""
+    def send(self, envelope: Envelope, *, urgent: bool, at_once: bool = False) -> None:
+        """Queue an envelope. The line owns its descriptors from now on, and closes them. With
+        `at_once` it sends what is queued now, not at the end of the turn."""
         if not self.is_open:
             close_all(envelope.descriptors)
             return
         body = envelope.body
-        lane = self._urgent if urgent else self._bulk
-        if len(body) <= JOINED_BYTES_MAX and not envelope.descriptors:
-            lane.append(encode_small(envelope))
+        size = len(body)
+        outgoing: bytes | _Outgoing
+        if size <= JOINED_BYTES_MAX and not envelope.descriptors:
+            head = HEAD.pack(size, envelope.number, envelope.kind, envelope.subject, 0, 0)
+            outgoing = head + body
+            if (at_once or self._is_last) and not (self._bulk or self._urgent or self._buffers):
+                self._send_alone(outgoing)
+                return
         else:
-            lane.append(_Outgoing(encode_fragments(envelope), envelope.descriptors))
-        self.untaken_bytes += len(body)
-        if not self._is_scheduled and not self._is_blocked:
+            outgoing = _Outgoing(encode_fragments(envelope), envelope.descriptors)
+        (self._urgent if urgent else self._bulk).append(outgoing)
+        self.untaken_bytes += size
+        if self._is_blocked:
+            return
+        if at_once:
+            self._flush()
+        elif not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
 
-    def flush(self) -> None:
-        """Send what is queued now, not at the end of the turn: nothing more is expected in it."""
-        if self.is_open and not self._is_blocked:
+    def _send_alone(self, outgoing: bytes) -> None:
+        """Send a small envelope when nothing else is to be sent."""
+        try:
+            sent = self._sock.send(outgoing)
+        except WOULD_BLOCK:
+            sent = 0
+        except OSError as fault:
+            self.lose(fault)
+            return
+        if sent < len(outgoing):
+            self._buffers = [memoryview(outgoing)[sent:]]
             self._flush()
 
     def _flush(self) -> None:
@@ -189,15 +210,16 @@ class PeerLine:
             if flags & TRUNCATED:
                 close_all(descriptors)
                 raise InvalidFormat("descriptors were lost: this process has too many open")
-            found = self._decoder.feed(bytes(self._scratch[:count]), descriptors)
+            found = self._decoder.feed(self._scratch[:count], descriptors)
         except InvalidFormat as fault:
             self.lose(OSError(str(fault)))
             return
         # Send immediate answers now, without another turn of the loop.
         self._is_scheduled, was_scheduled = True, self._is_scheduled
+        self._is_last = len(found) == 1
         for envelope in found:
             self._on_envelope(envelope)
-        self._is_scheduled = was_scheduled
+        self._is_scheduled, self._is_last = was_scheduled, False
         if self.is_open and not self._is_blocked and (self._urgent or self._bulk):
             self._flush()
 

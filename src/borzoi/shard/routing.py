@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from borzoi.memory.arenas import Arenas
-from borzoi.memory.pool import Arena
+from borzoi.memory.pool import NOWHERE, Arena
 from borzoi.metadata.effects import (
     CheckRevocations,
     CreatedPartitions,
@@ -27,7 +27,7 @@ from borzoi.metadata.effects import (
 from borzoi.metadata.groups import VolatileCommand
 from borzoi.metadata.state import Metadata
 from borzoi.model.namespace import Namespace
-from borzoi.partitions.futures import arrived, following
+from borzoi.partitions.futures import PromptFuture, arrived, following
 from borzoi.partitions.operation_codec import decode_answer, encode_answer, is_repeatable
 from borzoi.partitions.operations import Answer, Append, AwaitMessages, PartitionOperation, Poll
 from borzoi.partitions.polling import Polled
@@ -37,8 +37,15 @@ from borzoi.security.encryption import Cipher
 from borzoi.shard.bus import EMPTY as NOTHING
 from borzoi.shard.bus import Arrived, Bus, Letter
 from borzoi.shard.crossed_polls import CrossedPolls
-from borzoi.shard.crossing import decode_request, encode_append, encode_request
-from borzoi.shard.envelopes import Subject
+from borzoi.shard.crossing import (
+    APPEND,
+    CODE_AT,
+    decode_append,
+    decode_request,
+    encode_append,
+    encode_request,
+)
+from borzoi.shard.envelopes import Bytes, Subject
 from borzoi.shard.ownership import Ownership
 from borzoi.shard.partition_plane import DESCRIBE, PartitionPlane
 from borzoi.shard.partition_store import PartitionStore, Place
@@ -115,7 +122,10 @@ class RoutedPartitionPlane(PartitionPlane):
             polled: Answer | Future[Answer] = self.poll(owner, namespace, operation)
             return polled
         if isinstance(operation, Append):
-            return self.append(owner, namespace, operation.batch, now)
+            batch = operation.batch
+            arena = self._arena
+            position = NOWHERE if arena is None else arena.position_of(batch.messages)
+            return self.append(owner, namespace, batch, now, position)
         code, body = encode_request(namespace, operation, now)
         patient = isinstance(operation, AwaitMessages)
         asked: Future[Any] = self._bus.request(
@@ -131,9 +141,11 @@ class RoutedPartitionPlane(PartitionPlane):
             asked = _resolved_when_gone(asked)
         return asked
 
-    def append(self, owner: int, namespace: Namespace, batch: Batch, now: int) -> "Future[Any]":
-        """Append a batch on another shard."""
-        body = encode_append(namespace, batch.messages, now, self._arena)
+    def append(
+        self, owner: int, namespace: Namespace, batch: Batch, now: int, position: int
+    ) -> PromptFuture[Any]:
+        """Append a batch on another shard; `position` is where it lies in the arena."""
+        body = encode_append(namespace, batch, now, position)
         # A large batch is worth a system call of its own. Small ones gain by going together.
         at_once = batch.size >= AT_ONCE_BYTES_MIN
         return self._bus.request(
@@ -157,11 +169,9 @@ class RoutedPartitionPlane(PartitionPlane):
 
     def _operate(self, asked: Arrived) -> "Letter | Future[Letter]":
         peer = asked.shard
-
-        def lent(position: int, length: int) -> memoryview:
-            return self._arenas.view(peer, self._bus.links.peers[peer].arena, position, length)
-
-        request = decode_request(asked.body, lent)
+        if asked.body[CODE_AT] == APPEND:
+            return self._append(peer, asked.body)
+        request = decode_request(asked.body)
         operation = request.operation
         partition = self.owned.get(request.namespace)
         if partition is None:
@@ -182,6 +192,17 @@ class RoutedPartitionPlane(PartitionPlane):
         # Stop waiting for messages when the shard that asked has stopped.
         patient = isinstance(operation, AwaitMessages)
         return following(answer, answered, withdraw=patient)
+
+    def _append(self, peer: int, body: Bytes) -> "Letter | Future[Letter]":
+        namespace, now, batch = decode_append(body, peer, self._lent)
+        partition = self.owned.get(namespace)
+        if partition is None:
+            partition = self._table.find(namespace)
+        waiter = partition.append(batch, now)
+        return NOTHING if waiter is None else following(waiter, lambda _: NOTHING)
+
+    def _lent(self, peer: int, position: int, length: int) -> memoryview:
+        return self._arenas.view(peer, self._bus.links.peers[peer].arena, position, length)
 
     # Files passed between shards.
 
