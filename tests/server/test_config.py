@@ -121,7 +121,9 @@ def test_the_origin_of_the_settings_is_told(tmp_path: Path) -> None:
 
 def test_a_file_is_found_upwards_and_must_be_there_when_named(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[tcp]\nenabled = false\n")
-    below = tmp_path / "a" / "b"
+    # A name that no file above the directory of the test has.
+    folder = tmp_path / "folder-of-this-test"
+    below = folder / "below"
     below.mkdir(parents=True)
     assert not load({"BORZOI_CONFIG_PATH": "mine.toml"}, below).settings.tcp.enabled
     absolute = {"BORZOI_CONFIG_PATH": str(tmp_path / "mine.toml")}
@@ -129,8 +131,8 @@ def test_a_file_is_found_upwards_and_must_be_there_when_named(tmp_path: Path) ->
     for missing in ("no.toml", str(tmp_path / "no.toml")):
         with pytest.raises(InvalidConfiguration, match=r"no\.toml"):
             load({"BORZOI_CONFIG_PATH": missing}, below)
-    for directory in ("a", str(tmp_path / "a")):
-        said = rf"^CONFIG_PATH: {tmp_path / 'a'} is a directory; it takes the path of a file$"
+    for directory in (folder.name, str(folder)):
+        said = rf"^CONFIG_PATH: {folder} is a directory; it takes the path of a file$"
         with pytest.raises(InvalidConfiguration, match=said):
             load({"BORZOI_CONFIG_PATH": directory}, below)
     (tmp_path / "borzoi.toml").write_text("[tcp")
