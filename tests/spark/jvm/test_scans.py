@@ -5,11 +5,12 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import fill
 from tests.support.record_strategies import messages
@@ -98,67 +99,63 @@ def write_three(stored: Topic, size: int = 300, count: int = 2500) -> int:
     return end
 
 
-batches = st.lists(st.lists(messages(), min_size=1, max_size=6), min_size=1, max_size=3)
+class Drawn(NamedTuple):
+    """A topic, and what is read of it."""
+
+    partitions: list[list[list[list[Message]]]]
+    columns: list[str]
+    low: int
+    high: int
 
 
-any_topic = given(
-    st.lists(st.lists(batches, min_size=1, max_size=3), min_size=1, max_size=2),
-    st.permutations(COLUMNS),
-    st.integers(1, len(COLUMNS)),
-    st.tuples(st.integers(0, 30), st.integers(0, 30)),
-)
+@st.composite
+def topics(draw: DrawFn) -> Drawn:
+    """Partitions of segments of batches of messages, with columns and a range of offsets."""
+    batches = st.lists(st.lists(messages(), min_size=1, max_size=6), min_size=1, max_size=3)
+    segments = st.lists(batches, min_size=1, max_size=3)
+    partitions = draw(st.lists(segments, min_size=1, max_size=2))
+    columns = draw(st.permutations(COLUMNS))[: draw(st.integers(1, len(COLUMNS)))]
+    low, high = sorted(draw(st.tuples(st.integers(0, 30), st.integers(0, 30))))
+    return Drawn(partitions, columns, low, high + 1)
+
+
 unhurried = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @settings(unhurried, max_examples=6)
-@any_topic
+@given(topics())
 def test_any_topic_reads_as_python_reads_it(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    partitions: list[list[list[list[Message]]]],
-    columns: list[str],
-    count: int,
-    bounds: tuple[int, int],
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, drawn: Drawn
 ) -> None:
-    stored = Topic(spark, tmp_path_factory.mktemp("any"))
-    compare(stored, partitions, columns[:count], bounds)
+    compare(Topic(spark, tmp_path_factory.mktemp("any")), drawn)
 
 
 @pytest.mark.slow
 @settings(unhurried, max_examples=150)
-@any_topic
+@given(topics())
 def test_many_topics_read_as_python_reads_them(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    partitions: list[list[list[list[Message]]]],
-    columns: list[str],
-    count: int,
-    bounds: tuple[int, int],
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, drawn: Drawn
 ) -> None:
-    stored = Topic(spark, tmp_path_factory.mktemp("many"))
-    compare(stored, partitions, columns[:count], bounds)
+    compare(Topic(spark, tmp_path_factory.mktemp("many")), drawn)
 
 
-def compare(
-    stored: Topic,
-    partitions: list[list[list[list[Message]]]],
-    columns: list[str],
-    bounds: tuple[int, int],
-) -> None:
-    """Write the partitions, and read the range between the bounds on both ways."""
+def compare(stored: Topic, drawn: Drawn) -> None:
+    """Write the partitions, and read the range on both ways."""
     ends = []
-    for number, segments in enumerate(partitions):
+    for number, segments in enumerate(drawn.partitions):
         end = 0
         for segment in segments:
             end = write_segment(stored.segments(number), end, segment)
         ends.append(end)
-    low, high = min(bounds), max(bounds) + 1
-    start = {f"{number}": min(low, end - 1) for number, end in enumerate(ends)}
-    stop = {f"{n}": max(start[f"{n}"] + 1, min(high, end)) for n, end in enumerate(ends)}
-    options = {"columns": ",".join(columns)}
-    options |= {"startingOffsets": json.dumps(start), "endingOffsets": json.dumps(stop)}
+    start = {f"{number}": min(drawn.low, end - 1) for number, end in enumerate(ends)}
+    stop = {f"{n}": max(start[f"{n}"] + 1, min(drawn.high, end)) for n, end in enumerate(ends)}
+    options = {
+        "columns": ",".join(drawn.columns),
+        "startingOffsets": json.dumps(start),
+        "endingOffsets": json.dumps(stop),
+    }
     # Python's datetime ends with the year 9999, clients' timestamps do not.
-    values = [f"unix_micros({n})" if n.endswith("timestamp") else n for n in columns]
+    values = [f"unix_micros({n})" if n.endswith("timestamp") else n for n in drawn.columns]
     rows = stored.rows(lambda frame: frame.selectExpr(*values), **options)
     assert len(rows) == sum(stop[key] - start[key] for key in start)
 
