@@ -96,7 +96,8 @@ class Row:
             (own.rate, bare.rate)
             for bare, own in zip(self.bare_rounds, self.own_rounds, strict=True)
         )
-        own, bare = sorted(rounds, key=lambda rates: rates[0] / rates[1])[ROUNDS // 2]
+        ordered = sorted(rounds, key=lambda rates: rates[0] / rates[1])
+        own, bare = ordered[len(ordered) // 2]
         ok = own / bare >= self.goal
         text = f"| {self.name} | {bare:,.0f}/s | {own:,.0f}/s | {own / bare:.2f} | ≥ {self.goal} |"
         if self.p99 is not None:

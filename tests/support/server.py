@@ -44,6 +44,8 @@ class RunningServer:
     arguments: Sequence[str]
     #: How many files and connections it may have open; as many as we may, without one.
     descriptors: int | None = None
+    #: With borzoi in its environment.
+    python: str = sys.executable
     process: subprocess.Popen[bytes] = field(init=False)
     tcp_address: tuple[str, int] = field(init=False)
     #: Where each transport that is enabled listens, by the name of its section.
@@ -63,7 +65,7 @@ class RunningServer:
         ready.unlink(missing_ok=True)
         with (self.directory.parent / f"{self.directory.name}.output").open("ab") as output:
             self.process = subprocess.Popen(
-                [*self._limiting(), sys.executable, "-m", "borzoi", "serve", *self.arguments],
+                [*self._limiting(), self.python, "-m", "borzoi", "serve", *self.arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -159,9 +161,11 @@ def running_server(
     directory: Path | None = None,
     arguments: Sequence[str] = ("--with-default-root-credentials",),
     descriptors: int | None = None,
+    python: str = sys.executable,
 ) -> Iterator[RunningServer]:
     """A server with default credentials on a port of its own; `settings` are variables without
-    their prefix, such as ``{"SYSTEM_SEGMENT_SIZE": "1 MiB"}``, `descriptors` is its `ulimit -n`."""
+    their prefix, such as ``{"SYSTEM_SEGMENT_SIZE": "1 MiB"}``, `descriptors` is its `ulimit -n`,
+    `python` that of another version."""
     with tempfile.TemporaryDirectory(prefix="borzoi-") as folder:
         data = directory or Path(folder) / "data"
         data.mkdir(parents=True, exist_ok=True)
@@ -180,7 +184,7 @@ def running_server(
         }
         for name, value in with_small_segments(settings or {}).items():
             environment[f"BORZOI_{name}"] = value
-        server = RunningServer(data, environment, arguments, descriptors)
+        server = RunningServer(data, environment, arguments, descriptors, python)
         server.start()
         try:
             yield server
