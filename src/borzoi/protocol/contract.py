@@ -1,10 +1,12 @@
 """What every request and every response can do."""
 
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
+from borzoi.model.errors import InvalidFormat
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
+from borzoi.protocol.layout import Fields
 
 
 class Response(Protocol):
@@ -16,23 +18,22 @@ class Response(Protocol):
     def decode(cls, reader: Reader) -> Self: ...
 
 
-class Request(Protocol):
-    """A value that a client can ask a server for; `RESPONSE` is None when the answer is empty."""
-
-    CODE: ClassVar[Code]
-    RESPONSE: ClassVar[type[Response] | None]
-
-    def encode(self, out: Writer) -> None: ...
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self: ...
+_CODES: Final = {code.name.replace("_", "").lower(): code for code in Code}
 
 
-class RequestValue(Value):
-    """The base of the requests: what a subclass does not say is that its answer is empty."""
+class Request(Fields):
+    """A value that a client can ask a server for; `RESPONSE` is None when the answer is empty.
+
+    The name of a request is that of its code, without the underscores.
+    """
 
     CODE: ClassVar[Code]
     RESPONSE: ClassVar[type[Response] | None] = None
+
+    def __init_subclass__(cls) -> None:
+        code = _CODES.get(cls.__name__.lower())
+        if code is not None:
+            cls.CODE = code
 
 
 class Listing(Value):
@@ -47,6 +48,33 @@ class Listing(Value):
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         return cls(*[reader.all_of(cls.ITEM.decode) for _ in cls.__struct_fields__])
+
+
+class Details(Value):
+    """A response that is another one, `INFO`, with the items that it counts behind it.
+
+    The last field has the items; the others are fields of `INFO`, which also has their count.
+    """
+
+    INFO: ClassVar[type[Any]]
+    ITEM: ClassVar[type[Response]]
+
+    @classmethod
+    def of(cls, info: Any, items: tuple[Any, ...]) -> Self:
+        return cls(*[getattr(info, name) for name in cls.__struct_fields__[:-1]], items)
+
+    def encode(self, out: Writer) -> None:
+        self.INFO(*[getattr(self, name) for name in self.INFO.__struct_fields__]).encode(out)
+        out.all_of(getattr(self, self.__struct_fields__[-1]))
+
+    @classmethod
+    def decode(cls, reader: Reader) -> Self:
+        info, items = cls.INFO.decode(reader), reader.all_of(cls.ITEM.decode)
+        name = cls.__struct_fields__[-1]
+        count = getattr(info, f"{name}_count")
+        if len(items) != count:
+            raise InvalidFormat(f"{len(items)} {name} follow where {count} are announced")
+        return cls.of(info, items)
 
 
 def encode_payload(message: Request | Response, *, all_compressions: bool = False) -> bytes:

@@ -10,59 +10,37 @@
     OfUser      identifier user_id
 """
 
-from typing import Self
-
 from borzoi.model.identifiers import Identifier
-from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.contract import RequestValue
+from borzoi.protocol.contract import Request
+from borzoi.protocol.layout import IDENTIFIER, NAME
 
 
-class NoFields(RequestValue):
-    def encode(self, out: Writer) -> None:
-        """Nothing to write."""
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls()
+class NoFields(Request): ...
 
 
-class OfName(RequestValue):
+class OfName(Request):
+    LAYOUT = (NAME,)
     name: str
 
-    def encode(self, out: Writer) -> None:
-        out.name(self.name)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.name())
-
-
-class _Identifiers(RequestValue):
-    """Every field is an identifier; they are written in their order."""
-
-    def encode(self, out: Writer) -> None:
-        for name in self.__struct_fields__:
-            out.identifier(getattr(self, name))
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(*[reader.identifier() for _ in cls.__struct_fields__])
-
-
-class OfStream(_Identifiers):
+class OfStream(Request):
+    LAYOUT = (IDENTIFIER,)
     stream_id: Identifier
 
 
-class OfTopic(_Identifiers):
+class OfTopic(Request):
+    LAYOUT = (IDENTIFIER, IDENTIFIER)
     stream_id: Identifier
     topic_id: Identifier
 
 
-class OfGroup(_Identifiers):
+class OfGroup(Request):
+    LAYOUT = (IDENTIFIER, IDENTIFIER, IDENTIFIER)
     stream_id: Identifier
     topic_id: Identifier
     group_id: Identifier
 
 
-class OfUser(_Identifiers):
+class OfUser(Request):
+    LAYOUT = (IDENTIFIER,)
     user_id: Identifier

@@ -45,6 +45,7 @@ from borzoi.model.users import (
     UserStatus,
 )
 from borzoi.protocol.buffers import Reader, Writer
+from borzoi.protocol.layout import FieldKind
 
 # Looking a kind up in a dict is several times cheaper than calling the enum class, and a miss is
 # an ordinary None.
@@ -75,6 +76,9 @@ def write_consumer(out: Writer, consumer: Consumer) -> None:
     out.u8(consumer.kind).identifier(consumer.id)
 
 
+CONSUMER: Final = FieldKind(read_consumer, write_consumer)
+
+
 def read_optional_u32(reader: Reader) -> int | None:
     flag, value = reader.unpack(_OPTIONAL_U32)
     return value if flag == 1 else None
@@ -85,6 +89,9 @@ def write_optional_u32(out: Writer, value: int | None) -> None:
         out.pack(_OPTIONAL_U32, 0, 0)
     else:
         out.pack(_OPTIONAL_U32, 1, value)
+
+
+OPTIONAL_U32: Final = FieldKind(read_optional_u32, write_optional_u32)
 
 
 def partitioning_of(kind_code: int, value: bytes) -> Partitioning:
@@ -130,6 +137,9 @@ def read_status(reader: Reader) -> UserStatus:
     if status is None:
         raise InvalidCommand("there is no such user status")
     return status
+
+
+STATUS: Final = FieldKind(read_status, Writer.u8)
 
 
 _GLOBAL_FLAGS: Final = GlobalPermissions.__struct_fields__
@@ -219,3 +229,6 @@ def write_sized_permissions(out: Writer, permissions: Permissions | None) -> Non
         write_permissions(inner, permissions)
         encoded = inner.getvalue()
         out.u32(len(encoded)).bytes(encoded)
+
+
+SIZED_PERMISSIONS: Final = FieldKind(read_sized_permissions, write_sized_permissions)

@@ -14,17 +14,14 @@
 """
 
 import struct
-from typing import ClassVar, Final, Self
+from typing import Self
 
-from borzoi.model.errors import InvalidFormat
 from borzoi.model.identifiers import Identifier
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Listing, RequestValue, Response
+from borzoi.protocol.contract import Details, Listing, Request
+from borzoi.protocol.layout import IDENTIFIER, NAME, Named
 from borzoi.protocol.naming import OfGroup, OfTopic
-
-_GROUP: Final = struct.Struct("<III")
 
 
 class GroupMember(Value):
@@ -48,22 +45,16 @@ class GroupMember(Value):
         return cls(member_id, tuple(reader.u32() for _ in range(reader.u32())))
 
 
-class GroupInfo(Value):
+class GroupInfo(Named):
+    STRUCT = struct.Struct("<III")
     id: int
     partitions_count: int
     members_count: int
     name: str
 
-    def encode(self, out: Writer) -> None:
-        _write_group(out, self)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        group_id, partitions_count, members_count = reader.unpack(_GROUP)
-        return cls(group_id, partitions_count, members_count, reader.name())
-
-
-class GroupDetails(Value):
+class GroupDetails(Details):
+    INFO, ITEM = GroupInfo, GroupMember
     id: int
     partitions_count: int
     name: str
@@ -73,25 +64,6 @@ class GroupDetails(Value):
     def members_count(self) -> int:
         return len(self.members)
 
-    def encode(self, out: Writer) -> None:
-        _write_group(out, self)
-        out.all_of(self.members)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        group_id, partitions_count, members_count = reader.unpack(_GROUP)
-        name = reader.name()
-        members = reader.all_of(GroupMember.decode)
-        if len(members) != members_count:
-            raise InvalidFormat(
-                f"{len(members)} members follow a group that claims {members_count}"
-            )
-        return cls(group_id, partitions_count, name, members)
-
-
-def _write_group(out: Writer, group: GroupInfo | GroupDetails) -> None:
-    out.pack(_GROUP, group.id, group.partitions_count, group.members_count).name(group.name)
-
 
 class Groups(Listing):
     ITEM = GroupInfo
@@ -99,37 +71,25 @@ class Groups(Listing):
 
 
 class GetConsumerGroup(OfGroup):
-    CODE = Code.GET_CONSUMER_GROUP
-    RESPONSE: ClassVar[type[Response] | None] = GroupDetails
+    RESPONSE = GroupDetails
 
 
 class GetConsumerGroups(OfTopic):
-    CODE = Code.GET_CONSUMER_GROUPS
-    RESPONSE: ClassVar[type[Response] | None] = Groups
+    RESPONSE = Groups
 
 
-class CreateConsumerGroup(RequestValue):
-    CODE = Code.CREATE_CONSUMER_GROUP
-    RESPONSE: ClassVar[type[Response] | None] = GroupDetails
+class CreateConsumerGroup(Request):
+    RESPONSE = GroupDetails
+    LAYOUT = (IDENTIFIER, IDENTIFIER, NAME)
     stream_id: Identifier
     topic_id: Identifier
     name: str
 
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).name(self.name)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.name())
+class DeleteConsumerGroup(OfGroup): ...
 
 
-class DeleteConsumerGroup(OfGroup):
-    CODE = Code.DELETE_CONSUMER_GROUP
+class JoinConsumerGroup(OfGroup): ...
 
 
-class JoinConsumerGroup(OfGroup):
-    CODE = Code.JOIN_CONSUMER_GROUP
-
-
-class LeaveConsumerGroup(OfGroup):
-    CODE = Code.LEAVE_CONSUMER_GROUP
+class LeaveConsumerGroup(OfGroup): ...

@@ -31,7 +31,7 @@ The indexes and messages themselves are judged by `borzoi.records.batch`.
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import ClassVar, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from borzoi.model.consuming import Consumer, PollingStrategy
 from borzoi.model.errors import InvalidCommand, InvalidIdentifier
@@ -40,8 +40,8 @@ from borzoi.model.limits import INDEX_ENTRY_BYTES, NAME_BYTES_MAX
 from borzoi.model.partitioning import Partitioning
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import NAMED, NUMERIC, Reader, Writer
-from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import RequestValue, Response
+from borzoi.protocol.contract import Request
+from borzoi.protocol.layout import BOOL, IDENTIFIER, U32
 from borzoi.protocol.values import (
     partitioning_of,
     read_consumer,
@@ -92,9 +92,8 @@ class PolledMessages(Value):
         return cls(partition_id, current_offset, messages_count, reader.rest())
 
 
-class PollMessages(RequestValue):
-    CODE = Code.POLL_MESSAGES
-    RESPONSE: ClassVar[type[Response] | None] = PolledMessages
+class PollMessages(Request):
+    RESPONSE = PolledMessages
     consumer: Consumer
     stream_id: Identifier
     topic_id: Identifier
@@ -231,10 +230,9 @@ def _identifier_at(payload: memoryview, position: int, end: int) -> tuple[Identi
     raise InvalidIdentifier(f"there is no identifier of kind {kind} with {size} bytes")
 
 
-class SendMessages(RequestValue):
+class SendMessages(Request):
     """`indexes` and `messages` are views of the payload that was decoded."""
 
-    CODE = Code.SEND_MESSAGES
     stream_id: Identifier
     topic_id: Identifier
     partitioning: Partitioning
@@ -321,17 +319,9 @@ def _unpack_poll(size: int) -> Callable[[memoryview], tuple[bytes, int, int, int
     return struct.Struct(f"<{size - _POLL_MOVING.size}s{_POLL_MOVING.format[1:]}").unpack
 
 
-class FlushUnsavedBuffer(RequestValue):
-    CODE = Code.FLUSH_UNSAVED_BUFFER
+class FlushUnsavedBuffer(Request):
+    LAYOUT = (IDENTIFIER, IDENTIFIER, U32, BOOL)
     stream_id: Identifier
     topic_id: Identifier
     partition_id: int
     fsync: bool
-
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id)
-        out.u32(self.partition_id).bool(self.fsync)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.u32(), reader.bool())

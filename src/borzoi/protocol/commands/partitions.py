@@ -10,21 +10,16 @@
 """
 
 import struct
-from typing import Final, Self
 
 from borzoi.model.identifiers import Identifier
-from borzoi.model.value import Value
-from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import RequestValue
-
-_PARTITION: Final = struct.Struct("<IQIQQQ")
-assert _PARTITION.size == 40
+from borzoi.protocol.contract import Request
+from borzoi.protocol.layout import IDENTIFIER, U32, Packed
 
 
-class PartitionInfo(Value):
+class PartitionInfo(Packed):
     """`current_offset` is that of the last message, 0 when there is none."""
 
+    STRUCT = struct.Struct("<IQIQQQ")
     id: int
     created_at: int
     segments_count: int
@@ -32,40 +27,16 @@ class PartitionInfo(Value):
     size_bytes: int
     messages_count: int
 
-    def encode(self, out: Writer) -> None:
-        out.pack(
-            _PARTITION,
-            self.id,
-            self.created_at,
-            self.segments_count,
-            self.current_offset,
-            self.size_bytes,
-            self.messages_count,
-        )
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(*reader.unpack(_PARTITION))
-
-
-class _PartitionsOfTopic(RequestValue):
+class _PartitionsOfTopic(Request):
+    LAYOUT = (IDENTIFIER, IDENTIFIER, U32)
     stream_id: Identifier
     topic_id: Identifier
     partitions_count: int
 
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.stream_id).identifier(self.topic_id).u32(self.partitions_count)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.identifier(), reader.u32())
-
-
-class CreatePartitions(_PartitionsOfTopic):
-    CODE = Code.CREATE_PARTITIONS
+class CreatePartitions(_PartitionsOfTopic): ...
 
 
 class DeletePartitions(_PartitionsOfTopic):
     """Removes the partitions with the highest ids."""
-
-    CODE = Code.DELETE_PARTITIONS

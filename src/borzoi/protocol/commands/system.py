@@ -35,9 +35,11 @@
 """
 
 import struct
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
-from borzoi.model.errors import InvalidCommand, InvalidFormat
+from msgspec.structs import astuple
+
+from borzoi.model.errors import InvalidCommand
 from borzoi.model.identifiers import NO_USER_ID
 from borzoi.model.system import (
     NodeRole,
@@ -48,8 +50,8 @@ from borzoi.model.system import (
 )
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Buffer, Reader, Writer
-from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Listing, RequestValue, Response
+from borzoi.protocol.contract import Details, Listing, Request
+from borzoi.protocol.layout import U32, Packed
 from borzoi.protocol.naming import NoFields
 
 _SNAPSHOT_COMPRESSIONS: Final = {int(each): each for each in SnapshotCompression}
@@ -59,18 +61,16 @@ _ROLES: Final = {int(each): each for each in NodeRole}
 _STATUSES: Final = {int(each): each for each in NodeStatus}
 
 _STATS: Final = struct.Struct("<IffQQQQQQQQIIIIQII")
-_CACHE: Final = struct.Struct("<IIIQQf")
 _DISK: Final = struct.Struct("<IQQ")
 _NODE: Final = struct.Struct("<HHHHBB")
 _CLIENT: Final = struct.Struct("<IIB")
-_GROUP: Final = struct.Struct("<III")
 assert _STATS.size == 108
-assert _CACHE.size == 32
 
 
-class CacheMetrics(Value):
+class CacheMetrics(Packed):
     """How often the reads of one partition were answered from memory."""
 
+    STRUCT = struct.Struct("<IIIQQf")
     stream_id: int
     topic_id: int
     partition_id: int
@@ -110,48 +110,19 @@ class Stats(Value):
     total_disk_space: int
 
     def encode(self, out: Writer) -> None:
-        out.pack(
-            _STATS,
-            self.process_id,
-            self.cpu_usage,
-            self.total_cpu_usage,
-            self.memory_usage,
-            self.total_memory,
-            self.available_memory,
-            self.run_time,
-            self.start_time,
-            self.read_bytes,
-            self.written_bytes,
-            self.messages_size_bytes,
-            self.streams_count,
-            self.topics_count,
-            self.partitions_count,
-            self.segments_count,
-            self.messages_count,
-            self.clients_count,
-            self.consumer_groups_count,
-        )
-        out.str32(self.hostname).str32(self.os_name).str32(self.os_version)
-        out.str32(self.kernel_version).str32(self.server_version)
-        out.u32(self.server_semver or 0).u32(len(self.cache_metrics))
-        for cache in self.cache_metrics:
-            out.pack(
-                _CACHE,
-                cache.stream_id,
-                cache.topic_id,
-                cache.partition_id,
-                cache.hits,
-                cache.misses,
-                cache.hit_ratio,
-            )
-        out.pack(_DISK, self.threads_count, self.free_disk_space, self.total_disk_space)
+        fields = astuple(self)
+        out.pack(_STATS, *fields[:18])
+        for text in fields[18:23]:
+            out.str32(text)
+        out.u32(self.server_semver or 0).u32(len(self.cache_metrics)).all_of(self.cache_metrics)
+        out.pack(_DISK, *fields[25:])
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
         numbers = reader.unpack(_STATS)
         texts = [reader.str32() for _ in range(5)]
         semver = reader.u32() or None
-        caches = tuple(CacheMetrics(*reader.unpack(_CACHE)) for _ in range(reader.u32()))
+        caches = tuple(CacheMetrics.decode(reader) for _ in range(reader.u32()))
         fields = (*numbers, *texts, semver, caches, *reader.unpack(_DISK))
         return cls(*fields)
 
@@ -187,15 +158,8 @@ class ClusterMetadata(Value):
     def encode(self, out: Writer) -> None:
         out.str32(self.name).u32(len(self.nodes))
         for node in self.nodes:
-            out.str32(node.name).str32(node.ip).pack(
-                _NODE,
-                node.tcp_port,
-                node.quic_port,
-                node.http_port,
-                node.websocket_port,
-                node.role,
-                node.status,
-            )
+            name, ip, *numbers = astuple(node)
+            out.str32(name).str32(ip).pack(_NODE, *numbers)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
@@ -212,9 +176,10 @@ def _read_node(reader: Reader) -> ClusterNode:
     return ClusterNode(name, ip, tcp, quic, http, websocket, role, status)
 
 
-class ClientGroup(Value):
+class ClientGroup(Packed):
     """A consumer group that a client has joined."""
 
+    STRUCT = struct.Struct("<III")
     stream_id: int
     topic_id: int
     group_id: int
@@ -228,14 +193,22 @@ class ClientInfo(Value):
     consumer_groups_count: int
 
     def encode(self, out: Writer) -> None:
-        _write_client(out, self)
+        user_id = NO_USER_ID if self.user_id is None else self.user_id
+        out.pack(_CLIENT, self.client_id, user_id, self.transport)
+        out.str32(self.address).u32(self.consumer_groups_count)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
-        return cls(*_read_client(reader))
+        client_id, user_id, transport_code = reader.unpack(_CLIENT)
+        transport = _TRANSPORTS.get(transport_code)
+        if transport is None:
+            raise InvalidCommand(f"there is no transport {transport_code}")
+        address, count = reader.str32(), reader.u32()
+        return cls(client_id, None if user_id == NO_USER_ID else user_id, transport, address, count)
 
 
-class ClientDetails(Value):
+class ClientDetails(Details):
+    INFO, ITEM = ClientInfo, ClientGroup
     client_id: int
     user_id: int | None
     transport: TransportKind
@@ -246,54 +219,21 @@ class ClientDetails(Value):
     def consumer_groups_count(self) -> int:
         return len(self.consumer_groups)
 
-    def encode(self, out: Writer) -> None:
-        _write_client(out, self)
-        for group in self.consumer_groups:
-            out.pack(_GROUP, group.stream_id, group.topic_id, group.group_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        client_id, user_id, transport, address, count = _read_client(reader)
-        groups: list[ClientGroup] = []
-        while reader.remaining():
-            groups.append(ClientGroup(*reader.unpack(_GROUP)))
-        if len(groups) != count:
-            raise InvalidFormat(f"{len(groups)} groups follow a client that claims {count}")
-        return cls(client_id, user_id, transport, address, tuple(groups))
-
-
-def _write_client(out: Writer, client: ClientInfo | ClientDetails) -> None:
-    user_id = NO_USER_ID if client.user_id is None else client.user_id
-    out.pack(_CLIENT, client.client_id, user_id, client.transport)
-    out.str32(client.address).u32(client.consumer_groups_count)
-
-
-def _read_client(reader: Reader) -> tuple[int, int | None, TransportKind, str, int]:
-    client_id, user_id, transport_code = reader.unpack(_CLIENT)
-    transport = _TRANSPORTS.get(transport_code)
-    if transport is None:
-        raise InvalidCommand(f"there is no transport {transport_code}")
-    address, count = reader.str32(), reader.u32()
-    return client_id, None if user_id == NO_USER_ID else user_id, transport, address, count
-
 
 class Clients(Listing):
     ITEM = ClientInfo
     clients: tuple[ClientInfo, ...]
 
 
-class Ping(NoFields):
-    CODE = Code.PING
+class Ping(NoFields): ...
 
 
 class GetStats(NoFields):
-    CODE = Code.GET_STATS
-    RESPONSE: ClassVar[type[Response] | None] = Stats
+    RESPONSE = Stats
 
 
-class GetSnapshot(RequestValue):
-    CODE = Code.GET_SNAPSHOT
-    RESPONSE: ClassVar[type[Response] | None] = Snapshot
+class GetSnapshot(Request):
+    RESPONSE = Snapshot
     compression: SnapshotCompression
     kinds: tuple[SnapshotKind, ...]
 
@@ -317,28 +257,18 @@ class GetSnapshot(RequestValue):
 
 
 class GetClusterMetadata(NoFields):
-    CODE = Code.GET_CLUSTER_METADATA
-    RESPONSE: ClassVar[type[Response] | None] = ClusterMetadata
+    RESPONSE = ClusterMetadata
 
 
 class GetMe(NoFields):
-    CODE = Code.GET_ME
-    RESPONSE: ClassVar[type[Response] | None] = ClientDetails
+    RESPONSE = ClientDetails
 
 
-class GetClient(RequestValue):
-    CODE = Code.GET_CLIENT
-    RESPONSE: ClassVar[type[Response] | None] = ClientDetails
+class GetClient(Request):
+    RESPONSE = ClientDetails
+    LAYOUT = (U32,)
     client_id: int
-
-    def encode(self, out: Writer) -> None:
-        out.u32(self.client_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.u32())
 
 
 class GetClients(NoFields):
-    CODE = Code.GET_CLIENTS
-    RESPONSE: ClassVar[type[Response] | None] = Clients
+    RESPONSE = Clients

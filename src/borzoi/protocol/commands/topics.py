@@ -26,17 +26,18 @@
 """
 
 import struct
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
-from borzoi.model.errors import InvalidCommand, InvalidFormat, TooManyPartitions
+from msgspec.structs import astuple
+
+from borzoi.model.errors import InvalidCommand, TooManyPartitions
 from borzoi.model.identifiers import Identifier
 from borzoi.model.limits import PARTITIONS_PER_REQUEST_MAX, SERVER_DEFAULT
 from borzoi.model.topics import Compression
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.partitions import PartitionInfo
-from borzoi.protocol.contract import Listing, RequestValue, Response
+from borzoi.protocol.contract import Details, Listing, Request
 from borzoi.protocol.naming import OfStream, OfTopic
 from borzoi.protocol.values import COMPRESSIONS, answered_compression
 
@@ -58,7 +59,9 @@ class TopicInfo(Value):
     name: str
 
     def encode(self, out: Writer) -> None:
-        _write_topic(out, self)
+        fields = astuple(self)
+        compression = answered_compression(out, self.compression)
+        out.pack(_TOPIC, *fields[:4], compression, *fields[5:9]).name(self.name)
 
     @classmethod
     def decode(cls, reader: Reader) -> Self:
@@ -74,7 +77,8 @@ def _compression(code: int) -> Compression:
     return compression
 
 
-class TopicDetails(Value):
+class TopicDetails(Details):
+    INFO, ITEM = TopicInfo, PartitionInfo
     id: int
     created_at: int
     message_expiry: int
@@ -90,50 +94,6 @@ class TopicDetails(Value):
     def partitions_count(self) -> int:
         return len(self.partitions)
 
-    def encode(self, out: Writer) -> None:
-        _write_topic(out, self)
-        out.all_of(self.partitions)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        topic = TopicInfo.decode(reader)
-        partitions = reader.all_of(PartitionInfo.decode)
-        if len(partitions) != topic.partitions_count:
-            raise InvalidFormat(
-                f"{len(partitions)} partitions follow a topic that claims {topic.partitions_count}"
-            )
-        return cls.of(topic, partitions)
-
-    @classmethod
-    def of(cls, topic: TopicInfo, partitions: tuple[PartitionInfo, ...]) -> Self:
-        return cls(
-            topic.id,
-            topic.created_at,
-            topic.message_expiry,
-            topic.compression,
-            topic.max_topic_size,
-            topic.replication_factor,
-            topic.size_bytes,
-            topic.messages_count,
-            topic.name,
-            partitions,
-        )
-
-
-def _write_topic(out: Writer, topic: TopicInfo | TopicDetails) -> None:
-    out.pack(
-        _TOPIC,
-        topic.id,
-        topic.created_at,
-        topic.partitions_count,
-        topic.message_expiry,
-        answered_compression(out, topic.compression),
-        topic.max_topic_size,
-        topic.replication_factor,
-        topic.size_bytes,
-        topic.messages_count,
-    ).name(topic.name)
-
 
 class Topics(Listing):
     ITEM = TopicInfo
@@ -141,18 +101,15 @@ class Topics(Listing):
 
 
 class GetTopic(OfTopic):
-    CODE = Code.GET_TOPIC
-    RESPONSE: ClassVar[type[Response] | None] = TopicDetails
+    RESPONSE = TopicDetails
 
 
 class GetTopics(OfStream):
-    CODE = Code.GET_TOPICS
-    RESPONSE: ClassVar[type[Response] | None] = Topics
+    RESPONSE = Topics
 
 
-class CreateTopic(RequestValue):
-    CODE = Code.CREATE_TOPIC
-    RESPONSE: ClassVar[type[Response] | None] = TopicDetails
+class CreateTopic(Request):
+    RESPONSE = TopicDetails
     stream_id: Identifier
     name: str
     partitions_count: int
@@ -175,12 +132,10 @@ class CreateTopic(RequestValue):
         return cls(stream_id, name, partitions_count, _compression(numbers[0]), *numbers[1:])
 
 
-class DeleteTopic(OfTopic):
-    CODE = Code.DELETE_TOPIC
+class DeleteTopic(OfTopic): ...
 
 
-class UpdateTopic(RequestValue):
-    CODE = Code.UPDATE_TOPIC
+class UpdateTopic(Request):
     stream_id: Identifier
     topic_id: Identifier
     name: str
@@ -210,5 +165,4 @@ def _write_settings(out: Writer, request: CreateTopic | UpdateTopic) -> None:
     ).name(request.name)
 
 
-class PurgeTopic(OfTopic):
-    CODE = Code.PURGE_TOPIC
+class PurgeTopic(OfTopic): ...

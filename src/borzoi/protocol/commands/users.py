@@ -21,17 +21,19 @@
 """
 
 import struct
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import Permissions, UserStatus
 from borzoi.model.value import Value
 from borzoi.protocol.buffers import Reader, Writer
-from borzoi.protocol.codes import Code
-from borzoi.protocol.contract import Listing, RequestValue, Response
+from borzoi.protocol.contract import Listing, Request
 from borzoi.protocol.hiding import hiding
+from borzoi.protocol.layout import IDENTIFIER, NAME, STR8, U32, Fields
 from borzoi.protocol.naming import NoFields, OfUser
 from borzoi.protocol.values import (
+    SIZED_PERMISSIONS,
+    STATUS,
     read_sized_permissions,
     read_status,
     write_sized_permissions,
@@ -88,56 +90,37 @@ class Users(Listing):
     users: tuple[UserInfo, ...]
 
 
-class Identity(Value):
+class Identity(Fields):
     """The user that a session is logged in as."""
 
+    LAYOUT = (U32,)
     user_id: int
-
-    def encode(self, out: Writer) -> None:
-        out.u32(self.user_id)
-
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.u32())
 
 
 class GetUser(OfUser):
-    CODE = Code.GET_USER
-    RESPONSE: ClassVar[type[Response] | None] = UserDetails
+    RESPONSE = UserDetails
 
 
 class GetUsers(NoFields):
-    CODE = Code.GET_USERS
-    RESPONSE: ClassVar[type[Response] | None] = Users
+    RESPONSE = Users
 
 
-class CreateUser(RequestValue):
-    CODE = Code.CREATE_USER
-    RESPONSE: ClassVar[type[Response] | None] = UserDetails
+class CreateUser(Request):
+    RESPONSE = UserDetails
+    LAYOUT = (NAME, STR8, STATUS, SIZED_PERMISSIONS)
     username: str
     password: str
     status: UserStatus = UserStatus.ACTIVE
     permissions: Permissions | None = None
     __repr__ = hiding("password")
 
-    def encode(self, out: Writer) -> None:
-        out.name(self.username).str8(self.password).u8(self.status)
-        write_sized_permissions(out, self.permissions)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        username, password = reader.name(), reader.str8()
-        return cls(username, password, read_status(reader), read_sized_permissions(reader))
+class DeleteUser(OfUser): ...
 
 
-class DeleteUser(OfUser):
-    CODE = Code.DELETE_USER
-
-
-class UpdateUser(RequestValue):
+class UpdateUser(Request):
     """None leaves a field unchanged."""
 
-    CODE = Code.UPDATE_USER
     user_id: Identifier
     username: str | None = None
     status: UserStatus | None = None
@@ -158,37 +141,22 @@ class UpdateUser(RequestValue):
         return cls(user_id, username, status)
 
 
-class UpdatePermissions(RequestValue):
-    CODE = Code.UPDATE_PERMISSIONS
+class UpdatePermissions(Request):
+    LAYOUT = (IDENTIFIER, SIZED_PERMISSIONS)
     user_id: Identifier
     permissions: Permissions | None = None
 
-    def encode(self, out: Writer) -> None:
-        write_sized_permissions(out.identifier(self.user_id), self.permissions)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), read_sized_permissions(reader))
-
-
-class ChangePassword(RequestValue):
-    CODE = Code.CHANGE_PASSWORD
+class ChangePassword(Request):
+    LAYOUT = (IDENTIFIER, STR8, STR8)
     user_id: Identifier
     current_password: str
     new_password: str
     __repr__ = hiding("current_password", "new_password")
 
-    def encode(self, out: Writer) -> None:
-        out.identifier(self.user_id).str8(self.current_password).str8(self.new_password)
 
-    @classmethod
-    def decode(cls, reader: Reader) -> Self:
-        return cls(reader.identifier(), reader.str8(), reader.str8())
-
-
-class LoginUser(RequestValue):
-    CODE = Code.LOGIN_USER
-    RESPONSE: ClassVar[type[Response] | None] = Identity
+class LoginUser(Request):
+    RESPONSE = Identity
     username: str
     password: str
     version: str = ""
@@ -206,5 +174,4 @@ class LoginUser(RequestValue):
         return cls(username, password, reader.str32(), reader.str32())
 
 
-class LogoutUser(NoFields):
-    CODE = Code.LOGOUT_USER
+class LogoutUser(NoFields): ...
