@@ -26,11 +26,11 @@ def test_a_login_answers_with_a_token_that_no_log_shows() -> None:
 
 def test_a_user_without_permissions_has_null() -> None:
     user = UserDetails(1, 2, UserStatus.INACTIVE, "bob", None)
-    document = UserDetailsDocument.of_details(user)
+    document = UserDetailsDocument.of(user)
     assert msgspec.json.encode(document) == (
         b'{"id":1,"created_at":2,"status":"inactive","username":"bob","permissions":null}'
     )
-    assert document.details() == user
+    assert document.response() == user
 
 
 def test_a_token_that_never_expires_says_null_where_the_wire_says_0() -> None:
@@ -41,10 +41,10 @@ def test_a_token_that_never_expires_says_null_where_the_wire_says_0() -> None:
 
 def test_a_client_says_who_it_is_and_which_groups_it_joined() -> None:
     client = ClientDetails(9, None, TransportKind.WEBSOCKET, "[::1]:5", (ClientGroup(1, 2, 3),))
-    document = ClientDetailsDocument.of_details(client)
+    document = ClientDetailsDocument.of(client)
     assert msgspec.json.encode(document) == (
         b'{"client_id":9,"user_id":null,"address":"[::1]:5","transport":"ws",'
         b'"consumer_groups_count":1,'
         b'"consumer_groups":[{"stream_id":1,"topic_id":2,"group_id":3}]}'
     )
-    assert document.details() == client
+    assert document.response() == client

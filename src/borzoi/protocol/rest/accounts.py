@@ -9,6 +9,7 @@ from borzoi.protocol.commands.system import ClientDetails, ClientGroup, ClientIn
 from borzoi.protocol.commands.tokens import RawToken, TokenInfo
 from borzoi.protocol.commands.users import UserDetails, UserInfo
 from borzoi.protocol.hiding import hiding
+from borzoi.protocol.rest.mirroring import Converted, Document, items, mirrors, word
 from borzoi.protocol.rest.permissions import (
     PermissionsDocument,
     permissions_document,
@@ -43,110 +44,48 @@ class IdentityDocument(msgspec.Struct):
         return AccessIdentity(self.user_id, self.access_token.token, self.access_token.expiry)
 
 
-class UserDocument(msgspec.Struct):
+@mirrors(UserInfo, word("status", "status", USER_STATUSES))
+class UserDocument(Document):
     id: int
     created_at: int
     status: str
     username: str
 
-    @classmethod
-    def of(cls, user: UserInfo | UserDetails) -> Self:
-        return cls(user.id, user.created_at, USER_STATUSES.word(user.status), user.username)
 
-    def response(self) -> UserInfo:
-        status = USER_STATUSES.member(self.status)
-        return UserInfo(self.id, self.created_at, status, self.username)
-
-
+@mirrors(UserDetails, Converted("permissions", "permissions", permissions_document, permissions_of))
 class UserDetailsDocument(UserDocument):
     permissions: PermissionsDocument | None = None
 
-    @classmethod
-    def of_details(cls, user: UserDetails) -> Self:
-        document = cls.of(user)
-        document.permissions = permissions_document(user.permissions)
-        return document
 
-    def details(self) -> UserDetails:
-        user = self.response()
-        permissions = permissions_of(self.permissions)
-        return UserDetails(user.id, user.created_at, user.status, user.username, permissions)
-
-
-class TokenDocument(msgspec.Struct):
+@mirrors(TokenInfo, Converted("expiry_at", "expiry_at", lambda at: at or None, lambda at: at or 0))
+class TokenDocument(Document):
     """On the wire a token that never expires says 0, here it says null."""
 
     name: str
     expiry_at: int | None = None
 
-    @classmethod
-    def of(cls, token: TokenInfo) -> Self:
-        return cls(token.name, token.expiry_at or None)
 
-    def response(self) -> TokenInfo:
-        return TokenInfo(self.name, self.expiry_at or 0)
-
-
-class RawTokenDocument(msgspec.Struct):
+@mirrors(RawToken)
+class RawTokenDocument(Document):
     token: str
 
-    @classmethod
-    def of(cls, token: RawToken) -> Self:
-        return cls(token.token)
 
-    def response(self) -> RawToken:
-        return RawToken(self.token)
-
-
-class ClientDocument(msgspec.Struct):
+@mirrors(ClientInfo, word("transport", "transport", TRANSPORTS))
+class ClientDocument(Document):
     client_id: int
     user_id: int | None
     address: str
     transport: str
     consumer_groups_count: int
 
-    @classmethod
-    def of(cls, client: ClientInfo | ClientDetails) -> Self:
-        return cls(
-            client.client_id,
-            client.user_id,
-            client.address,
-            TRANSPORTS.word(client.transport),
-            client.consumer_groups_count,
-        )
 
-    def response(self) -> ClientInfo:
-        return ClientInfo(
-            self.client_id,
-            self.user_id,
-            TRANSPORTS.member(self.transport),
-            self.address,
-            self.consumer_groups_count,
-        )
-
-
-class ClientGroupDocument(msgspec.Struct):
+@mirrors(ClientGroup)
+class ClientGroupDocument(Document):
     stream_id: int
     topic_id: int
     group_id: int
 
 
+@mirrors(ClientDetails, items("consumer_groups", ClientGroupDocument))
 class ClientDetailsDocument(ClientDocument):
-    consumer_groups: list[ClientGroupDocument] = []
-
-    @classmethod
-    def of_details(cls, client: ClientDetails) -> Self:
-        document = cls.of(client)
-        document.consumer_groups = [
-            ClientGroupDocument(group.stream_id, group.topic_id, group.group_id)
-            for group in client.consumer_groups
-        ]
-        return document
-
-    def details(self) -> ClientDetails:
-        groups = tuple(
-            ClientGroup(group.stream_id, group.topic_id, group.group_id)
-            for group in self.consumer_groups
-        )
-        transport = TRANSPORTS.member(self.transport)
-        return ClientDetails(self.client_id, self.user_id, transport, self.address, groups)
+    consumer_groups: list[ClientGroupDocument] = msgspec.field(default_factory=list)

@@ -41,14 +41,7 @@ from borzoi.protocol.rest.resources import (
     TopicDetailsDocument,
     TopicDocument,
 )
-from borzoi.protocol.rest.system import (
-    ClusterDocument,
-    StatsDocument,
-    cluster_document,
-    cluster_of,
-    stats_document,
-    stats_of,
-)
+from borzoi.protocol.rest.system import ClusterDocument, StatsDocument
 from borzoi.protocol.rest.words import COMPRESSIONS
 
 
@@ -74,10 +67,6 @@ def _one(document: Any) -> DocumentShape:
     return DocumentShape(document, document.of, document.response)
 
 
-def _detailed(document: Any) -> DocumentShape:
-    return DocumentShape(document, document.of_details, document.details)
-
-
 def _many(
     collection: Callable[[Any], object],
     items: str,
@@ -100,21 +89,21 @@ DOCUMENTS: Final[Mapping[type, DocumentShape]] = MappingProxyType(
     {
         AccessIdentity: _one(IdentityDocument),
         Streams: _many(Streams, "streams", StreamDocument),
-        StreamDetails: _detailed(StreamDetailsDocument),
+        StreamDetails: _one(StreamDetailsDocument),
         Topics: _many(Topics, "topics", TopicDocument),
-        TopicDetails: _detailed(TopicDetailsDocument),
+        TopicDetails: _one(TopicDetailsDocument),
         Groups: _many(Groups, "groups", GroupDocument),
-        GroupDetails: _detailed(GroupDetailsDocument),
+        GroupDetails: _one(GroupDetailsDocument),
         ConsumerOffset: _one(OffsetDocument),
         PolledMessages: DocumentShape(PolledDocument, polled_document, polled_of),
         Users: _many(Users, "users", UserDocument),
-        UserDetails: _detailed(UserDetailsDocument),
+        UserDetails: _one(UserDetailsDocument),
         Tokens: _many(Tokens, "tokens", TokenDocument, lambda token: token.name),
         RawToken: _one(RawTokenDocument),
         Clients: _many(Clients, "clients", ClientDocument, lambda client: client.client_id),
-        ClientDetails: _detailed(ClientDetailsDocument),
-        ClusterMetadata: DocumentShape(ClusterDocument, cluster_document, cluster_of),
-        Stats: DocumentShape(StatsDocument, stats_document, stats_of),
+        ClientDetails: _one(ClientDetailsDocument),
+        ClusterMetadata: _one(ClusterDocument),
+        Stats: _one(StatsDocument),
     }
 )
 

@@ -4,20 +4,19 @@ Sizes are texts (``"1.103 KB"``); a plain number of bytes is understood too. Wha
 is the same object with the things inside it.
 """
 
-from typing import Self
-
 import msgspec
 
-from borzoi.model.units import format_bytes, parse_bytes
 from borzoi.protocol.commands.groups import GroupDetails, GroupInfo, GroupMember
 from borzoi.protocol.commands.offsets import ConsumerOffset
 from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.commands.streams import StreamDetails, StreamInfo
 from borzoi.protocol.commands.topics import TopicDetails, TopicInfo
+from borzoi.protocol.rest.mirroring import Document, items, mirrors, size, word
 from borzoi.protocol.rest.words import COMPRESSIONS
 
 
-class PartitionDocument(msgspec.Struct):
+@mirrors(PartitionInfo, size("size", "size_bytes"))
+class PartitionDocument(Document):
     id: int
     created_at: int
     segments_count: int
@@ -25,29 +24,13 @@ class PartitionDocument(msgspec.Struct):
     size: str | int
     messages_count: int
 
-    @classmethod
-    def of(cls, partition: PartitionInfo) -> Self:
-        return cls(
-            partition.id,
-            partition.created_at,
-            partition.segments_count,
-            partition.current_offset,
-            format_bytes(partition.size_bytes),
-            partition.messages_count,
-        )
 
-    def response(self) -> PartitionInfo:
-        return PartitionInfo(
-            self.id,
-            self.created_at,
-            self.segments_count,
-            self.current_offset,
-            parse_bytes(self.size),
-            self.messages_count,
-        )
-
-
-class TopicDocument(msgspec.Struct):
+@mirrors(
+    TopicInfo,
+    size("size", "size_bytes"),
+    word("compression_algorithm", "compression", COMPRESSIONS),
+)
+class TopicDocument(Document):
     id: int
     created_at: int
     name: str
@@ -59,51 +42,14 @@ class TopicDocument(msgspec.Struct):
     messages_count: int
     partitions_count: int
 
-    @classmethod
-    def of(cls, topic: TopicInfo | TopicDetails) -> Self:
-        return cls(
-            topic.id,
-            topic.created_at,
-            topic.name,
-            format_bytes(topic.size_bytes),
-            topic.message_expiry,
-            COMPRESSIONS.word(topic.compression),
-            topic.max_topic_size,
-            topic.replication_factor,
-            topic.messages_count,
-            topic.partitions_count,
-        )
 
-    def response(self) -> TopicInfo:
-        return TopicInfo(
-            self.id,
-            self.created_at,
-            self.partitions_count,
-            self.message_expiry,
-            COMPRESSIONS.member(self.compression_algorithm),
-            self.max_topic_size,
-            self.replication_factor,
-            parse_bytes(self.size),
-            self.messages_count,
-            self.name,
-        )
-
-
+@mirrors(TopicDetails, items("partitions", PartitionDocument))
 class TopicDetailsDocument(TopicDocument):
-    partitions: list[PartitionDocument] = []
-
-    @classmethod
-    def of_details(cls, topic: TopicDetails) -> Self:
-        document = cls.of(topic)
-        document.partitions = [PartitionDocument.of(partition) for partition in topic.partitions]
-        return document
-
-    def details(self) -> TopicDetails:
-        partitions = tuple(partition.response() for partition in self.partitions)
-        return TopicDetails.of(self.response(), partitions)
+    partitions: list[PartitionDocument] = msgspec.field(default_factory=list)
 
 
-class StreamDocument(msgspec.Struct):
+@mirrors(StreamInfo, size("size", "size_bytes"))
+class StreamDocument(Document):
     id: int
     created_at: int
     name: str
@@ -111,97 +57,34 @@ class StreamDocument(msgspec.Struct):
     messages_count: int
     topics_count: int
 
-    @classmethod
-    def of(cls, stream: StreamInfo | StreamDetails) -> Self:
-        return cls(
-            stream.id,
-            stream.created_at,
-            stream.name,
-            format_bytes(stream.size_bytes),
-            stream.messages_count,
-            stream.topics_count,
-        )
 
-    def response(self) -> StreamInfo:
-        return StreamInfo(
-            self.id,
-            self.created_at,
-            self.topics_count,
-            parse_bytes(self.size),
-            self.messages_count,
-            self.name,
-        )
-
-
+@mirrors(StreamDetails, items("topics", TopicDocument))
 class StreamDetailsDocument(StreamDocument):
-    topics: list[TopicDocument] = []
-
-    @classmethod
-    def of_details(cls, stream: StreamDetails) -> Self:
-        document = cls.of(stream)
-        document.topics = [TopicDocument.of(topic) for topic in stream.topics]
-        return document
-
-    def details(self) -> StreamDetails:
-        return StreamDetails(
-            self.id,
-            self.created_at,
-            parse_bytes(self.size),
-            self.messages_count,
-            self.name,
-            tuple(topic.response() for topic in self.topics),
-        )
+    topics: list[TopicDocument] = msgspec.field(default_factory=list)
 
 
-class GroupDocument(msgspec.Struct):
+@mirrors(GroupInfo)
+class GroupDocument(Document):
     id: int
     name: str
     partitions_count: int
     members_count: int
 
-    @classmethod
-    def of(cls, group: GroupInfo | GroupDetails) -> Self:
-        return cls(group.id, group.name, group.partitions_count, group.members_count)
 
-    def response(self) -> GroupInfo:
-        return GroupInfo(self.id, self.partitions_count, self.members_count, self.name)
-
-
-class MemberDocument(msgspec.Struct):
+@mirrors(GroupMember)
+class MemberDocument(Document):
     id: int
     partitions_count: int
-    partitions: list[int]
+    partitions: tuple[int, ...]
 
 
+@mirrors(GroupDetails, items("members", MemberDocument))
 class GroupDetailsDocument(GroupDocument):
-    members: list[MemberDocument] = []
-
-    @classmethod
-    def of_details(cls, group: GroupDetails) -> Self:
-        document = cls.of(group)
-        document.members = [
-            MemberDocument(member.id, member.partitions_count, list(member.partitions))
-            for member in group.members
-        ]
-        return document
-
-    def details(self) -> GroupDetails:
-        return GroupDetails(
-            self.id,
-            self.partitions_count,
-            self.name,
-            tuple(GroupMember(member.id, tuple(member.partitions)) for member in self.members),
-        )
+    members: list[MemberDocument] = msgspec.field(default_factory=list)
 
 
-class OffsetDocument(msgspec.Struct):
+@mirrors(ConsumerOffset)
+class OffsetDocument(Document):
     partition_id: int
     current_offset: int
     stored_offset: int
-
-    @classmethod
-    def of(cls, offset: ConsumerOffset) -> Self:
-        return cls(offset.partition_id, offset.current_offset, offset.stored_offset)
-
-    def response(self) -> ConsumerOffset:
-        return ConsumerOffset(self.partition_id, self.current_offset, self.stored_offset)

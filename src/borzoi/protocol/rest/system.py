@@ -1,9 +1,12 @@
 """Statistics and cluster metadata as JSON."""
 
-import msgspec
+from typing import Final, Self
 
-from borzoi.model.units import format_bytes, parse_bytes
+import msgspec
+from msgspec.structs import astuple
+
 from borzoi.protocol.commands.system import CacheMetrics, ClusterMetadata, ClusterNode, Stats
+from borzoi.protocol.rest.mirroring import Converted, Document, items, mirrors, size
 from borzoi.protocol.rest.words import NODE_STATUSES, ROLES
 
 
@@ -13,7 +16,47 @@ class CacheDocument(msgspec.Struct):
     hit_ratio: float
 
 
-class StatsDocument(msgspec.Struct):
+def _cache_documents(caches: tuple[CacheMetrics, ...]) -> dict[str, CacheDocument]:
+    return {
+        f"{cache.stream_id}-{cache.topic_id}-{cache.partition_id}": CacheDocument(
+            cache.hits, cache.misses, cache.hit_ratio
+        )
+        for cache in caches
+    }
+
+
+def _caches(documents: dict[str, CacheDocument]) -> tuple[CacheMetrics, ...]:
+    return tuple(
+        CacheMetrics(*_partition(place), cache.hits, cache.misses, cache.hit_ratio)
+        for place, cache in documents.items()
+    )
+
+
+def _partition(place: str) -> tuple[int, int, int]:
+    stream_id, topic_id, partition_id = map(int, place.split("-"))
+    return stream_id, topic_id, partition_id
+
+
+_SIZES: Final = (
+    "memory_usage",
+    "total_memory",
+    "available_memory",
+    "read_bytes",
+    "written_bytes",
+    "messages_size_bytes",
+    "free_disk_space",
+    "total_disk_space",
+)
+
+
+@mirrors(
+    Stats,
+    *(size(name, name) for name in _SIZES),
+    Converted("iggy_server_version", "server_version"),
+    Converted("iggy_server_semver", "server_semver"),
+    Converted("cache_metrics", "cache_metrics", _cache_documents, _caches),
+)
+class StatsDocument(Document):
     process_id: int
     cpu_usage: float
     total_cpu_usage: float
@@ -44,51 +87,6 @@ class StatsDocument(msgspec.Struct):
     total_disk_space: str | int
 
 
-_SIZES = (
-    "memory_usage",
-    "total_memory",
-    "available_memory",
-    "read_bytes",
-    "written_bytes",
-    "messages_size_bytes",
-    "free_disk_space",
-    "total_disk_space",
-)
-_RENAMED = {"iggy_server_version": "server_version", "iggy_server_semver": "server_semver"}
-
-
-def stats_document(stats: Stats) -> StatsDocument:
-    values = {
-        name: getattr(stats, _RENAMED.get(name, name)) for name in StatsDocument.__struct_fields__
-    }
-    values |= {name: format_bytes(values[name]) for name in _SIZES}
-    values["cache_metrics"] = {
-        f"{cache.stream_id}-{cache.topic_id}-{cache.partition_id}": CacheDocument(
-            cache.hits, cache.misses, cache.hit_ratio
-        )
-        for cache in stats.cache_metrics
-    }
-    return StatsDocument(**values)
-
-
-def stats_of(document: StatsDocument) -> Stats:
-    values = {
-        _RENAMED.get(name, name): getattr(document, name)
-        for name in StatsDocument.__struct_fields__
-    }
-    values |= {name: parse_bytes(values[name]) for name in _SIZES}
-    values["cache_metrics"] = tuple(
-        CacheMetrics(*_partition(place), cache.hits, cache.misses, cache.hit_ratio)
-        for place, cache in document.cache_metrics.items()
-    )
-    return Stats(**values)
-
-
-def _partition(place: str) -> tuple[int, int, int]:
-    stream_id, topic_id, partition_id = map(int, place.split("-"))
-    return stream_id, topic_id, partition_id
-
-
 class Endpoints(msgspec.Struct):
     tcp: int
     quic: int
@@ -103,35 +101,19 @@ class NodeDocument(msgspec.Struct):
     role: str
     status: str
 
+    @classmethod
+    def of(cls, node: ClusterNode) -> Self:
+        ports = Endpoints(node.tcp_port, node.quic_port, node.http_port, node.websocket_port)
+        role, status = ROLES.word(node.role), NODE_STATUSES.word(node.status)
+        return cls(node.name, node.ip, ports, role, status)
 
-class ClusterDocument(msgspec.Struct):
+    def response(self) -> ClusterNode:
+        role, status = ROLES.member(self.role), NODE_STATUSES.member(self.status)
+        fields = (self.name, self.ip, *astuple(self.endpoints), role, status)
+        return ClusterNode(*fields)
+
+
+@mirrors(ClusterMetadata, items("nodes", NodeDocument))
+class ClusterDocument(Document):
     name: str
     nodes: list[NodeDocument]
-
-
-def cluster_document(cluster: ClusterMetadata) -> ClusterDocument:
-    return ClusterDocument(cluster.name, [_node_document(node) for node in cluster.nodes])
-
-
-def _node_document(node: ClusterNode) -> NodeDocument:
-    ports = Endpoints(node.tcp_port, node.quic_port, node.http_port, node.websocket_port)
-    role, status = ROLES.word(node.role), NODE_STATUSES.word(node.status)
-    return NodeDocument(node.name, node.ip, ports, role, status)
-
-
-def cluster_of(document: ClusterDocument) -> ClusterMetadata:
-    return ClusterMetadata(document.name, tuple(_node(node) for node in document.nodes))
-
-
-def _node(document: NodeDocument) -> ClusterNode:
-    ports = document.endpoints
-    return ClusterNode(
-        document.name,
-        document.ip,
-        ports.tcp,
-        ports.quic,
-        ports.http,
-        ports.websocket,
-        ROLES.member(document.role),
-        NODE_STATUSES.member(document.status),
-    )
