@@ -13,61 +13,8 @@ from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import FeatureUnavailable
 from borzoi.model.identifiers import Identifier
 from borzoi.model.value import Value
-from borzoi.protocol.commands.groups import (
-    CreateConsumerGroup,
-    DeleteConsumerGroup,
-    GetConsumerGroup,
-    GetConsumerGroups,
-)
-from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages, SendMessages
-from borzoi.protocol.commands.offsets import (
-    DeleteConsumerOffset,
-    GetConsumerOffset,
-    StoreConsumerOffset,
-)
-from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
-from borzoi.protocol.commands.segments import DeleteSegments
-from borzoi.protocol.commands.streams import (
-    CreateStream,
-    DeleteStream,
-    GetStream,
-    GetStreams,
-    PurgeStream,
-    UpdateStream,
-)
-from borzoi.protocol.commands.system import (
-    GetClient,
-    GetClients,
-    GetClusterMetadata,
-    GetSnapshot,
-    GetStats,
-    Ping,
-)
-from borzoi.protocol.commands.tokens import (
-    CreatePersonalAccessToken,
-    DeletePersonalAccessToken,
-    GetPersonalAccessTokens,
-    LoginWithPersonalAccessToken,
-)
-from borzoi.protocol.commands.topics import (
-    CreateTopic,
-    DeleteTopic,
-    GetTopic,
-    GetTopics,
-    PurgeTopic,
-    UpdateTopic,
-)
-from borzoi.protocol.commands.users import (
-    ChangePassword,
-    CreateUser,
-    DeleteUser,
-    GetUser,
-    GetUsers,
-    LoginUser,
-    LogoutUser,
-    UpdatePermissions,
-    UpdateUser,
-)
+from borzoi.protocol.catalog import REQUESTS
+from borzoi.protocol.codes import Code
 from borzoi.protocol.hiding import hiding
 from borzoi.protocol.rest import consuming, inputs
 from borzoi.protocol.rest.accounts import AccessIdentity
@@ -168,83 +115,88 @@ GROUPS: Final = TOPIC + "/consumer-groups"
 OFFSETS: Final = TOPIC + "/consumer-offsets"
 
 
-def _get(template: str, request: Any, **more: Any) -> Route:
+def _get(template: str, code: Code, **more: Any) -> Route:
+    return _answering("GET", template, code, **more)
+
+
+def _post(template: str, code: Code, **more: Any) -> Route:
+    return _answering("POST", template, code, **more)
+
+
+def _answering(method: str, template: str, code: Code, **more: Any) -> Route:
     """A route that answers with the response of its request."""
-    more.setdefault("answer", request.RESPONSE)
-    return Route("GET", template, request, **more)
+    request = REQUESTS[code]
+    return Route(method, template, request, **{"answer": request.RESPONSE, **more})
 
 
-def _post(template: str, request: Any, **more: Any) -> Route:
-    more.setdefault("answer", request.RESPONSE)
-    return Route("POST", template, request, **more)
+def _put(template: str, code: Code, body: type[inputs.Input[Any]]) -> Route:
+    return Route("PUT", template, REQUESTS[code], NO_CONTENT, body=body)
 
 
-def _put(template: str, request: Any, body: type[inputs.Input[Any]]) -> Route:
-    return Route("PUT", template, request, NO_CONTENT, body=body)
-
-
-def _delete(template: str, request: Any, **more: Any) -> Route:
-    return Route("DELETE", template, request, NO_CONTENT, **more)
+def _delete(template: str, code: Code, **more: Any) -> Route:
+    return Route("DELETE", template, REQUESTS[code], NO_CONTENT, **more)
 
 
 # fmt: off
 ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "/", Welcome, answer=str),
-    _get("/ping", Ping, answer=str),
+    _get("/ping", Code.PING, answer=str),
     Route("GET", "/metrics", GetMetrics, answer=str),
     Route("GET", "/health/live", GetLiveness, answer=str),
     Route("GET", "/health/ready", GetReadiness, answer=str),
     Route("GET", "/openapi.json", GetDescription, answer=bytes, media="application/json"),
     Route("GET", "/docs", GetGuide, answer=bytes, media="text/html; charset=utf-8"),
-    _get("/stats", GetStats),
-    _get("/cluster/metadata", GetClusterMetadata),
-    _get("/clients", GetClients),
-    _get("/clients/{client_id}", GetClient),
-    _post("/snapshot", GetSnapshot, body=inputs.SnapshotInput, answer=bytes,
+    _get("/stats", Code.GET_STATS),
+    _get("/cluster/metadata", Code.GET_CLUSTER_METADATA),
+    _get("/clients", Code.GET_CLIENTS),
+    _get("/clients/{client_id}", Code.GET_CLIENT),
+    _post("/snapshot", Code.GET_SNAPSHOT, body=inputs.SnapshotInput, answer=bytes,
           media="application/zip"),
-    _get("/users", GetUsers),
-    _post("/users", CreateUser, body=inputs.CreateUserInput),
-    _post("/users/login", LoginUser, body=inputs.LoginInput, answer=AccessIdentity),
-    _delete("/users/logout", LogoutUser),
+    _get("/users", Code.GET_USERS),
+    _post("/users", Code.CREATE_USER, body=inputs.CreateUserInput),
+    _post("/users/login", Code.LOGIN_USER, body=inputs.LoginInput, answer=AccessIdentity),
+    _delete("/users/logout", Code.LOGOUT_USER),
     Route("POST", "/users/refresh-token", RefreshToken,
           body=inputs.TokenInput, answer=AccessIdentity),
-    _get("/users/{user_id}", GetUser),
-    _put("/users/{user_id}", UpdateUser, inputs.UpdateUserInput),
-    _delete("/users/{user_id}", DeleteUser),
-    _put("/users/{user_id}/permissions", UpdatePermissions, inputs.PermissionsInput),
-    _put("/users/{user_id}/password", ChangePassword, inputs.PasswordInput),
-    _get("/personal-access-tokens", GetPersonalAccessTokens),
-    _post("/personal-access-tokens", CreatePersonalAccessToken, body=inputs.TokenNameInput),
-    _post("/personal-access-tokens/login", LoginWithPersonalAccessToken,
+    _get("/users/{user_id}", Code.GET_USER),
+    _put("/users/{user_id}", Code.UPDATE_USER, inputs.UpdateUserInput),
+    _delete("/users/{user_id}", Code.DELETE_USER),
+    _put("/users/{user_id}/permissions", Code.UPDATE_PERMISSIONS, inputs.PermissionsInput),
+    _put("/users/{user_id}/password", Code.CHANGE_PASSWORD, inputs.PasswordInput),
+    _get("/personal-access-tokens", Code.GET_PERSONAL_ACCESS_TOKENS),
+    _post("/personal-access-tokens", Code.CREATE_PERSONAL_ACCESS_TOKEN, body=inputs.TokenNameInput),
+    _post("/personal-access-tokens/login", Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN,
           body=inputs.TokenInput, answer=AccessIdentity),
-    _delete("/personal-access-tokens/{name}", DeletePersonalAccessToken),
-    _get("/streams", GetStreams),
-    _post("/streams", CreateStream, body=inputs.StreamInput),
-    _get(STREAM, GetStream),
-    _put(STREAM, UpdateStream, inputs.StreamInput),
-    _delete(STREAM, DeleteStream),
-    _delete(STREAM + "/purge", PurgeStream),
-    _get(STREAM + "/topics", GetTopics),
-    _post(STREAM + "/topics", CreateTopic, body=inputs.CreateTopicInput),
-    _get(TOPIC, GetTopic),
-    _put(TOPIC, UpdateTopic, inputs.TopicInput),
-    _delete(TOPIC, DeleteTopic),
-    _delete(TOPIC + "/purge", PurgeTopic),
-    _post(TOPIC + "/partitions", CreatePartitions, body=inputs.PartitionsInput, status=CREATED),
-    _delete(TOPIC + "/partitions", DeletePartitions, query=inputs.PartitionsInput),
-    _delete(TOPIC + "/partitions/{partition_id}", DeleteSegments, query=inputs.SegmentsInput),
-    _get(TOPIC + "/messages", PollMessages, query=consuming.PollInput),
-    _post(TOPIC + "/messages", SendMessages, body=SendInput, status=CREATED),
+    _delete("/personal-access-tokens/{name}", Code.DELETE_PERSONAL_ACCESS_TOKEN),
+    _get("/streams", Code.GET_STREAMS),
+    _post("/streams", Code.CREATE_STREAM, body=inputs.StreamInput),
+    _get(STREAM, Code.GET_STREAM),
+    _put(STREAM, Code.UPDATE_STREAM, inputs.StreamInput),
+    _delete(STREAM, Code.DELETE_STREAM),
+    _delete(STREAM + "/purge", Code.PURGE_STREAM),
+    _get(STREAM + "/topics", Code.GET_TOPICS),
+    _post(STREAM + "/topics", Code.CREATE_TOPIC, body=inputs.CreateTopicInput),
+    _get(TOPIC, Code.GET_TOPIC),
+    _put(TOPIC, Code.UPDATE_TOPIC, inputs.TopicInput),
+    _delete(TOPIC, Code.DELETE_TOPIC),
+    _delete(TOPIC + "/purge", Code.PURGE_TOPIC),
+    _post(TOPIC + "/partitions", Code.CREATE_PARTITIONS, body=inputs.PartitionsInput,
+          status=CREATED),
+    _delete(TOPIC + "/partitions", Code.DELETE_PARTITIONS, query=inputs.PartitionsInput),
+    _delete(TOPIC + "/partitions/{partition_id}", Code.DELETE_SEGMENTS, query=inputs.SegmentsInput),
+    _get(TOPIC + "/messages", Code.POLL_MESSAGES, query=consuming.PollInput),
+    _post(TOPIC + "/messages", Code.SEND_MESSAGES, body=SendInput, status=CREATED),
     Route("GET", TOPIC + "/messages/stream", FollowMessages, query=consuming.FollowInput,
           answer=bytes, media="text/event-stream"),
-    _get(TOPIC + "/messages/flush/{partition_id}/{fsync}", FlushUnsavedBuffer),
-    _get(OFFSETS, GetConsumerOffset, query=consuming.OffsetInput),
-    _put(OFFSETS, StoreConsumerOffset, consuming.StoreOffsetInput),
-    _delete(OFFSETS + "/{consumer_id}", DeleteConsumerOffset, query=consuming.DeleteOffsetInput),
-    _get(GROUPS, GetConsumerGroups),
-    _post(GROUPS, CreateConsumerGroup, body=inputs.GroupInput, status=CREATED),
-    _get(GROUPS + "/{group_id}", GetConsumerGroup),
-    _delete(GROUPS + "/{group_id}", DeleteConsumerGroup),
+    _get(TOPIC + "/messages/flush/{partition_id}/{fsync}", Code.FLUSH_UNSAVED_BUFFER),
+    _get(OFFSETS, Code.GET_CONSUMER_OFFSET, query=consuming.OffsetInput),
+    _put(OFFSETS, Code.STORE_CONSUMER_OFFSET, consuming.StoreOffsetInput),
+    _delete(OFFSETS + "/{consumer_id}", Code.DELETE_CONSUMER_OFFSET,
+            query=consuming.DeleteOffsetInput),
+    _get(GROUPS, Code.GET_CONSUMER_GROUPS),
+    _post(GROUPS, Code.CREATE_CONSUMER_GROUP, body=inputs.GroupInput, status=CREATED),
+    _get(GROUPS + "/{group_id}", Code.GET_CONSUMER_GROUP),
+    _delete(GROUPS + "/{group_id}", Code.DELETE_CONSUMER_GROUP),
 )
 # fmt: on
 
