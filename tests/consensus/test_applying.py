@@ -1,6 +1,6 @@
 """Committed ops into machine and table (N7, C1)."""
 
-from tests.support.consensus_cluster import ScriptedCluster, client_id
+from tests.support.consensus_cluster import ScriptedCluster, client_id, elected
 
 from borzoi.consensus.effects import Applied
 from borzoi.consensus.messages import Operation
@@ -10,16 +10,14 @@ ADA = client_id(1)
 
 def alone_after(requests: int) -> ScriptedCluster:
     """A cluster of one replica that has taken this many requests."""
-    cluster = ScriptedCluster(1)
-    cluster.elect()
+    cluster, _ = elected(1)
     for number in range(requests):
         cluster.request(b"%d" % number, number=number)
     return cluster
 
 
 def test_ops_are_applied_in_order_and_once_on_every_replica():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     for number in range(6):
         cluster.request(b"%d" % number, number=number, settle=False)
     cluster.settle()
@@ -30,8 +28,7 @@ def test_ops_are_applied_in_order_and_once_on_every_replica():
 
 
 def test_noops_and_sessions_never_reach_the_machine():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"", client=ADA, operation=Operation.REGISTER.value)
     cluster.request(b"", client=ADA, number=1, operation=Operation.UNREGISTER.value)
     assert cluster.applied(primary.replica_id) == []

@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster, client_id
+from tests.support.consensus_cluster import ScriptedCluster, client_id, elected
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import checkpointing, state_transfer
@@ -28,8 +28,7 @@ def test_positions_and_checksums_survive_the_wire():
 
 
 def test_checkpoints_are_equal_on_every_replica_and_cover_the_log():
-    cluster = ScriptedCluster(checkpoint_interval=5, retain_ops=3)
-    cluster.elect()
+    cluster, _ = elected(checkpoint_interval=5, retain_ops=3)
     for number in range(20):
         cluster.request(b"%d" % number, number=number)
     cluster.tick(20)
@@ -43,8 +42,7 @@ def test_checkpoints_are_equal_on_every_replica_and_cover_the_log():
 @pytest.mark.parametrize("forgets", [False, True])
 def test_p13_a_retry_after_checkpoint_and_restart_is_not_executed_again(forgets):
     plant_bugs(client_table_not_in_checkpoint=forgets)
-    cluster = ScriptedCluster(checkpoint_interval=4, retain_ops=1)
-    cluster.elect()
+    cluster, _ = elected(checkpoint_interval=4, retain_ops=1)
     cluster.request(b"", client=ADA, operation=Operation.REGISTER.value)
     cluster.request(b"once", client=ADA, number=1)
     for number in range(10):
@@ -61,8 +59,7 @@ def test_p13_a_retry_after_checkpoint_and_restart_is_not_executed_again(forgets)
 
 
 def test_one_checkpoint_is_written_at_a_time():
-    cluster = ScriptedCluster(1, checkpoint_interval=2)
-    live = cluster.elect()
+    _, live = elected(1, checkpoint_interval=2)
     written: list[WriteCheckpoint] = []
     for number in range(12):
         live.on_request(bytes(16), number, Operation.CREATE_STREAM.value, b"x")
@@ -77,8 +74,7 @@ def test_one_checkpoint_is_written_at_a_time():
 
 def test_a_checkpoint_the_superblock_names_counts_as_durable_prefix():
     """Found by a seed: records under the checkpoint were recycled before they were acknowledged."""
-    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=1)
-    primary = cluster.elect()
+    cluster, primary = elected(checkpoint_interval=8, retain_ops=1)
     follower = next(r for r in cluster.replicas.values() if r is not primary)
     for number in range(6):
         cluster.request(b"x", number=number)

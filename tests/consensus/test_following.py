@@ -1,7 +1,7 @@
 """The backup's side: what it takes, what it ignores, when it asks (N4-N8, V7)."""
 
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster
+from tests.support.consensus_cluster import ScriptedCluster, elected
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import following
@@ -16,10 +16,9 @@ def backup_of(cluster: ScriptedCluster) -> int:
     return next(replica for replica in sorted(cluster.replicas) if replica != primary)
 
 
-def elected() -> tuple[ScriptedCluster, Replica, Replica]:
+def elected_with_backup() -> tuple[ScriptedCluster, Replica, Replica]:
     """A cluster with its primary and a backup."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     return cluster, primary, cluster.replicas[backup_of(cluster)]
 
 
@@ -37,8 +36,7 @@ def heard_commit(cluster: ScriptedCluster) -> Commit:
 
 def test_a_repeated_prepare_is_acknowledged_again():
     """The first ack may be lost; the primary's resend asks for it."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"x")
     backup = backup_of(cluster)
     header = primary.canon[2]
@@ -50,8 +48,7 @@ def test_a_repeated_prepare_is_acknowledged_again():
 
 
 def test_v7_a_frame_of_a_newer_view_is_answered_with_one_probe():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     backup = backup_of(cluster)
     newer = primary.canon[1]._replace(view=primary.view + 3)
     for _ in range(2):
@@ -74,7 +71,7 @@ def test_d2_a_data_group_does_not_probe_for_views_its_node_has_not_reached():
 @pytest.mark.parametrize("accepts", [False, True])
 def test_n7_a_commit_number_of_another_view_teaches_nothing(accepts):
     plant_bugs(stale_commit_accepted=accepts)
-    cluster, primary, backup = elected()
+    cluster, primary, backup = elected_with_backup()
     cluster.drop = lambda source, target, header: isinstance(header, PrepareOk)
     cluster.request(b"x")
     cluster.heal()
@@ -87,7 +84,7 @@ def test_n7_a_commit_number_of_another_view_teaches_nothing(accepts):
 @pytest.mark.parametrize("accepts", [False, True])
 def test_n4_a_prepare_of_an_older_view_never_becomes_the_head(accepts):
     plant_bugs(stale_prepare_accepted=accepts)
-    _, primary, backup = elected()
+    _, primary, backup = elected_with_backup()
     head = backup.canon[backup.op]
     stale = head._replace(op=head.op + 1, view=primary.view - 1, parent=head.checksum)
     backup.on_frame(stale, b"")
@@ -95,8 +92,7 @@ def test_n4_a_prepare_of_an_older_view_never_becomes_the_head(accepts):
 
 
 def test_a_primary_ignores_prepares_and_heartbeats_of_its_own_view():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     before = primary.op
     primary.on_frame(primary.canon[1]._replace(op=before + 1), b"")
     primary.on_frame(heard_commit(cluster), b"")
@@ -104,7 +100,7 @@ def test_a_primary_ignores_prepares_and_heartbeats_of_its_own_view():
 
 
 def test_a_commit_that_contradicts_the_log_stops_the_replica():
-    cluster, _, backup = elected()
+    cluster, _, backup = elected_with_backup()
     forged = heard_commit(cluster)
     newer = forged._replace(
         commit_checksum=b"another content!", timestamp_monotonic=forged.timestamp_monotonic + 1
@@ -120,8 +116,7 @@ def test_only_the_control_group_promises():
 
 
 def test_a_prepare_in_a_view_change_is_not_taken():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"x")
     primary.step_down()
     assert primary.status.name == "VIEW_CHANGE"
@@ -132,8 +127,7 @@ def test_a_prepare_in_a_view_change_is_not_taken():
 
 
 def test_a_stalled_disk_bounds_what_waits_for_it():
-    cluster = ScriptedCluster(pipeline_max=64)
-    primary = cluster.elect()
+    cluster, primary = elected(pipeline_max=64)
     slow = backup_of(cluster)
     cluster.stuck_disks = {slow}
     for number in range(400):
@@ -145,8 +139,7 @@ def test_a_stalled_disk_bounds_what_waits_for_it():
 
 
 def test_a_body_the_checkpoint_covers_is_not_journaled_again():
-    cluster = ScriptedCluster(checkpoint_interval=4, retain_ops=100)
-    primary = cluster.elect()
+    cluster, primary = elected(checkpoint_interval=4, retain_ops=100)
     for number in range(6):
         cluster.request(b"x", number=number)
     cluster.tick(15)
@@ -161,7 +154,7 @@ def test_a_body_the_checkpoint_covers_is_not_journaled_again():
 
 def test_a_prepare_of_this_view_that_does_not_continue_the_log_stops_the_replica():
     """A view has one primary, and that one chains: anything else means two histories."""
-    _, primary, live = elected()
+    _, primary, live = elected_with_backup()
     head = primary.canon[primary.op]
     stray = head._replace(op=head.op + 1, parent=b"another history!")
     with pytest.raises(InvariantError, match="does not continue the log of that view"):
@@ -169,7 +162,7 @@ def test_a_prepare_of_this_view_that_does_not_continue_the_log_stops_the_replica
 
 
 def test_a_commit_of_another_content_stops_the_replica():
-    cluster, _, live = elected()
+    cluster, _, live = elected_with_backup()
     heard = heard_commit(cluster)
     other = heard._replace(
         timestamp_monotonic=heard.timestamp_monotonic + 1, commit_checksum=b"another history!"

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster
+from tests.support.consensus_cluster import ScriptedCluster, elected
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import heartbeat
@@ -22,8 +22,7 @@ from borzoi.consensus.state import Status
 
 
 def test_a_primary_in_contact_with_a_quorum_may_answer_reads():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.tick(40)
     assert primary.may_read(cluster.now_us)
     followers = [r for r in cluster.replicas.values() if r is not primary]
@@ -34,15 +33,13 @@ def test_a_primary_in_contact_with_a_quorum_may_answer_reads():
 def test_a_lease_lapses_by_the_clock_even_if_no_tick_was_seen(eternal):
     """A stopped process wakes up with its tick counter unchanged."""
     plant_bugs(lease_never_lapses=eternal)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.tick(40)
     assert primary.may_read(cluster.now_us + 20_000_000) is eternal
 
 
 def test_an_isolated_primary_stops_answering_before_another_can_exist():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.isolate(old.replica_id)
     for _ in range(400):
         cluster.tick(1)
@@ -53,8 +50,7 @@ def test_an_isolated_primary_stops_answering_before_another_can_exist():
 
 
 def test_a_linearizable_read_waits_for_answers_sent_after_it():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.isolate(primary.replica_id)
     assert primary.on_linearizable_read(77)
     cluster.execute(primary.replica_id)
@@ -70,8 +66,7 @@ def test_a_linearizable_read_waits_for_answers_sent_after_it():
 
 
 def test_a_single_replica_reads_at_once():
-    cluster = ScriptedCluster(1)
-    primary = cluster.elect()
+    cluster, primary = elected(1)
     assert primary.may_read(cluster.now_us)
     assert primary.on_linearizable_read(5)
     assert ReadReady(5) in primary.take_effects()
@@ -88,8 +83,7 @@ def test_a_data_group_leaves_reads_to_its_node():
 
 
 def test_a_replica_that_sees_a_different_checkpoint_stops():
-    cluster = ScriptedCluster(checkpoint_interval=4)
-    cluster.elect()
+    cluster, _ = elected(checkpoint_interval=4)
     for number in range(8):
         cluster.request(b"x", number=number)
     cluster.tick(30)
@@ -102,8 +96,7 @@ def test_a_replica_that_sees_a_different_checkpoint_stops():
 
 
 def test_checkpoints_of_data_groups_travel_with_the_pings():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     primary.on_position(2, primary.view, 9, 8, b"c" * 16)
     cluster.tick(40)
     told = [e for e in cluster.effects_of(GroupCheckpoints) if isinstance(e, GroupCheckpoints)]
@@ -115,8 +108,7 @@ def test_checkpoints_of_data_groups_travel_with_the_pings():
 
 
 def test_a_ping_of_a_newer_primary_is_followed_by_a_probe():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.isolate(old.replica_id)
     cluster.tick(400)
     new = cluster.primary()
@@ -128,8 +120,7 @@ def test_a_ping_of_a_newer_primary_is_followed_by_a_probe():
 
 
 def test_a_replayed_ping_is_answered_but_renews_nothing():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.tick(30)
     backup = next(r for r in cluster.replicas.values() if r is not primary)
     primary.take_effects()
@@ -155,8 +146,7 @@ def test_an_empty_replica_answers_no_ping():
 
 
 def test_a_read_waits_until_everything_committed_is_applied():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     primary.commit_max += 1
     assert not primary.may_read(cluster.now_us)
     primary.on_linearizable_read(1)
@@ -166,8 +156,7 @@ def test_a_read_waits_until_everything_committed_is_applied():
 
 
 def test_a_ping_alone_tells_of_a_newer_view():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     backup = next(r for r in cluster.replicas.values() if r is not primary)
     backup.take_effects()
     newer = primary.view + 3
@@ -179,8 +168,7 @@ def test_a_ping_alone_tells_of_a_newer_view():
 
 
 def test_clock_offsets_of_peers_are_measured():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     assert primary.clock_offsets_us[primary.replica_id] is None
     (other, _) = (r for r in cluster.replicas.values() if r is not primary)
     head = primary.canon[1]
@@ -297,8 +285,7 @@ def test_no_replica_hands_over_while_clocks_disagree():
 
 
 def test_an_answer_to_a_former_life_says_nothing():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.tick(30)
     peer = primary.others[0]
     before = primary.contact_us[peer]

@@ -1,7 +1,7 @@
 """The start of a view, at its primary and at the backups that adopt it (E8, A1-A5)."""
 
 import pytest
-from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, elected
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import new_view, state_transfer
@@ -39,8 +39,7 @@ def start_view(view: int, replica: int, op: int, commit: int) -> StartView:
 
 
 def test_a1_an_answer_that_tells_nothing_new_is_ignored():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.tick(15)
     backup = cluster.replicas[backup_of(cluster)]
     before = backup.op
@@ -52,8 +51,7 @@ def test_a1_an_answer_that_tells_nothing_new_is_ignored():
 
 @pytest.mark.parametrize("body", [b"", b"no headers", encode_headers([blank(9)])])
 def test_a1_a_start_view_without_its_headers_is_dropped(body):
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     backup = cluster.replicas[backup_of(cluster)]
     view = primary.view + 3
     backup.on_frame(start_view(view, view % 3, 9, 9), body)
@@ -61,8 +59,7 @@ def test_a1_a_start_view_without_its_headers_is_dropped(body):
 
 
 def test_a1_a_replica_never_adopts_a_view_that_it_leads():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     backup = cluster.replicas[backup_of(cluster)]
     mine = next(v for v in range(primary.view + 1, 9) if v % 3 == backup.replica_id)
     backup.on_frame(start_view(mine, backup.replica_id, 1, 1), encode_headers([backup.canon[1]]))
@@ -122,8 +119,7 @@ def test_a_view_that_lacks_what_was_applied_in_an_older_one_is_not_adopted():
 @pytest.mark.parametrize("bare", [False, True])
 def test_an_answer_to_a_probe_carries_the_suffix(bare):
     plant_bugs(start_view_without_suffix=bare)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     backup = backup_of(cluster)
     cluster.isolate(primary.replica_id)
     for number in range(3):
@@ -144,8 +140,7 @@ def test_an_answer_to_a_probe_carries_the_suffix(bare):
 
 def test_a_backup_that_learns_of_a_commit_above_its_head_asks_and_catches_up():
     """A5; early prepares it kept meanwhile are not taken twice."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     behind = backup_of(cluster)
     cluster.drop = lambda source, target, header: (
         target == behind and isinstance(header, Prepare) and header.op in (2, 3)
@@ -165,8 +160,7 @@ def test_a_backup_that_learns_of_a_commit_above_its_head_asks_and_catches_up():
 @pytest.mark.parametrize("hasty", [False, True])
 def test_step_7_a_view_starts_only_when_every_body_is_durable(hasty):
     plant_bugs(start_view_before_repair=hasty)
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     candidate = cluster.replicas[(old.view + 1) % 3]
     cluster.isolate(candidate.replica_id)
     cluster.request(b"x")
@@ -181,8 +175,7 @@ def test_step_7_a_view_starts_only_when_every_body_is_durable(hasty):
 
 
 def test_a_probe_timer_that_fires_in_peace_asks_nothing():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.tick(15)
     for replica in (primary, cluster.replicas[backup_of(cluster)]):
         replica.take_effects()

@@ -6,6 +6,7 @@ from tests.support.consensus_cluster import (
     ScriptedCluster,
     backups,
     client_id,
+    elected,
     isolated_primary,
 )
 from tests.support.planted_bugs import plant_bugs
@@ -39,14 +40,12 @@ def statuses(cluster: ScriptedCluster) -> list[int]:
 
 
 def test_n11_a_new_primary_commits_a_noop_without_any_client():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    _, primary = elected()
     assert primary.canon[primary.commit_min].operation == Operation.NOOP
 
 
 def test_a_request_is_answered_after_commit_and_reaches_every_replica():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.request(b"one", number=9)
     cluster.tick(20)
     assert cluster.replies() == [Respond(ZERO, 9, 0, b"\1\0\0\0")]
@@ -54,8 +53,7 @@ def test_a_request_is_answered_after_commit_and_reaches_every_replica():
 
 
 def test_n3_the_primary_counts_itself_only_after_its_own_fsync():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     one, other = backups(cluster)
     cluster.stuck_disks = {primary.replica_id, other}
     cluster.request(b"x")
@@ -67,8 +65,7 @@ def test_n3_the_primary_counts_itself_only_after_its_own_fsync():
 
 
 def test_two_backups_commit_while_the_primary_still_syncs():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.stuck_disks = {primary.replica_id}
     cluster.request(b"x")
     assert len(cluster.replies()) == 1
@@ -76,8 +73,7 @@ def test_two_backups_commit_while_the_primary_still_syncs():
 
 def with_reordered_prepares() -> ScriptedCluster:
     """Four requests whose frames arrive in the reverse order."""
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     for number in range(4):
         cluster.request(b"x", number=number, settle=False)
     cluster.network.reverse()
@@ -95,8 +91,7 @@ def test_m3_dropping_reordered_prepares_costs_resends():
 
 
 def test_a_prepare_lost_below_a_newer_one_is_repaired_by_identity():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.drop = lambda source, target, header: isinstance(header, Prepare) and header.op == 2
     cluster.request(b"lost", settle=False)
     cluster.request(b"seen")
@@ -136,8 +131,7 @@ def test_n6_p12_an_ack_of_another_prepare_with_the_same_number_does_not_count(co
 @pytest.mark.parametrize("skips", [False, True])
 def test_n5_m5_a_cumulative_ack_stops_below_a_hole(skips):
     plant_bugs(ack_skips_hole=skips)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     behind = backups(cluster)[0]
     cluster.drop = lambda source, target, header: target == behind and isinstance(header, Prepare)
     for number in range(3):
@@ -159,8 +153,7 @@ def test_n5_m5_a_cumulative_ack_stops_below_a_hole(skips):
 @pytest.mark.parametrize("accepts_old", [False, True])
 def test_n8_a_replayed_heartbeat_does_not_keep_a_dead_primary_alive(accepts_old):
     plant_bugs(old_heartbeat_accepted=accepts_old)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     heard = cluster.watch(Commit)
     cluster.tick(20)
     cluster.crash(primary.replica_id)
@@ -173,8 +166,7 @@ def test_n8_a_replayed_heartbeat_does_not_keep_a_dead_primary_alive(accepts_old)
 
 
 def test_n9_unacked_prepares_are_resent_until_they_commit():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.drop = lambda source, target, header: isinstance(header, Prepare)
     cluster.request(b"x")
     cluster.tick(5)
@@ -184,8 +176,7 @@ def test_n9_unacked_prepares_are_resent_until_they_commit():
 
 
 def test_n10_a_primary_without_answers_falls_silent_and_is_replaced():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.drop = lambda source, target, header: target == primary.replica_id
     cluster.request(b"x")
     cluster.tick(450)
@@ -194,8 +185,7 @@ def test_n10_a_primary_without_answers_falls_silent_and_is_replaced():
 
 
 def test_two_replicas_recover_from_a_silence_in_which_the_primary_gave_up():
-    cluster = ScriptedCluster(2)
-    primary = cluster.elect()
+    cluster, primary = elected(2)
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
     cluster.tick(300)
@@ -208,15 +198,13 @@ def test_two_replicas_recover_from_a_silence_in_which_the_primary_gave_up():
 
 
 def test_only_a_primary_takes_requests_and_says_so_otherwise():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.request(b"x", at=backups(cluster)[0])
     assert statuses(cluster) == [Refusal.NOT_PRIMARY]
 
 
 def test_unknown_operations_and_refusals_of_the_machine_make_no_op():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     head = primary.op
     cluster.request(b"x", operation=99)
     cluster.request(b"refuse")
@@ -225,8 +213,7 @@ def test_unknown_operations_and_refusals_of_the_machine_make_no_op():
 
 
 def test_a_full_pipeline_queues_and_a_full_queue_refuses():
-    cluster = ScriptedCluster(pipeline_max=2)
-    primary = cluster.elect()
+    cluster, primary = elected(pipeline_max=2)
     cluster.isolate(primary.replica_id)
     for number in range(2 + 64 + 1):
         cluster.request(b"x", number=number)
@@ -237,8 +224,7 @@ def test_a_full_pipeline_queues_and_a_full_queue_refuses():
 
 
 def test_a_retry_is_answered_from_the_table_and_executed_once():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     register(cluster)
     for _ in range(2):
         cluster.request(b"x", client=ADA, number=1)
@@ -249,8 +235,7 @@ def test_a_retry_is_answered_from_the_table_and_executed_once():
 
 
 def test_a_retry_while_the_first_is_in_flight_waits_for_its_answer():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     register(cluster)
     cluster.isolate(primary.replica_id)
     for _ in range(2):
@@ -261,15 +246,13 @@ def test_a_retry_while_the_first_is_in_flight_waits_for_its_answer():
 
 
 def test_without_a_session_nothing_is_executed():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.request(b"x", client=ADA, number=1)
     assert statuses(cluster) == [Refusal.UNKNOWN_SESSION]
 
 
 def test_unregister_ends_a_session():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     register(cluster)
     cluster.request(b"", client=ADA, number=1, operation=Operation.UNREGISTER.value)
     cluster.request(b"x", client=ADA, number=2)
@@ -277,8 +260,7 @@ def test_unregister_ends_a_session():
 
 
 def test_an_older_epoch_is_fenced_and_cannot_slip_in_behind_the_register():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     register(cluster)
     epoch = int.from_bytes(cluster.replies()[0].payload, "little")
     cluster.request(b"", client=ADA, operation=Operation.REGISTER.value, settle=False)
@@ -291,8 +273,7 @@ def test_an_older_epoch_is_fenced_and_cannot_slip_in_behind_the_register():
 
 
 def test_a_forwarded_request_is_answered_to_its_forwarder():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     forwarder = backups(cluster)[0]
     # fmt: off
     request = Request(
@@ -308,8 +289,7 @@ def test_a_forwarded_request_is_answered_to_its_forwarder():
 
 
 def test_c5_waiters_of_a_lost_view_learn_that_the_outcome_is_unknown():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
     cluster.tick(400)
@@ -322,8 +302,7 @@ def test_c5_waiters_of_a_lost_view_learn_that_the_outcome_is_unknown():
 @pytest.mark.parametrize("local", [False, True])
 def test_timestamps_never_go_back_whatever_the_clock_does(local):
     plant_bugs(timestamp_from_local_clock=local)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"x")
     cluster.now_us -= 500_000
     cluster.request(b"y")
@@ -332,8 +311,7 @@ def test_timestamps_never_go_back_whatever_the_clock_does(local):
 
 
 def test_an_abdicating_primary_resends_nothing_and_recovers_with_the_next_ack():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
     primary.abdicating = True
@@ -361,8 +339,7 @@ def test_n9_progress_resets_the_backoff(never):
 
 
 def test_a_primary_with_a_stalled_disk_queues_and_goes_on_when_it_wakes():
-    cluster = ScriptedCluster(pipeline_max=64)
-    primary = cluster.elect()
+    cluster, primary = elected(pipeline_max=64)
     cluster.stuck_disks = {primary.replica_id}
     for number in range(300):
         cluster.request(b"x", number=number)
@@ -374,8 +351,7 @@ def test_a_primary_with_a_stalled_disk_queues_and_goes_on_when_it_wakes():
 
 
 def test_resends_go_only_to_those_who_have_not_acked():
-    cluster = ScriptedCluster(5)
-    primary = cluster.elect()
+    cluster, primary = elected(5)
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
     acker = backups(cluster)[0]
@@ -391,8 +367,7 @@ def test_resends_go_only_to_those_who_have_not_acked():
 
 def test_a_vote_its_voter_has_taken_back_is_not_kept_for_later():
     """A stale vote at the primary would help one deaf replica to a quorum."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     one, other = backups(cluster)
     primary.votes = 1 << one | 1 << other
     primary.voting = True
@@ -406,8 +381,7 @@ def test_a_vote_its_voter_has_taken_back_is_not_kept_for_later():
 
 def test_a_primary_that_is_heard_again_stops_abdicating_together_with_its_vote():
     """Silent without a vote of its own, two replicas would wait for each other for ever."""
-    cluster = ScriptedCluster(2)
-    primary = cluster.elect()
+    cluster, primary = elected(2)
     other = backups(cluster)[0]
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")

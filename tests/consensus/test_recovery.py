@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import msgspec
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster, backups, lone_holder
+from tests.support.consensus_cluster import ScriptedCluster, backups, elected, lone_holder
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import view_change
@@ -18,8 +18,7 @@ from borzoi.consensus.superblock import Superblock, Unreadable
 
 def without_a_disk() -> tuple[ScriptedCluster, int]:
     """A backup has crashed and lost its disk."""
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     lost = backups(cluster)[0]
     cluster.crash(lost)
     cluster.wipe(lost)
@@ -36,8 +35,7 @@ def fatal(cluster: ScriptedCluster) -> list[str]:
 
 def with_crashed_backup(ops: int) -> tuple[ScriptedCluster, int]:
     """A cluster that has committed some ops, and a backup that has crashed since."""
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     for number in range(ops):
         cluster.request(b"%d" % number, number=number)
     crashed = backups(cluster)[0]
@@ -47,8 +45,7 @@ def with_crashed_backup(ops: int) -> tuple[ScriptedCluster, int]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_p2_a_whole_cluster_restart_keeps_everything_acknowledged(count):
-    cluster = ScriptedCluster(count)
-    cluster.elect()
+    cluster, _ = elected(count)
     for number in range(5):
         cluster.request(b"%d" % number, number=number)
     cluster.crash(*range(count))
@@ -62,8 +59,7 @@ def test_p2_a_whole_cluster_restart_keeps_everything_acknowledged(count):
 @pytest.mark.parametrize("early", [False, True])
 def test_p4_nothing_is_acknowledged_before_a_quorum_has_synced(early):
     plant_bugs(ack_before_fsync=early)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.stuck_disks = {0, 1, 2}
     cluster.request(b"x")
     assert bool(cluster.replies()) is early
@@ -76,8 +72,7 @@ def test_p4_nothing_is_acknowledged_before_a_quorum_has_synced(early):
 
 def test_own_ack_before_fsync_is_a_planted_bug():
     plant_bugs(own_ack_before_fsync=True)
-    cluster = ScriptedCluster(1)
-    cluster.elect()
+    cluster, _ = elected(1)
     cluster.stuck_disks = {0}
     cluster.request(b"x")
     assert cluster.replies()
@@ -115,8 +110,7 @@ def test_p3_amnesia_loses_what_was_acknowledged():
 @pytest.mark.parametrize("hasty", [False, True])
 def test_g2_no_ack_before_the_barrier_is_committed_by_others(hasty):
     plant_bugs(wiped_acks_before_barrier=hasty)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     wiped, other = backups(cluster)
     cluster.request(b"x")
     cluster.crash(wiped)
@@ -248,8 +242,7 @@ def test_a_data_group_that_needs_the_forgetful_one_asks_its_node_once():
 
 
 def test_a_wiped_start_keeps_what_its_former_life_may_have_promised():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     wiped = backups(cluster)[0]
     cluster.crash(wiped)
     cluster.wipe(wiped)
@@ -286,8 +279,7 @@ def test_d2_a_data_group_acknowledges_nothing_in_a_view_its_node_had_left():
 
 def test_g2_a_replica_that_has_its_barrier_costs_the_log_nothing_more():
     """Found by a seed: each of its requests added an op, and it never caught up with the log."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"x")
     wiped = backups(cluster)[0]
     cluster.crash(wiped)
@@ -327,8 +319,7 @@ def test_g2_the_flag_is_durable_until_done():
 
 
 def test_g2_if_the_view_changes_meanwhile_it_starts_over():
-    cluster = ScriptedCluster(5)
-    primary = cluster.elect()
+    cluster, primary = elected(5)
     wiped = backups(cluster)[0]
     cluster.crash(wiped)
     cluster.wipe(wiped)
@@ -388,8 +379,7 @@ def test_an_empty_replica_among_a_formatted_cluster_stays_silent():
 
 
 def test_g3_an_unreadable_superblock_is_not_empty():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.crash(0)
     cluster.disks[0].superblock = Unreadable("both pairs are bad")
     assert cluster.start(0).stopped
@@ -400,8 +390,7 @@ def test_g3_an_unreadable_superblock_is_not_empty():
 
 
 def test_g4_the_disk_of_another_replica_is_refused():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.crash(0)
     cluster.disks[0].superblock = cluster.disks[1].superblock
     cluster.start(0)
@@ -409,8 +398,7 @@ def test_g4_the_disk_of_another_replica_is_refused():
 
 
 def test_a_missing_or_foreign_checkpoint_is_refused():
-    cluster = ScriptedCluster(checkpoint_interval=4)
-    cluster.elect()
+    cluster, _ = elected(checkpoint_interval=4)
     for number in range(8):
         cluster.request(b"x", number=number)
     cluster.crash(0)
@@ -494,8 +482,7 @@ def test_an_empty_replica_ignores_everything_but_handshakes():
 
 
 def test_a_restart_inside_a_view_change_repeats_its_claim():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.request(b"x")
     cluster.crash(old.replica_id)
     cluster.drop = lambda source, target, header: True
@@ -565,8 +552,7 @@ def test_a_restarted_primary_of_a_data_group_never_leads_that_view_again():
 
 def test_a_rotten_last_record_that_the_ring_names_costs_no_voice():
     """S5: taken for a torn write, it would be a proof that this replica never acknowledged it."""
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     cluster.request(b"acknowledged")
     holder = backups(cluster)[0]
     cluster.crash(holder)

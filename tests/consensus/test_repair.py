@@ -1,7 +1,7 @@
 """Repair by identity, from any replica, whatever its status (R1)."""
 
 import pytest
-from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, elected
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import repair
@@ -19,8 +19,7 @@ from borzoi.consensus.state import JOURNAL_WRITES_MAX, Held, JournalEntry
 
 def lagging_cluster(ops: int = 20, **bugs: bool) -> tuple[ScriptedCluster, int]:
     plant_bugs(**bugs)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     lagging = next(replica for replica in cluster.replicas if replica != primary.replica_id)
     cluster.isolate(lagging)
     for number in range(ops):
@@ -71,8 +70,7 @@ def test_a_peer_without_exactly_that_body_stays_silent():
 
 def test_the_same_number_is_not_the_same_prepare():
     """A primary that lost its view holds another op 2 than the one the others committed."""
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.isolate(old.replica_id)
     cluster.request(b"never acknowledged")
     divergent = old.canon[2].checksum
@@ -111,8 +109,7 @@ def test_repairing_an_old_op_leaves_the_head_alone():
 
 
 def test_an_unreadable_record_met_while_answering_is_repaired_here():
-    cluster = ScriptedCluster(pipeline_max=8)
-    primary = cluster.elect()
+    cluster, primary = elected(pipeline_max=8)
     for number in range(80):
         cluster.request(b"%d" % number, number=number)
     assert primary.entries[primary.canon[2].checksum].body is None
@@ -147,8 +144,7 @@ def test_headers_that_do_not_chain_are_not_taken():
 @pytest.mark.parametrize("uncanonical", [False, True])
 def test_n7_a_commit_number_says_nothing_about_an_entry_that_is_not_canonical(uncanonical):
     plant_bugs(apply_uncanonical=uncanonical)
-    cluster = ScriptedCluster(pipeline_max=2)
-    old = cluster.elect()
+    cluster, old = elected(pipeline_max=2)
     cluster.isolate(old.replica_id)
     cluster.request(b"never acknowledged")
     cluster.tick(400)
@@ -166,8 +162,7 @@ def test_n7_a_commit_number_says_nothing_about_an_entry_that_is_not_canonical(un
 
 
 def test_a_read_for_an_entry_that_is_gone_is_forgotten():
-    cluster = ScriptedCluster(1)
-    live = cluster.elect()
+    cluster, live = elected(1)
     for number in range(80):
         cluster.request(b"%d" % number, number=number)
     identity = live.canon[2].checksum
@@ -224,8 +219,7 @@ def test_a_header_is_looked_for_in_the_own_journal_before_peers_are_asked():
 
 
 def test_nothing_is_repaired_before_a_log_is_decided():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    _, primary = elected()
     primary.step_down()
     primary.take_effects()
     del primary.entries[primary.canon[1].checksum]
@@ -261,8 +255,7 @@ def test_a_slow_disk_gets_no_more_bodies_and_no_peer_is_suspected():
 
 def test_a_primary_that_cannot_read_a_lost_op_steps_down():
     """Found by a seed: it led for ever with acks of all replicas, and answered no client."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"x")
     entry = primary.entries[primary.canon[primary.op].checksum]
     entry.held, entry.body = Held.FAULTY, None

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.consensus_cluster import CLUSTER, ScriptedCluster
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, elected
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus.data_plane import DataPlane
@@ -45,8 +45,7 @@ def test_the_hash_seed_of_the_process_changes_nothing():
 
 
 def test_ticks_may_be_skipped_up_to_the_next_deadline():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    _, primary = elected()
     wait = primary.ticks_until_deadline()
     assert wait >= 1
     primary.tick(wait - 1)
@@ -91,8 +90,7 @@ def data_plane() -> StateMachine:
 
 
 def data_cluster() -> ScriptedCluster:
-    cluster = ScriptedCluster(machine=data_plane, checkpoint_interval=6, retain_ops=2)
-    cluster.elect()
+    cluster, _ = elected(machine=data_plane, checkpoint_interval=6, retain_ops=2)
     return cluster
 
 
@@ -135,8 +133,7 @@ def test_commands_on_partitions_go_through_the_log_too():
 
 def test_offsets_minted_from_the_applied_end_collide_in_the_pipeline():
     plant_bugs(stamped_from_applied_end=True)
-    cluster = ScriptedCluster(machine=data_plane)
-    cluster.elect()
+    cluster, _ = elected(machine=data_plane)
     send(cluster, b"a", settle=False)
     send(cluster, b"b", settle=False)
     with pytest.raises(Exception, match="does not continue"):
@@ -162,8 +159,7 @@ def test_an_op_that_waits_for_the_control_plane_is_acknowledged_and_applied_late
 
 
 def test_what_a_node_shows_of_a_group():
-    cluster = ScriptedCluster(checkpoint_interval=4)
-    primary = cluster.elect()
+    cluster, primary = elected(checkpoint_interval=4)
     for number in range(5):
         cluster.request(b"x", number=number)
     assert primary.is_leader

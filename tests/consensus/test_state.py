@@ -1,5 +1,5 @@
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster, client_id, isolated_primary
+from tests.support.consensus_cluster import client_id, elected, isolated_primary
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus.invariants import InvariantError
@@ -19,8 +19,7 @@ from borzoi.consensus.superblock import Superblock
     ],
 )
 def test_the_invariants_of_the_state_are_checked_after_every_input(broken):
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    _, primary = elected()
     primary.check()
     for name, value in broken.items():
         setattr(primary, name, value)
@@ -29,8 +28,7 @@ def test_the_invariants_of_the_state_are_checked_after_every_input(broken):
 
 
 def test_the_suffix_runs_from_commit_to_head():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
     cluster.request(b"y")
@@ -40,8 +38,7 @@ def test_the_suffix_runs_from_commit_to_head():
 
 def test_one_superblock_write_is_in_flight_and_the_next_carries_the_newest_values():
     """S2: what becomes durable is what was written."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     primary.step_down()
     primary.persist()
     first = primary.superblock_write
@@ -62,8 +59,7 @@ def test_one_superblock_write_is_in_flight_and_the_next_carries_the_newest_value
 @pytest.mark.parametrize("forgets", [False, True])
 def test_m2_the_commit_is_durable_with_the_suffix(forgets):
     plant_bugs(commit_not_persisted=forgets)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     for number in range(5):
         cluster.request(b"x", number=number)
     primary.step_down()
@@ -78,8 +74,7 @@ def test_m2_the_commit_is_durable_with_the_suffix(forgets):
 def test_p9_the_view_on_disk_is_the_one_acted_in(forgets):
     """Seen elsewhere: the view was kept in memory only."""
     plant_bugs(view_not_persisted=forgets)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     disk = cluster.disks[primary.replica_id].superblock
     assert isinstance(disk, Superblock)
     assert (disk.view == primary.view) is not forgets
@@ -90,8 +85,7 @@ def test_quorums_are_what_they_should_be_and_one_less_is_a_planted_bug(smaller):
     cluster, _ = isolated_primary(replication_quorum_minus_one=smaller)
     assert bool(cluster.replies()) is smaller
     plant_bugs(view_change_quorum_minus_one=smaller)
-    other = ScriptedCluster()
-    leader = other.elect()
+    other, leader = elected()
     alone = next(r for r in other.replicas if r != leader.replica_id)
     other.isolate(alone)
     other.tick(300)
@@ -101,8 +95,7 @@ def test_quorums_are_what_they_should_be_and_one_less_is_a_planted_bug(smaller):
 @pytest.mark.parametrize("executes", [False, True])
 def test_a_duplicate_is_executed_only_with_the_bug(executes):
     plant_bugs(duplicate_request_executed=executes)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     ada = client_id(1)
     cluster.request(b"", client=ada, operation=Operation.REGISTER.value)
     for _ in range(2):

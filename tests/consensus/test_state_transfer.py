@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from tests.support.consensus_cluster import ScriptedCluster, client_id
+from tests.support.consensus_cluster import ScriptedCluster, client_id, elected
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import new_view, state_transfer, view_change
@@ -30,8 +30,7 @@ ADA = client_id(1)
 def far_behind(**bugs: bool) -> tuple[ScriptedCluster, int]:
     """One backup slept while 60 ops were committed, checkpointed and truncated."""
     plant_bugs(**bugs)
-    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=4)
-    primary = cluster.elect()
+    cluster, primary = elected(checkpoint_interval=8, retain_ops=4)
     sleeper = next(replica for replica in cluster.replicas if replica != primary.replica_id)
     cluster.request(b"", client=ADA, operation=Operation.REGISTER.value)
     cluster.crash(sleeper)
@@ -236,8 +235,7 @@ def test_no_stale_record_survives_above_the_installed_floor(keeps):
 @pytest.mark.parametrize("early", [False, True])
 def test_the_journal_is_truncated_only_under_a_durable_checkpoint(early):
     plant_bugs(truncate_before_checkpoint_durable=early)
-    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=1)
-    primary = cluster.elect()
+    cluster, primary = elected(checkpoint_interval=8, retain_ops=1)
     cluster.stuck_disks = set()
     for number in range(30):
         cluster.request(b"x", number=number)

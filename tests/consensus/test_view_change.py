@@ -1,7 +1,7 @@
 """Leaving views, deciding logs, adopting them (V1-V10, E1-E8, A1-A5)."""
 
 import pytest
-from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, backups, lone_holder
+from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, backups, elected, lone_holder
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus import view_change
@@ -41,8 +41,7 @@ def sent(cluster: ScriptedCluster, kind: type) -> list[tuple[int, int, Header]]:
 
 
 def test_a_dead_primary_is_replaced_and_nothing_acknowledged_is_lost():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.request(b"kept")
     cluster.crash(old.replica_id)
     new = cluster.elect()
@@ -53,8 +52,7 @@ def test_a_dead_primary_is_replaced_and_nothing_acknowledged_is_lost():
 @pytest.mark.parametrize("joins", [False, True])
 def test_v2_p5_one_deaf_replica_changes_nothing(joins):
     plant_bugs(join_first_vote=joins)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     deaf = backups(cluster)[0]
     cluster.drop = lambda source, target, header: target == deaf
     cluster.tick(600)
@@ -62,8 +60,7 @@ def test_v2_p5_one_deaf_replica_changes_nothing(joins):
 
 
 def test_v4_hearing_the_primary_cancels_the_vote_and_forgets_counted_ones():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     deaf = backups(cluster)[0]
     cluster.drop = lambda source, target, header: target == deaf
     cluster.tick(200)
@@ -75,8 +72,7 @@ def test_v4_hearing_the_primary_cancels_the_vote_and_forgets_counted_ones():
 
 
 def test_v3_a_vote_from_a_higher_view_pulls_a_replica_along():
-    cluster = ScriptedCluster(5)
-    primary = cluster.elect()
+    cluster, primary = elected(5)
     straggler = backups(cluster)[0]
     cluster.isolate(straggler)
     cluster.crash(primary.replica_id)
@@ -89,8 +85,7 @@ def test_v3_a_vote_from_a_higher_view_pulls_a_replica_along():
 
 
 def test_v5_p9_nothing_of_a_new_view_leaves_before_its_superblock():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.crash(old.replica_id)
     cluster.stuck_disks = set(cluster.replicas)
     claims = sent(cluster, DoViewChange)
@@ -102,8 +97,7 @@ def test_v5_p9_nothing_of_a_new_view_leaves_before_its_superblock():
 
 
 def test_p9_a_replica_never_acts_in_a_view_it_has_left():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.crash(old.replica_id)
     new = cluster.elect()
     other = next(replica for replica in cluster.replicas if replica != new.replica_id)
@@ -112,8 +106,7 @@ def test_p9_a_replica_never_acts_in_a_view_it_has_left():
 
 
 def test_v6_a_restarted_primary_does_not_resume_its_view():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.crash(old.replica_id)
     again = cluster.start(old.replica_id)
     assert again.view == old.view + 1
@@ -122,8 +115,7 @@ def test_v6_a_restarted_primary_does_not_resume_its_view():
 
 
 def test_v6_a_restarted_backup_resumes_as_a_backup():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     other = backups(cluster)[0]
     cluster.crash(other)
     assert cluster.start(other).status == Status.NORMAL
@@ -132,8 +124,7 @@ def test_v6_a_restarted_backup_resumes_as_a_backup():
 
 
 def test_v7_a_replica_that_missed_a_view_asks_for_it_instead_of_electing():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.isolate(old.replica_id)
     cluster.tick(400)
     new = cluster.primary()
@@ -148,8 +139,7 @@ def test_v7_a_replica_that_missed_a_view_asks_for_it_instead_of_electing():
 def test_v9_p10_every_resend_of_a_do_view_change_is_the_same(rebuilt):
     """A body that rots meanwhile must not turn into a second claim of the same view."""
     plant_bugs(dvc_rebuilt_on_resend=rebuilt)
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.request(b"x")
     claimer = cluster.replicas[next(r for r in backups(cluster) if r != (old.view + 1) % 3)]
     claimer.promise_until = 0
@@ -168,8 +158,7 @@ def test_v9_p10_every_resend_of_a_do_view_change_is_the_same(rebuilt):
 @pytest.mark.parametrize("counts", [False, True])
 def test_p10_the_first_claim_of_a_sender_counts(counts):
     plant_bugs(second_dvc_counts=counts)
-    cluster = ScriptedCluster(5)
-    old = cluster.elect()
+    cluster, old = elected(5)
     candidate = cluster.replicas[(old.view + 1) % 5]
     view_change.enter_view(candidate, old.view + 1)
     assert candidate.do_view_change is not None
@@ -247,8 +236,7 @@ def test_p8_log_view_is_raised_only_together_with_the_decided_headers(forgets):
 def test_p1_a3_adopting_a_view_keeps_unverified_bodies(drops):
     """Bodies below the suffix may be one of two copies of a committed op."""
     plant_bugs(adopt_drops_unverified=drops)
-    cluster = ScriptedCluster(pipeline_max=4)
-    old = cluster.elect()
+    cluster, old = elected(pipeline_max=4)
     lagging = cluster.replicas[backups(cluster)[0]]
     # The lagging backup journals op 2 and never hears that it is committed.
     cluster.drop = lambda source, target, header: (
@@ -274,8 +262,7 @@ def test_p1_a3_adopting_a_view_keeps_unverified_bodies(drops):
 
 
 def test_a2_what_was_applied_can_never_be_rewritten():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"x")
     cluster.tick(20)
     other = cluster.replicas[backups(cluster)[0]]
@@ -293,8 +280,7 @@ def test_a2_what_was_applied_can_never_be_rewritten():
 def test_p11_no_ack_from_an_adopted_view_before_its_superblock(early):
     """Seen elsewhere: PrepareOk after StartView without the fsync gate."""
     plant_bugs(ack_before_superblock=early)
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.request(b"x")
     follower = backups(cluster)[0]
     cluster.drop = lambda source, target, header: target == follower
@@ -319,8 +305,7 @@ def test_p11_no_ack_from_an_adopted_view_before_its_superblock(early):
 @pytest.mark.parametrize("edges_only", [False, True])
 def test_m4_a_candidate_finishes_its_repair_from_the_tick(edges_only):
     plant_bugs(repair_only_on_messages=edges_only)
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     candidate = cluster.replicas[cluster.primary().primary_of(old.view + 1)]
     cluster.isolate(candidate.replica_id)
     cluster.request(b"x")
@@ -341,8 +326,7 @@ def test_m4_a_candidate_finishes_its_repair_from_the_tick(edges_only):
 
 def test_a_step_down_hands_over_within_a_few_ticks():
     for count in (3, 5):
-        cluster = ScriptedCluster(count)
-        old = cluster.elect()
+        cluster, old = elected(count)
         cluster.request(b"x")
         cluster.tick(5)
         old.step_down()
@@ -376,8 +360,7 @@ def test_d2_a_data_group_takes_views_only_from_its_node():
 
 
 def test_d2_a_node_tells_its_data_groups_only_views_that_are_durable_and_again_after_a_start():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.tick(5)
     cluster.outputs.clear()
     cluster.stuck_disks = set(cluster.replicas)
@@ -399,8 +382,7 @@ def test_d2_a_node_tells_its_data_groups_only_views_that_are_durable_and_again_a
 
 def test_a_stale_promise_delays_the_vote_for_another_log():
     """L1: a replica that answered the primary a moment ago starts no other view."""
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.request(b"x")
     one, other = (cluster.replicas[replica] for replica in backups(cluster))
     claims = sent(cluster, DoViewChange)
@@ -418,8 +400,7 @@ def test_a_stale_promise_delays_the_vote_for_another_log():
 
 
 def test_commit_broadcasts_carry_every_group():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     primary.on_position(2, primary.view, 17, 9, bytes(16))
     primary.on_position(3, primary.view - 1, 99, 9, bytes(16))
     commits = sent(cluster, Commit)
@@ -454,8 +435,7 @@ def test_a_data_group_that_cannot_start_says_so_and_the_node_leaves_the_view():
     cluster.tick(300)
     reasons = [e.reason for e in cluster.effects_of(Abdicate) if isinstance(e, Abdicate)]
     assert any("cannot start view 4" in reason for reason in reasons)
-    control = ScriptedCluster()
-    primary = control.elect()
+    control, primary = elected()
     other = control.replicas[backups(control)[0]]
     other.on_abdicate()
     assert other.voting
@@ -464,8 +444,7 @@ def test_a_data_group_that_cannot_start_says_so_and_the_node_leaves_the_view():
 
 
 def test_a_candidate_too_far_behind_gives_up_at_once():
-    cluster = ScriptedCluster(checkpoint_interval=8, retain_ops=4, pipeline_max=4)
-    old = cluster.elect()
+    cluster, old = elected(checkpoint_interval=8, retain_ops=4, pipeline_max=4)
     candidate = cluster.replicas[(old.view + 1) % 3]
     cluster.isolate(candidate.replica_id)
     for number in range(40):
@@ -500,8 +479,7 @@ def test_a_data_group_too_far_behind_asks_its_node_to_leave_at_once():
 
 
 def test_timers_that_fire_too_late_do_nothing():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     backup = cluster.replicas[backups(cluster)[0]]
     for replica in (primary, backup):
         replica.take_effects()
@@ -515,8 +493,7 @@ def test_timers_that_fire_too_late_do_nothing():
 
 
 def test_claims_that_do_not_decode_or_are_old_are_not_counted():
-    cluster = ScriptedCluster()
-    old = cluster.elect()
+    cluster, old = elected()
     cluster.crash(old.replica_id)
     candidate = next(
         r for r in cluster.replicas.values() if r.primary_of(old.view + 1) == r.replica_id
@@ -534,8 +511,7 @@ def test_claims_that_do_not_decode_or_are_old_are_not_counted():
 
 
 def test_a_late_claim_is_answered_with_the_view_that_started():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     assert primary.do_view_change is not None
     claim, body = primary.do_view_change
     other = backups(cluster)[0]
@@ -548,8 +524,7 @@ def test_a_late_claim_is_answered_with_the_view_that_started():
 
 
 def test_an_unknown_header_is_claimed_as_a_blank():
-    cluster = ScriptedCluster()
-    cluster.elect()
+    cluster, _ = elected()
     for number in range(4):
         cluster.request(b"x", number=number, settle=False)
     cluster.settle()
@@ -568,8 +543,7 @@ def test_an_unknown_header_is_claimed_as_a_blank():
 
 
 def test_a_wiped_replica_neither_votes_nor_claims():
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     wiped = backups(cluster)[0]
     cluster.crash(wiped)
     cluster.wipe(wiped)

@@ -8,7 +8,7 @@ nothing is left to do. The seeded simulator is another thing (``borzoi.simulator
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tests.support.planted_bugs import plant_bugs
 
@@ -364,11 +364,16 @@ def backups(cluster: ScriptedCluster) -> list[int]:
     return [replica for replica in sorted(cluster.replicas) if replica != primary]
 
 
+def elected(replica_count: int = 3, **settings: Any) -> tuple[ScriptedCluster, Replica]:
+    """A cluster and its first primary that takes requests."""
+    cluster = ScriptedCluster(replica_count, **settings)
+    return cluster, cluster.elect()
+
+
 def isolated_primary(**bugs: bool) -> tuple[ScriptedCluster, Replica]:
     """A primary that has prepared a request and reaches no backup."""
     plant_bugs(**bugs)
-    cluster = ScriptedCluster()
-    primary = cluster.elect()
+    cluster, primary = elected()
     cluster.isolate(primary.replica_id)
     cluster.request(b"x")
     return cluster, primary
