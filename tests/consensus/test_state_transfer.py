@@ -138,15 +138,14 @@ def test_lost_offers_and_chunks_are_asked_again():
 
 def test_a_session_outlives_the_view_it_began_in_and_is_installed_in_the_next():
     """Found by a seed: views that waited for its acks ended before each transfer did."""
-    cluster, sleeper = far_behind()
-    live = pulling(cluster, sleeper)
+    cluster, live = pulling()
     assert live.transfer is not None
     nonce, before = live.transfer.nonce, live.commit_min
     cluster.drop = lambda source, target, header: (
         not (isinstance(header, RequestStateChunk | StateChunk))
     )
     view_change.enter_view(live, live.view + 1)
-    cluster.execute(sleeper)
+    cluster.execute(live.replica_id)
     cluster.tick(100)
     assert live.transfer is not None
     assert (live.transfer.nonce, live.transfer.is_complete()) == (nonce, True)
@@ -154,12 +153,11 @@ def test_a_session_outlives_the_view_it_began_in_and_is_installed_in_the_next():
     cluster.drop = lambda source, target, header: isinstance(header, RequestStateTransfer)
     cluster.elect()
     cluster.tick(100)
-    assert same_state(cluster, sleeper)
+    assert same_state(cluster, live.replica_id)
 
 
 def test_a_view_that_ends_while_the_files_are_written_costs_nothing():
-    cluster, sleeper = far_behind()
-    live = pulling(cluster, sleeper)
+    _, live = pulling()
     transfer, checkpoint = live.transfer, announced_to(live)
     view_change.enter_view(live, live.view + 1)
     state_transfer.install(live, checkpoint)
@@ -168,18 +166,16 @@ def test_a_view_that_ends_while_the_files_are_written_costs_nothing():
 
 
 def test_outside_of_a_view_a_silent_peer_is_not_replaced():
-    cluster, sleeper = far_behind()
-    live = pulling(cluster, sleeper)
+    cluster, live = pulling()
     cluster.drop = lambda source, target, header: True
     view_change.enter_view(live, live.view + 1)
-    cluster.tick(900, only=[sleeper])
+    cluster.tick(900, only=[live.replica_id])
     assert (live.status, live.transfer) == (Status.VIEW_CHANGE, None)
 
 
 def test_a_leader_has_nothing_to_fetch():
-    cluster, sleeper = far_behind()
-    live = pulling(cluster, sleeper)
-    live.view = live.log_view = live.durable_view = live.durable_log_view = 3 + sleeper
+    _, live = pulling()
+    live.view = live.log_view = live.durable_view = live.durable_log_view = 3 + live.replica_id
     live.op = live.commit_max = live.durable_prefix = live.commit_min
     new_view.become_primary(live)
     assert live.transfer is None
@@ -269,14 +265,15 @@ def test_strange_requests_and_chunks_change_nothing():
     assert primary.take_effects() == []
 
 
-def pulling(cluster: ScriptedCluster, sleeper: int) -> Replica:
+def pulling() -> tuple[ScriptedCluster, Replica]:
     """The sleeper has accepted an offer and waits for its first chunk."""
+    cluster, sleeper = far_behind()
     live = cluster.start(sleeper)
     cluster.drop = lambda source, target, header: isinstance(header, StateChunk)
     for _ in range(200):
         cluster.tick(1)
         if live.transfer is not None and live.transfer.manifest is not None:
-            return live
+            return cluster, live
     raise AssertionError("no transfer began")
 
 
@@ -288,8 +285,7 @@ def announced_to(live: Replica) -> Checkpoint:
 
 
 def test_chunks_that_are_not_what_the_manifest_promised_end_the_session():
-    cluster, sleeper = far_behind()
-    live = pulling(cluster, sleeper)
+    cluster, live = pulling()
     transfer = live.transfer
     assert transfer is not None
     header = live.canon[live.op]
@@ -303,15 +299,14 @@ def test_chunks_that_are_not_what_the_manifest_promised_end_the_session():
             live.on_frame(chunk, b"short")
             live.on_frame(chunk, b"x" * wanted.length)
     assert live.transfer is None
-    cluster.execute(sleeper)
+    cluster.execute(live.replica_id)
     cluster.heal()
     cluster.tick(200)
-    assert same_state(cluster, sleeper)
+    assert same_state(cluster, live.replica_id)
 
 
 def test_a_transfer_that_arrives_after_the_world_moved_on_is_dropped():
-    cluster, sleeper = far_behind()
-    live = pulling(cluster, sleeper)
+    _, live = pulling()
     checkpoint = announced_to(live)
     before = live.commit_min
     live.commit_min = live.commit_max = live.op = 1000
@@ -323,8 +318,7 @@ def test_a_transfer_that_arrives_after_the_world_moved_on_is_dropped():
 
 
 def test_while_a_transfer_is_being_written_no_other_begins():
-    cluster, sleeper = far_behind()
-    live = pulling(cluster, sleeper)
+    _, live = pulling()
     live.checkpoint_write = CheckpointWrite(1, announced_to(live), is_transfer=True)
     live.transfer = None
     state_transfer.consider(live, repair_is_stuck=True)

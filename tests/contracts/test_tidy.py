@@ -84,9 +84,7 @@ def long_modules(_: Path, text: str) -> Iterator[str]:
 
 def left_in(_: Path, text: str) -> Iterator[str]:
     """What was postponed is written into the list of open work, not into the code."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if found := LEFT_IN.search(line):
-            yield f"line {number}: {found[0]}"
+    return lines_with(LEFT_IN, text)
 
 
 def imports_for_types_only(_: Path, text: str) -> Iterator[str]:
@@ -143,15 +141,17 @@ def reexports(path: Path, text: str) -> Iterator[str]:
 
 def machine_paths(_: Path, text: str) -> Iterator[str]:
     """No file names a machine or a home directory."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if found := MACHINE_PATH.search(line):
-            yield f"line {number}: {found[0]}…"
+    return lines_with(MACHINE_PATH, text)
 
 
 def registry_hosts(_: Path, text: str) -> Iterator[str]:
     """The place packages come from is chosen when they are installed."""
+    return lines_with(REGISTRY_HOST, text)
+
+
+def lines_with(pattern: re.Pattern[str], text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), start=1):
-        if found := REGISTRY_HOST.search(line):
+        if found := pattern.search(line):
             yield f"line {number}: {found[0]}"
 
 

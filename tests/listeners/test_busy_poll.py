@@ -1,5 +1,6 @@
 import asyncio
 import os
+from unittest.mock import patch
 
 import pytest
 
@@ -25,61 +26,55 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-async def callbacks_in(turns: int, made: BusyPoll, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often the loop was kept awake in this many of its turns."""
-    yields = 0
+@pytest.fixture
+async def made(clock: Clock) -> BusyPoll:
+    return BusyPoll(asyncio.get_running_loop())
 
-    def count() -> None:
-        nonlocal yields
-        yields += 1
 
-    monkeypatch.setattr(os, "sched_yield", count)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    return yields
+async def callbacks_in(turns: int) -> int:
+    """How often the loop is kept awake in this many of its turns."""
+    with patch.object(os, "sched_yield") as yields:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    return int(yields.call_count)
 
 
 async def test_the_loop_stays_awake_for_a_moment_and_gives_way_meanwhile(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, made: BusyPoll
 ) -> None:
-    made = BusyPoll(asyncio.get_running_loop())
-    assert await callbacks_in(5, made, monkeypatch) == 0
+    assert await callbacks_in(5) == 0
     made.touch(clock.now)
     made.touch(clock.now)
-    assert await callbacks_in(10, made, monkeypatch) == 10
+    assert await callbacks_in(10) == 10
     clock.now += busy_poll.AWAKE_SECONDS / 2
     made.touch(clock.now)
     clock.now += busy_poll.AWAKE_SECONDS * 0.75
-    assert await callbacks_in(10, made, monkeypatch) == 10
+    assert await callbacks_in(10) == 10
     clock.now += busy_poll.AWAKE_SECONDS
-    assert await callbacks_in(10, made, monkeypatch) == 0
+    assert await callbacks_in(10) == 0
 
 
 async def test_it_stays_awake_longer_while_a_client_reads_a_large_answer(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, made: BusyPoll
 ) -> None:
-    made = BusyPoll(asyncio.get_running_loop())
     made.expect_reading()
     made.touch(clock.now)
-    assert await callbacks_in(3, made, monkeypatch) == 3
+    assert await callbacks_in(3) == 3
     clock.now += busy_poll.AWAKE_SECONDS + busy_poll.READING_SECONDS / 2
-    assert await callbacks_in(3, made, monkeypatch) == 3
+    assert await callbacks_in(3) == 3
     # The answer to the next request is a small one.
     made.touch(clock.now)
-    assert await callbacks_in(3, made, monkeypatch) == 3
+    assert await callbacks_in(3) == 3
     clock.now += busy_poll.AWAKE_SECONDS
-    assert await callbacks_in(3, made, monkeypatch) == 0
+    assert await callbacks_in(3) == 0
 
 
-async def test_it_wakes_up_again_after_it_slept(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = BusyPoll(asyncio.get_running_loop())
+async def test_it_wakes_up_again_after_it_slept(clock: Clock, made: BusyPoll) -> None:
     for _ in range(2):
         made.touch(clock.now)
-        assert await callbacks_in(3, made, monkeypatch) == 3
+        assert await callbacks_in(3) == 3
         clock.now += 1
-        assert await callbacks_in(3, made, monkeypatch) == 0
+        assert await callbacks_in(3) == 0
 
 
 async def test_a_single_processor_belongs_to_who_has_work(
@@ -88,14 +83,12 @@ async def test_a_single_processor_belongs_to_who_has_work(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     made = BusyPoll(asyncio.get_running_loop())
     made.touch(clock.now)
-    assert await callbacks_in(3, made, monkeypatch) == 0
+    assert await callbacks_in(3) == 0
 
 
 async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, made: BusyPoll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = BusyPoll(asyncio.get_running_loop())
-
     def give_way() -> None:
         clock.now += 2 * busy_poll.ALONE_SECONDS
 
@@ -103,19 +96,16 @@ async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
     made.touch(clock.now)
     await asyncio.sleep(0)
     made.touch(clock.now)
-    assert await callbacks_in(5, made, monkeypatch) == 0
+    assert await callbacks_in(5) == 0
     clock.now += busy_poll.AWAY_SECONDS
     made.touch(clock.now)
-    assert await callbacks_in(5, made, monkeypatch) == 5
+    assert await callbacks_in(5) == 5
 
 
-async def test_it_rests_while_the_answer_is_made_elsewhere(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = BusyPoll(asyncio.get_running_loop())
+async def test_it_rests_while_the_answer_is_made_elsewhere(clock: Clock, made: BusyPoll) -> None:
     made.touch(clock.now)
-    assert await callbacks_in(3, made, monkeypatch) == 3
+    assert await callbacks_in(3) == 3
     made.rest()
-    assert await callbacks_in(10, made, monkeypatch) == 0
+    assert await callbacks_in(10) == 0
     made.touch(clock.now)
-    assert await callbacks_in(3, made, monkeypatch) == 3
+    assert await callbacks_in(3) == 3

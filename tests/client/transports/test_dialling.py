@@ -14,26 +14,25 @@ from borzoi.model.system import TransportKind
 NOWHERE = "127.0.0.1:1?connect_timeout=200ms"
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-async def test_an_address_where_nobody_is_is_told(scheme: str) -> None:
+async def is_refused(scheme: str, fault: type[Exception], sentence: str) -> None:
     options = parse(f"{scheme}://{NOWHERE}")
     (address,) = options.addresses
-    with pytest.raises(CannotConnect, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(fault, match=sentence):
         await async_dial(address, options)
-    with pytest.raises(CannotConnect, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(fault, match=sentence):
         dial(address, options)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_an_address_where_nobody_is_is_told(scheme: str) -> None:
+    await is_refused(scheme, CannotConnect, r"127\.0\.0\.1:1")
 
 
 async def test_without_its_library_quic_is_told_to_be_missing(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "qh3.asyncio.protocol", None)
     monkeypatch.delitem(sys.modules, "borzoi.client.transports.quic", raising=False)
     monkeypatch.delattr("borzoi.client.transports.quic", raising=False)
-    options = parse(f"borzoi+quic://{NOWHERE}")
-    (address,) = options.addresses
-    with pytest.raises(FeatureUnavailable, match=r"install borzoi\[quic\]"):
-        await async_dial(address, options)
-    with pytest.raises(FeatureUnavailable, match=r"install borzoi\[quic\]"):
-        dial(address, options)
+    await is_refused("borzoi+quic", FeatureUnavailable, r"install borzoi\[quic\]")
 
 
 @pytest.mark.parametrize(
