@@ -1,5 +1,7 @@
 """A server with a certificate, and the authority that a client can trust."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -7,7 +9,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.support.server import running_server
 
+from borzoi.client.options import Address
 from borzoi.security.certificates import self_signed
 
 #: Where the settings of each transport have its certificate.
@@ -32,8 +36,9 @@ SIGNS_CERTIFICATES = x509.KeyUsage(
 SUBJECT = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
 
 
-def certified(folder: Path, transport: str) -> tuple[dict[str, str], Path]:
-    """Settings of a server that also has this transport, encrypted; and the authority to trust."""
+@contextmanager
+def encrypted_server(folder: Path, transport: str) -> Iterator[tuple[Address, Path]]:
+    """A server that also has this transport, encrypted: its address there, whom to trust."""
     certificate, key, authority = write_certificates(folder)
     section = SECTIONS[transport]
     settings = {
@@ -46,7 +51,8 @@ def certified(folder: Path, transport: str) -> tuple[dict[str, str], Path]:
         settings[f"{section}_ENABLED"] = "true"
     if transport != "http":
         settings[f"{section}_SELF_SIGNED"] = "false"
-    return settings, authority
+    with running_server(settings) as server:
+        yield Address(*server.addresses[transport]), authority
 
 
 def write_self_signed(folder: Path) -> tuple[Path, Path]:

@@ -1,6 +1,13 @@
 """The transports of a server, and marks for tests that run over several of them."""
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
+
+from borzoi.client.transports.interface import AsyncTransport
+from borzoi.model.errors import ClientClosed
+from borzoi.protocol.buffers import Buffer
 
 #: Transport, as connection strings name it → the section of the server's settings.
 SECTIONS = {"tcp": "tcp", "ws": "websocket", "quic": "quic", "http": "http"}
@@ -16,3 +23,15 @@ EVERY_TRANSPORT = {
     for section in SECTIONS.values()
     for name, value in (("ENABLED", "true"), ("ADDRESS", "127.0.0.1:0"))
 }
+
+
+async def closed_under_requests(
+    transport: AsyncTransport, frame: Sequence[Buffer], count: int
+) -> None:
+    """Close a transport that so many wait for: each of them is told, and who asks later."""
+    waiting = [asyncio.create_task(transport.exchange(frame, 60)) for _ in range(count)]
+    await asyncio.sleep(0)
+    await transport.close()
+    for task in [*waiting, transport.exchange(frame, 60)]:
+        with pytest.raises(ClientClosed):
+            await task

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from tests.support.certificates import encrypted_server
 
 from borzoi.client import AsyncClient, Client
 from borzoi.client.connection_string import SCHEMES, parse
@@ -42,6 +43,23 @@ async def test_without_its_library_quic_is_told_to_be_missing(monkeypatch) -> No
 async def test_the_server_sees_what_was_asked_for(url: str, kind: TransportKind) -> None:
     async with AsyncClient(url) as client:
         assert (await client.get_me()).transport is kind
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("scheme", "transport"), [("borzoi+https", "http"), ("borzoi+wss", "websocket")]
+)
+async def test_it_can_be_encrypted(tmp_path, scheme: str, transport: str) -> None:
+    with encrypted_server(tmp_path, transport) as (address, certificate):
+        url = f"{scheme}://iggy:iggy@localhost:{address.port}?tls_ca_file={certificate}"
+        async with AsyncClient(url) as client:
+            await client.ensure_topic("s/t")
+            await client.send_messages("s/t", [b"x" * 70_000] * 20)
+            assert len(await client.poll_messages("s/t", partition=0, start=0)) == 20
+        with Client(url) as client:
+            assert len(client.poll_messages("s/t", partition=0, start=0)) == 20
+        with pytest.raises(CannotConnect, match="tls_ca_file"):
+            Client(f"{scheme}://{address}").connect()
 
 
 @pytest.mark.parametrize("transport", ["tcp", "ws", "quic", "http"])

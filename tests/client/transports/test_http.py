@@ -3,16 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.support.certificates import certified
-from tests.support.server import running_server
 from tests.support.wires import fed
 
-from borzoi.client import AsyncClient, Client, NewMessage
+from borzoi.client import AsyncClient, NewMessage
 from borzoi.client.options import Address
 from borzoi.client.transports.http import HttpWire
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import (
-    CannotConnect,
     ConnectionLost,
     FeatureUnavailable,
     InvalidCredentials,
@@ -195,17 +192,3 @@ async def test_a_body_that_is_too_large_is_refused(url: str) -> None:
         (message,) = await client.poll_messages("http-large/t", partition=0, start=0)
         assert (message.id, message.headers) == (5, {"k": 1})
         await client.delete_stream("http-large")
-
-
-@pytest.mark.system
-async def test_it_can_be_encrypted(tmp_path) -> None:
-    settings, certificate = certified(tmp_path, "http")
-    with running_server(settings) as server:
-        host, port = server.addresses["http"]
-        url = f"borzoi+https://iggy:iggy@localhost:{port}?tls_ca_file={certificate}"
-        async with AsyncClient(url) as client:
-            await client.create_stream("s")
-        with Client(url) as client:
-            assert [stream.name for stream in client.get_streams()] == ["s"]
-        with pytest.raises(CannotConnect, match="tls_ca_file"):
-            Client(f"borzoi+https://{host}:{port}").connect()

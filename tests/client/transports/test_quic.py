@@ -4,8 +4,9 @@ import asyncio
 import threading
 
 import pytest
-from tests.support.certificates import certified
+from tests.support.certificates import encrypted_server
 from tests.support.server import running_server
+from tests.support.transports import closed_under_requests
 
 from borzoi.client import AsyncClient, Client
 from borzoi.client.connection_string import parse
@@ -65,15 +66,8 @@ async def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others(url:
 
 async def test_who_waits_when_it_is_closed_is_told(url: str) -> None:
     transport = await connected(url)
-    waiting = [asyncio.create_task(transport.exchange(PING, PATIENCE)) for _ in range(300)]
-    await asyncio.sleep(0)
-    await transport.close()
-    for task in waiting:
-        with pytest.raises(ClientClosed):
-            await task
+    await closed_under_requests(transport, PING, 300)
     assert not transport.is_open
-    with pytest.raises(ClientClosed):
-        await transport.exchange(PING, PATIENCE)
 
 
 async def test_an_answer_that_does_not_come_ends_the_connection(url: str) -> None:
@@ -101,10 +95,8 @@ def test_a_blocking_one_leaves_no_thread(url: str) -> None:
 
 @pytest.mark.system
 async def test_a_certificate_is_judged_when_asked_for(tmp_path) -> None:
-    settings, certificate = certified(tmp_path, "quic")
-    with running_server(settings) as server:
-        _, port = server.addresses["quic"]
-        url = f"iggy+quic://iggy:iggy@localhost:{port}?connect_timeout=60s"
+    with encrypted_server(tmp_path, "quic") as (address, certificate):
+        url = f"iggy+quic://iggy:iggy@localhost:{address.port}?connect_timeout=60s"
         for options in ("", f"&tls_ca_file={certificate}", "&validate_certificate=false"):
             async with AsyncClient(url + options) as client:
                 await client.ping()

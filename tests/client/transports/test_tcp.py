@@ -3,22 +3,19 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import uvloop
-from tests.support.certificates import certified
+from tests.support.certificates import encrypted_server
 from tests.support.scripted_server import SILENCE, Asked, echo, in_three_parts, scripted
-from tests.support.server import running_server
+from tests.support.transports import closed_under_requests
 
 from borzoi.client import AsyncClient, Client
 from borzoi.client.options import Address, Options, Tls
 from borzoi.client.transports.blocking_tcp import TcpTransport
 from borzoi.client.transports.tcp import AsyncTcpTransport, unsent
-from borzoi.model.errors import CannotConnect, ClientClosed, Disconnected, RequestTimeout
+from borzoi.model.errors import CannotConnect, Disconnected, RequestTimeout
 
 PATIENCE = 60.0
 
@@ -77,15 +74,7 @@ async def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others() ->
 async def test_who_waits_when_it_is_closed_is_told() -> None:
     with scripted(lambda _: SILENCE) as server:
         transport = await AsyncTcpTransport.connect(address_of(server), Options())
-        frame = in_three_parts(b"x")
-        waiting = [asyncio.create_task(transport.exchange(frame, PATIENCE)) for _ in range(3)]
-        await asyncio.sleep(0)
-        await transport.close()
-        for task in waiting:
-            with pytest.raises(ClientClosed):
-                await task
-        with pytest.raises(ClientClosed):
-            await transport.exchange(in_three_parts(b"x"), PATIENCE)
+        await closed_under_requests(transport, in_three_parts(b"x"), 3)
 
 
 async def test_a_late_answer_ends_the_connection_for_everyone() -> None:
@@ -136,18 +125,11 @@ def test_an_address_that_answers_nobody_is_given_up_in_time() -> None:
 # ---- TLS ----------------------------------------------------------------------------------------
 
 
-@contextmanager
-def tls_server(folder: Path) -> Iterator[tuple[Options, Path]]:
-    settings, certificate = certified(folder, "tcp")
-    with running_server(settings) as server:
-        yield Options((Address(*server.tcp_address),)), certificate
-
-
 @pytest.mark.system
 async def test_tls_carries_the_same_frames(tmp_path: Path) -> None:
     payloads = [bytes([number % 251]) * 1000 for number in range(2000)]
-    with tls_server(tmp_path) as (plain, certificate):
-        url = f"borzoi://iggy:iggy@{plain.addresses[0]}?tls=true&tls_domain=localhost"
+    with encrypted_server(tmp_path, "tcp") as (address, certificate):
+        url = f"borzoi://iggy:iggy@{address}?tls=true&tls_domain=localhost"
         async with AsyncClient(f"{url}&tls_ca_file={certificate}") as client:
             await client.create_stream("s")
             await client.create_topic("s/t")
@@ -163,11 +145,11 @@ async def test_tls_carries_the_same_frames(tmp_path: Path) -> None:
 
         await asyncio.to_thread(blocking)
         for tls in (Tls(domain="localhost"), Tls(domain="elsewhere", ca_file=str(certificate))):
-            options = replace(plain, tls=tls)
+            options = Options((address,), tls=tls)
             with pytest.raises(CannotConnect, match="check tls_domain"):
-                await AsyncTcpTransport.connect(plain.addresses[0], options)
+                await AsyncTcpTransport.connect(address, options)
             with pytest.raises(CannotConnect, match="check tls_domain"):
-                await asyncio.to_thread(TcpTransport.connect, plain.addresses[0], options)
+                await asyncio.to_thread(TcpTransport.connect, address, options)
         with pytest.raises(CannotConnect):
-            async with AsyncClient(f"borzoi://iggy:iggy@{plain.addresses[0]}", connect_timeout=2):
+            async with AsyncClient(f"borzoi://iggy:iggy@{address}", connect_timeout=2):
                 pass

@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.support.certificates import certified
-from tests.support.server import running_server
 from tests.support.wires import fed
 
-from borzoi.client import AsyncClient, Client
+from borzoi.client import AsyncClient
 from borzoi.client.options import Address
 from borzoi.client.transports.websocket import MESSAGE_BYTES_MAX, WebSocketWire
-from borzoi.model.errors import CannotConnect, InvalidVersion
+from borzoi.model.errors import InvalidVersion
 from borzoi.protocol.framing import encode_response
 from borzoi.protocol.websocket.frames import FrameReader, Limits, Opcode, frame_head
 from borzoi.protocol.websocket.handshake import answer_once_whole
@@ -91,19 +89,3 @@ async def test_a_server_that_speaks_something_else_is_told(server) -> None:
     with pytest.raises(InvalidVersion, match="opens no WebSocket"):
         async with AsyncClient(f"borzoi+ws://{host}:{port}"):
             pass
-
-
-@pytest.mark.system
-async def test_it_can_be_encrypted(tmp_path) -> None:
-    settings, certificate = certified(tmp_path, "websocket")
-    with running_server(settings) as server:
-        host, port = server.addresses["websocket"]
-        url = f"borzoi+wss://iggy:iggy@localhost:{port}?tls_ca_file={certificate}"
-        async with AsyncClient(url) as client:
-            await client.ensure_topic("s/t")
-            await client.send_messages("s/t", [b"x" * 100_000] * 20)
-            assert len(await client.poll_messages("s/t", partition=0, start=0)) == 20
-        with Client(url) as client:
-            assert len(client.poll_messages("s/t", partition=0, start=0)) == 20
-        with pytest.raises(CannotConnect, match="tls_ca_file"):
-            Client(f"borzoi+wss://{host}:{port}").connect()
