@@ -1,24 +1,20 @@
 import asyncio
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import ManualSyncer, batch_of, payloads_in
+from tests.support.partitions import CIPHER, NEW_IDS
 
 from borzoi.model.errors import StorageFailure
 from borzoi.partitions.appending import Appender
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.records.batch import verify, walk
-from borzoi.records.fresh_ids import FreshIds
-from borzoi.security.encryption import Cipher
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, PartitionSettings
 
 DIRECTORY = Path("/d")
-NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
-CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 
 
 def new_log(level: Acknowledge = Acknowledge.WRITTEN, **options: object) -> SegmentedLog:

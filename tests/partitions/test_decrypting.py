@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.lenient import LenientMedium
 from tests.support.logs import batch_of, numbered, payloads_in
+from tests.support.partitions import CIPHER
 from tests.support.work import finished
 
 from borzoi.model.errors import StorageFailure
@@ -20,10 +21,7 @@ from borzoi.partitions.encrypting import encrypted
 from borzoi.partitions.message_runs import RUN_MESSAGES
 from borzoi.records.batch import stamp, walk
 from borzoi.records.header import HEADER
-from borzoi.security.encryption import Cipher
 from borzoi.storage.reading import SLICE_BYTES, FileRange, Produced, Reading
-
-CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 
 
 def sealed(payloads: list[bytes], base_offset: int = 0) -> memoryview:

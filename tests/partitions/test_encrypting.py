@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.partitions import CIPHER
 from tests.support.work import finished
 
 from borzoi.partitions.encrypting import decrypted, encrypted, encrypting
@@ -13,7 +14,6 @@ from borzoi.security.encryption import OVERHEAD_BYTES, STEP_BYTES, Cipher
 
 GOLDEN = Path(__file__).parents[1] / "golden/data/encrypted/data/streams/0/topics/0/partitions/0"
 GOLDEN_KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
-CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 
 
 def batch_of(*bodies: tuple[bytes, bytes]) -> Batch:

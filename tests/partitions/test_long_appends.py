@@ -5,30 +5,21 @@ from asyncio import Future
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
 from tests.support.logs import ManualSyncer, batch_of, payloads_in
+from tests.support.partitions import CIPHER, open_partition
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import StorageFailure
-from borzoi.model.namespace import Namespace
 from borzoi.partitions import appending, turns
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Partition
 from borzoi.records.batch import Batch, verify, walk
-from borzoi.records.fresh_ids import FreshIds
-from borzoi.security.encryption import Cipher
-from borzoi.storage.log import open_log
-from borzoi.storage.media import Medium
-from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.reading import Reading
-from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
+from borzoi.storage.settings import Acknowledge
 
-DIRECTORY = Path("/data/0")
-NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
-CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 PIECE = 10
 
 
@@ -37,29 +28,6 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", PIECE)
     # One share in each turn of the loop.
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
-
-
-def opened(
-    medium: Medium | None = None,
-    level: Acknowledge = Acknowledge.WRITTEN,
-    syncer: ManualSyncer | None = None,
-    required: int = 1,
-    **options: object,
-) -> Partition:
-    medium = SimulatedDisk() if medium is None else medium
-    return Partition(
-        Namespace(0, 0, 0),
-        open_log(
-            DIRECTORY,
-            medium,
-            segment=SegmentSettings(size=1024),
-            partition=PartitionSettings(acknowledge=level, messages_required_to_save=required),
-            syncer=syncer,
-        ),
-        open_offsets(DIRECTORY, OffsetWriter(medium)),
-        new_ids=NEW_IDS,
-        **options,  # type: ignore[arg-type]
-    )
 
 
 def numbers(first: int, last: int) -> list[bytes]:
@@ -91,7 +59,7 @@ async def finished(*appends: "Future[None] | None") -> None:
 
 
 async def test_a_long_send_is_stored_piece_by_piece_and_others_have_turns() -> None:
-    partition = opened()
+    partition = open_partition(SimulatedDisk())
     waiting = partition.append(batch(0, 95), now=5)
     assert isinstance(waiting, Future)
     seen = []
@@ -104,7 +72,7 @@ async def test_a_long_send_is_stored_piece_by_piece_and_others_have_turns() -> N
 
 
 async def test_the_messages_of_a_send_stay_together() -> None:
-    partition = opened()
+    partition = open_partition(SimulatedDisk())
     waiting = [partition.append(batch(start, start + 25), now=1) for start in (0, 25)]
     waiting.append(partition.append(batch(50, 51), now=1))
     assert all(isinstance(one, Future) for one in waiting)
@@ -131,9 +99,9 @@ async def test_segments_end_where_they_would_if_sends_were_stored_at_once(
             first += count
         return starts(partition)
 
-    in_pieces = await stored_by(opened(level=level, required=required))
+    in_pieces = await stored_by(open_partition(SimulatedDisk(), level=level, required=required))
     monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", 10_000)
-    at_once = await stored_by(opened(level=level, required=required))
+    at_once = await stored_by(open_partition(SimulatedDisk(), level=level, required=required))
     assert in_pieces == at_once
     assert len(at_once) > 1
 
@@ -142,7 +110,7 @@ async def test_a_send_whose_last_piece_brings_nothing_new_ends_like_any_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(appending, "PIECE_MESSAGES_MAX", 16 * PIECE)
-    partition = opened(deduplicator=Deduplicator(1000, 10**9))
+    partition = open_partition(SimulatedDisk(), deduplicator=Deduplicator(1000, 10**9))
     for number in (1, 2):
         ids = [*range(40 * number, 40 * number + 20)] * 2
         waiting = partition.append(batch_of([b"x"] * 40, ids=ids), now=1)
@@ -153,7 +121,7 @@ async def test_a_send_whose_last_piece_brings_nothing_new_ends_like_any_other(
 
 async def test_pieces_are_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appending, "PIECE_BYTES_MAX", 300)
-    partition = opened()
+    partition = open_partition(SimulatedDisk())
     payloads = [b"a" * size for size in (10, 10, 500, 10, 150, 150, 1)]
     pieces = list(partition._appender.pieces(batch_of(payloads)))
     assert [[len(one) for one in payloads_in(piece.messages)] for piece in pieces] == [
@@ -167,7 +135,7 @@ async def test_pieces_are_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("level", list(Acknowledge))
 async def test_every_level_is_acknowledged_when_all_of_it_is(level: Acknowledge) -> None:
     syncer = ManualSyncer()
-    partition = opened(level=level, syncer=syncer)
+    partition = open_partition(SimulatedDisk(), level=level, syncer=syncer)
     waiting = partition.append(batch(0, 95), now=5)
     assert isinstance(waiting, Future)
     for _ in range(100):
@@ -187,7 +155,7 @@ async def test_what_is_looked_at_one_by_one_has_smaller_pieces(
     options = (
         {"cipher": CIPHER} if kind == "encrypted" else {"deduplicator": Deduplicator(1000, 10**9)}
     )
-    partition = opened(**options)
+    partition = open_partition(SimulatedDisk(), **options)
     ids = [*range(1, 51), *range(26, 51), *range(51, 76)]
     sent = batch_of([b"%d" % number for number in ids], ids=ids)
     assert [len(piece) for piece in partition._appender.pieces(sent)] == [PIECE] * 10
@@ -205,7 +173,7 @@ async def test_a_failure_is_told_and_those_behind_go_on() -> None:
         return Fault.NO_SPACE
 
     medium = FaultyMedium(SimulatedDisk(), choose)
-    partition = opened(medium)
+    partition = open_partition(medium)
     first = partition.append(batch(0, 50), now=1)
     second = partition.append(batch(50, 80), now=1)
     assert isinstance(first, Future)
@@ -224,7 +192,7 @@ async def test_a_sync_that_fails_is_told() -> None:
     medium = FaultyMedium(
         SimulatedDisk(), lambda operation, _: Fault.IO_ERROR if operation in failing else None
     )
-    partition = opened(medium, Acknowledge.SYNCED, syncer)
+    partition = open_partition(medium, Acknowledge.SYNCED, syncer=syncer)
     waiting = partition.append(batch(0, 50), now=1)
     assert isinstance(waiting, Future)
     failing.add("fdatasync")
@@ -236,7 +204,7 @@ async def test_a_sync_that_fails_is_told() -> None:
 
 @pytest.mark.parametrize("purged", [False, True])
 async def test_a_partition_that_goes_away_ends_what_waits(purged: bool) -> None:
-    partition = opened()
+    partition = open_partition(SimulatedDisk())
     waiting = [partition.append(batch(0, 50), now=1), partition.append(batch(50, 80), now=1)]
     await asyncio.sleep(0)
     partition.abandon(purged=purged)
@@ -248,7 +216,7 @@ async def test_a_partition_that_goes_away_ends_what_waits(purged: bool) -> None:
 
 
 async def test_consumers_that_wait_hear_of_the_first_piece() -> None:
-    partition = opened()
+    partition = open_partition(SimulatedDisk())
     arrival = partition.arrivals.wait(60)
     waiting = partition.append(batch(0, 95), now=1)
     await arrival
@@ -270,7 +238,7 @@ async def test_a_single_message_of_any_size_is_stored(
         "encrypted": {"cipher": CIPHER},
         "deduplicated": {"deduplicator": Deduplicator(1000, 10**9)},
     }
-    partition = opened(level=level, **options[kind])
+    partition = open_partition(SimulatedDisk(), level=level, **options[kind])
     payloads = [b"first", b"x" * 10_000, b"behind", b"y" * 5000]
     sends = [partition.append(batch_of([one]), now=1) for one in payloads]
     assert isinstance(sends[1], Future)

@@ -1,12 +1,11 @@
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.logs import batch_of, payloads_in
+from tests.support.partitions import CIPHER, DIRECTORY, NEW_IDS, open_partition
 
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.errors import ConsumerOffsetNotFound, InvalidOffset
@@ -15,33 +14,13 @@ from borzoi.partitions.appending import Appender
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
-from borzoi.records.fresh_ids import FreshIds
-from borzoi.security.encryption import Cipher
 from borzoi.storage.log import open_log
 from borzoi.storage.offsets import OffsetWriter, open_offsets
 from borzoi.storage.reading import Reading
 from borzoi.storage.segment import SegmentFacts
-from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
+from borzoi.storage.settings import Acknowledge
 
-DIRECTORY = Path("/data/0")
-NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
-CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 CONSUMER = ConsumerKind.CONSUMER
-
-
-def open_partition(disk: SimulatedDisk, **options: object) -> Partition:
-    return Partition(
-        Namespace(0, 0, 0),
-        open_log(
-            DIRECTORY,
-            disk,
-            segment=SegmentSettings(size=512),
-            partition=PartitionSettings(messages_required_to_save=1),
-        ),
-        open_offsets(DIRECTORY, OffsetWriter(disk)),
-        new_ids=NEW_IDS,
-        **options,  # type: ignore[arg-type]
-    )
 
 
 @pytest.fixture
