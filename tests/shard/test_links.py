@@ -4,6 +4,7 @@ import os
 import socket
 
 import pytest
+from tests.support.descriptors import is_open
 
 from borzoi.shard.links import Links, Peer
 
@@ -11,14 +12,6 @@ from borzoi.shard.links import Links, Peer
 def peer(shard: int) -> tuple[Peer, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     return Peer(shard, ours, os.memfd_create("test", os.MFD_CLOEXEC)), theirs
-
-
-def is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def test_a_lost_peer_is_closed():

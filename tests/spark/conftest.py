@@ -12,6 +12,8 @@ from tests.support.server import RunningServer, running_server
 from borzoi.model.partitioning import Partitioning
 from borzoi.records.arrow import encode, requests
 from borzoi.spark.broker import Broker
+from borzoi.spark.lake.files import FileWriter, TableLayout
+from borzoi.spark.lake.tables import Epoch, Table
 from borzoi.spark.options import ConnectionOptions
 from borzoi.spark.session import session
 
@@ -60,6 +62,15 @@ def topic(broker: Broker) -> str:
     name = f"s{uuid4().hex[:8]}/events"
     broker.ensure_topic(name, 3)
     return name
+
+
+def commit_epochs(table: Table, layout: TableLayout, batch: pa.RecordBatch, count: int) -> None:
+    """Write the batch to a new table in so many epochs of the query `q`."""
+    table.prepare(batch.schema)
+    for epoch in range(count):
+        writer = FileWriter(layout)
+        writer.write(batch)
+        table.commit(writer.close(), Epoch("q", epoch))
 
 
 def fill(broker: Broker, topic: str, partition: int, payloads: list[bytes]) -> None:

@@ -5,14 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from tests.spark.conftest import fill
+from tests.spark.conftest import commit_epochs, fill
 
 from borzoi.__main__ import main
 from borzoi.spark.broker import Broker
 from borzoi.spark.job_commands import connector_options, job, section_of
-from borzoi.spark.lake.files import FileWriter, TableLayout
+from borzoi.spark.lake.files import TableLayout
 from borzoi.spark.lake.parquet import ParquetTable
-from borzoi.spark.lake.tables import Epoch
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -73,11 +72,7 @@ def test_what_cannot_be_is_a_sentence(arguments: tuple[str, ...], sentence: str)
 def test_compact(tmp_path: Path) -> None:
     table = ParquetTable(str(tmp_path))
     batch = pa.RecordBatch.from_pydict({"n": [1]})
-    table.prepare(batch.schema)
-    for epoch in range(2):
-        writer = FileWriter(TableLayout(str(tmp_path)))
-        writer.write(batch)
-        table.commit(writer.close(), Epoch("q", epoch))
+    commit_epochs(table, TableLayout(str(tmp_path)), batch, 2)
     code, output = invoke("compact", f"parquet:{tmp_path}")
     assert (code, output) == (0, "2 files became 1, 0 abandoned ones removed\n")
 

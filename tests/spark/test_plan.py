@@ -1,6 +1,7 @@
 """Ranges become splits: every message once, in order, within the limits."""
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.spark.offsets import PartitionKey, Range
-from borzoi.spark.plan import ONE_PER_PARTITION, SplitLimits, Window, plan
+from borzoi.spark.plan import ONE_PER_PARTITION, Split, SplitLimits, Window, plan
 from borzoi.spark.segments import SealedSegment
 
 KEY = PartitionKey("s/t", 0)
@@ -22,6 +23,16 @@ def ends_of(segment: SealedSegment, start: int, end: int) -> tuple[int, Any]:
     ends = np.cumsum(sizes)
     skipped = start - segment.base
     return int(ends[skipped - 1]) if skipped else 0, ends[skipped:]
+
+
+def planned(wanted: Range, segments: Sequence[SealedSegment], limits: SplitLimits) -> list[Split]:
+    return plan(
+        [wanted],
+        segments_of=lambda _: segments,
+        ends_of=ends_of,
+        mean_bytes_of=lambda _: 103,
+        limits=limits,
+    )
 
 
 @given(
@@ -37,12 +48,8 @@ def test_splits_hold_every_message_once_and_in_order(
 ) -> None:
     bases = [0, *np.cumsum(counts).tolist()]
     segments = [SealedSegment(HERE, a, b) for a, b in itertools.pairwise(bases)]
-    splits = plan(
-        [Range(KEY, start, start + length)],
-        segments_of=lambda _: segments,
-        ends_of=ends_of,
-        mean_bytes_of=lambda _: 103,
-        limits=SplitLimits(bytes_max, records_max, least),
+    splits = planned(
+        Range(KEY, start, start + length), segments, SplitLimits(bytes_max, records_max, least)
     )
     assert [n for s in splits for n in range(s.start, s.end)] == list(range(start, start + length))
     sealed = bases[-1]
@@ -76,26 +83,14 @@ def test_a_stream_has_one_split_for_each_partition() -> None:
 
 def test_small_segments_are_read_by_one_task() -> None:
     segments = [SealedSegment(HERE, n, n + 1) for n in range(50)]
-    splits = plan(
-        [Range(KEY, 0, 50)],
-        segments_of=lambda _: segments,
-        ends_of=ends_of,
-        mean_bytes_of=lambda _: 1,
-        limits=SplitLimits(1 << 20),
-    )
+    splits = planned(Range(KEY, 0, 50), segments, SplitLimits(1 << 20))
     assert len(splits) == 1
     assert len(splits[0].pieces) == 50
 
 
 def test_a_segment_is_cut_into_equal_parts() -> None:
     """A small rest would be a task that keeps one core busy while the others wait."""
-    splits = plan(
-        [Range(KEY, 0, 1000)],
-        segments_of=lambda _: [SealedSegment(HERE, 0, 1000)],
-        ends_of=ends_of,
-        mean_bytes_of=lambda _: 1,
-        limits=SplitLimits(50_000),
-    )
+    splits = planned(Range(KEY, 0, 1000), [SealedSegment(HERE, 0, 1000)], SplitLimits(50_000))
     sizes = [split.size for split in splits]
     assert len(sizes) == 3
     assert max(sizes) - min(sizes) < 3 * 107
@@ -103,13 +98,7 @@ def test_a_segment_is_cut_into_equal_parts() -> None:
 
 def test_a_gap_between_segments_is_left_to_the_server() -> None:
     segments = [SealedSegment(HERE, 0, 10), SealedSegment(HERE, 20, 30)]
-    splits = plan(
-        [Range(KEY, 5, 30)],
-        segments_of=lambda _: segments,
-        ends_of=ends_of,
-        mean_bytes_of=lambda _: 1,
-        limits=SplitLimits(1 << 20),
-    )
+    splits = planned(Range(KEY, 5, 30), segments, SplitLimits(1 << 20))
     assert [(s.start, s.end, s.is_tail) for s in splits] == [(5, 10, False), (10, 30, True)]
 
 

@@ -61,6 +61,15 @@ def stream(servers: str, topic: str, **options: str) -> BorzoiStreamReader:
     return OPENED[-1]
 
 
+def read_to_the_end(
+    servers: str, broker: Broker, topic: str, **options: str
+) -> tuple[BorzoiStreamReader, dict[str, Any]]:
+    """A query that has planned 50 messages of partition 0."""
+    fill(broker, topic, 0, numbered(0, 50))
+    read = stream(servers, topic, **options)
+    return read, read.latestOffset(read.initialOffset(), ReadAllAvailable())
+
+
 @pytest.fixture(autouse=True)
 def _stopped() -> Iterator[None]:
     """Spark stops its readers, and its workers end."""
@@ -341,9 +350,7 @@ def test_messages_that_vanish_between_planning_and_reading_are_named(
 def test_a_purged_topic_is_noticed_also_after_it_was_filled_again(
     servers: str, broker: Broker, topic: str
 ) -> None:
-    fill(broker, topic, 0, numbered(0, 50))
-    read = stream(servers, topic)
-    end = read.latestOffset(read.initialOffset(), ReadAllAvailable())
+    read, end = read_to_the_end(servers, broker, topic)
     broker.call(PurgeTopic(*name_parts(topic)))
     with pytest.raises(DataLoss, match="was purged"):
         read.latestOffset(end, ReadAllAvailable())
@@ -355,9 +362,7 @@ def test_a_purged_topic_is_noticed_also_after_it_was_filled_again(
 def test_a_topic_that_was_created_again_is_noticed(
     servers: str, broker: Broker, topic: str
 ) -> None:
-    fill(broker, topic, 0, numbered(0, 50))
-    read = stream(servers, topic)
-    end = read.latestOffset(read.initialOffset(), ReadAllAvailable())
+    read, end = read_to_the_end(servers, broker, topic)
     broker.call(DeleteTopic(*name_parts(topic)))
     with pytest.raises(DataLoss, match="no longer exists"):
         read.latestOffset(end, ReadAllAvailable())
@@ -373,9 +378,7 @@ def test_a_topic_that_was_created_again_is_noticed(
 def test_processed_offsets_are_stored_for_others_to_see(
     servers: str, broker: Broker, topic: str
 ) -> None:
-    fill(broker, topic, 0, numbered(0, 50))
-    read = stream(servers, topic, consumerName="spark-test")
-    end = read.latestOffset(read.initialOffset(), ReadAllAvailable())
+    read, end = read_to_the_end(servers, broker, topic, consumerName="spark-test")
     read.commit(end)
     assert broker.stored_offset("spark-test", PartitionKey(topic, 0)) == 49
     assert broker.stored_offset("spark-test", PartitionKey(topic, 1)) is None

@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.descriptors import is_open
 from tests.support.lenient import LenientMedium
 
 from borzoi.model.errors import CannotSync, DiskFull, StorageFailure
@@ -15,8 +16,7 @@ def test_a_shared_file_is_closed_with_the_last_reference(tmp_path: Path) -> None
     descriptor = file.fileno()
     os.fstat(descriptor)
     del file
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)
+    assert not is_open(descriptor)
 
 
 def test_an_owner_that_forgot_to_close_is_warned_and_leaks_nothing(tmp_path: Path) -> None:
@@ -24,8 +24,7 @@ def test_an_owner_that_forgot_to_close_is_warned_and_leaks_nothing(tmp_path: Pat
     descriptor = file.fileno()
     with pytest.warns(ResourceWarning, match=r"/f was never closed by its owner"):
         del file
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)
+    assert not is_open(descriptor)
 
 
 def test_closing_twice_closes_nothing_else(tmp_path: Path) -> None:
@@ -54,8 +53,7 @@ def test_a_file_closed_behind_its_back_never_closes_a_strangers_descriptor(tmp_p
 def test_a_file_is_closed_at_the_end_of_its_block(tmp_path: Path) -> None:
     with LocalMedium().open(tmp_path / "f", create=True) as file:
         number = file.fileno()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(number)
+    assert not is_open(number)
 
 
 def test_every_failure_of_the_system_becomes_one_of_ours(tmp_path: Path) -> None:

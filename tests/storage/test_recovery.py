@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.faults import Fault, FaultyMedium
+from tests.support.inflated import Inflated
 from tests.support.logs import ManualSyncer, append, numbered, payloads_in
 
 from borzoi.model.errors import FeatureUnavailable, StorageFailure
@@ -18,7 +19,6 @@ from borzoi.storage import layout, recovery_point
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
-from borzoi.storage.reading import FileRange
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.segment import Body
 from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSettings
@@ -396,24 +396,6 @@ async def test_under_synced_the_index_names_nothing_that_is_not_on_the_disk(seed
     assert verify(walk(memoryview(content(log)))) is None
 
 
-class Inflated:
-    """A compressed segment, as far as a log can tell."""
-
-    def __init__(self, plain: bytes) -> None:
-        self.plain = plain
-
-    @property
-    def size(self) -> int:
-        return len(self.plain)
-
-    def part(self, position: int, length: int) -> FileRange | memoryview:
-        return memoryview(self.plain)[position : position + length]
-
-    def check(self, position: int, length: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def compressed(disk: SimulatedDisk, number: int, *, keep_plain: bool) -> None:
     path = path_of(disk, ".log", number)
     twin = disk.open(path.with_name(path.name + ".zst"), create=True)
@@ -516,7 +498,7 @@ def test_a_damaged_twin_without_its_index_fences_and_is_left_alone(
 
 def test_a_twin_without_its_index_and_without_its_library_fences(disk: SimulatedDisk) -> None:
     class Locked(Inflated):
-        def part(self, position: int, length: int) -> FileRange | memoryview:
+        def part(self, position: int, length: int) -> memoryview:
             raise FeatureUnavailable("zstd needs a library")
 
     compressed(disk, 1, keep_plain=False)

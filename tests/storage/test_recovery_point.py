@@ -21,6 +21,11 @@ def disk() -> SimulatedDisk:
     return made
 
 
+@pytest.fixture
+def keeper(disk: SimulatedDisk) -> PointKeeper:
+    return PointKeeper(disk, DIRECTORY)
+
+
 u64s = st.integers(0, 2**64 - 1)
 
 
@@ -43,9 +48,8 @@ def test_a_log_without_a_point_has_none(disk: SimulatedDisk) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_after_a_power_cut_the_old_or_the_new_point_is_there(
-    disk: SimulatedDisk, seed: int
+    disk: SimulatedDisk, keeper: PointKeeper, seed: int
 ) -> None:
-    keeper = PointKeeper(disk, DIRECTORY)
     keeper.settle(POINT)
     later = POINT._replace(position=9000)
     keeper.advance(later, keeper.version)
@@ -54,16 +58,14 @@ def test_after_a_power_cut_the_old_or_the_new_point_is_there(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_settled_point_stays(disk: SimulatedDisk, seed: int) -> None:
-    keeper = PointKeeper(disk, DIRECTORY)
+def test_a_settled_point_stays(disk: SimulatedDisk, keeper: PointKeeper, seed: int) -> None:
     keeper.settle(POINT)
     assert keeper.is_durable
     disk.power_cut(Random(seed))
     assert recovery_point.load(disk, DIRECTORY) == POINT
 
 
-def test_a_noted_point_may_be_lost_with_the_power(disk: SimulatedDisk) -> None:
-    keeper = PointKeeper(disk, DIRECTORY)
+def test_a_noted_point_may_be_lost_with_the_power(disk: SimulatedDisk, keeper: PointKeeper) -> None:
     keeper.note(POINT)
     assert recovery_point.load(disk, DIRECTORY) == POINT
     assert not keeper.is_durable
@@ -71,9 +73,8 @@ def test_a_noted_point_may_be_lost_with_the_power(disk: SimulatedDisk) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_first_sync_after_a_note_makes_the_point_durable(
-    disk: SimulatedDisk, seed: int
+    disk: SimulatedDisk, keeper: PointKeeper, seed: int
 ) -> None:
-    keeper = PointKeeper(disk, DIRECTORY)
     keeper.note(POINT)
     disk.fsync_directory(DIRECTORY)  # the name is on the disk, and nothing of its content
     later = POINT._replace(position=9000)
@@ -83,8 +84,7 @@ def test_the_first_sync_after_a_note_makes_the_point_durable(
     assert recovery_point.load(disk, DIRECTORY) == later
 
 
-def test_a_sync_from_before_a_cut_moves_nothing(disk: SimulatedDisk) -> None:
-    keeper = PointKeeper(disk, DIRECTORY)
+def test_a_sync_from_before_a_cut_moves_nothing(disk: SimulatedDisk, keeper: PointKeeper) -> None:
     version = keeper.version
     with keeper.cutting():
         pass

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import SimulatedDisk
+from tests.support.inflated import Inflated
 
 from borzoi.model.errors import StorageFailure
 from borzoi.records.validation import INDEX_ENTRY
@@ -88,28 +89,6 @@ def test_a_closed_segment_closes_its_descriptors_even_if_its_bytes_are_held() ->
     assert len(descriptors) == 0
     with pytest.raises(StorageFailure, match="is closed"):
         held.file.read(1, 0)
-
-
-class Inflated:
-    """A body that has to be made; notes what was asked for."""
-
-    def __init__(self, plain: bytes) -> None:
-        self.plain = plain
-        self.parts: list[tuple[int, int]] = []
-        self.checked: list[tuple[int, int]] = []
-
-    @property
-    def size(self) -> int:
-        return len(self.plain)
-
-    def part(self, position: int, length: int) -> memoryview:
-        self.parts.append((position, length))
-        return memoryview(self.plain)[position : position + length]
-
-    def check(self, position: int, length: int) -> None:
-        self.checked.append((position, length))
-
-    def close(self) -> None: ...
 
 
 def test_a_long_part_that_must_be_made_is_made_while_it_is_sent() -> None:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import SimulatedDisk
+from tests.support.inflated import Inflated
 from tests.support.logs import numbered
 
 from borzoi.model.errors import StorageFailure
@@ -100,28 +101,12 @@ def test_nothing_can_be_had_from_a_log_that_holds_nothing() -> None:
         empty.tail.index.file.size()
 
 
-class Twin:
-    def __init__(self, plain: bytes) -> None:
-        self.plain = plain
-
-    @property
-    def size(self) -> int:
-        return len(self.plain)
-
-    def part(self, position: int, length: int) -> memoryview:
-        return memoryview(self.plain)[position : position + length]
-
-    def check(self, position: int, length: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def test_a_twin_takes_the_place_of_the_plain_log_and_can_be_inflated_again() -> None:
     segments = three()
     reading = Reading(0)
     segments.read(reading, 0, 3, None)
     plain = reading.materialise()
-    segments.adopt_twin(0, Twin(plain))
+    segments.adopt_twin(0, Inflated(plain))
     log = DIRECTORY / f"{0:020}.log"
     assert not segments.medium.exists(log)
     mixed = Reading(0)
