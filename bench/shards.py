@@ -23,6 +23,7 @@ from statistics import median
 import uvloop
 from tests.support.server import running_server
 from tests.support.shards import linked
+from tests.support.starts import start_with
 
 from bench.comparing import all_of, cpu_seconds
 from bench.load import (
@@ -40,8 +41,6 @@ from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
-from borzoi.server.config import load
-from borzoi.server.launching import Start
 from borzoi.server.shard_serving import serve_shard
 from borzoi.shard.links import Links, Peer
 
@@ -92,13 +91,7 @@ def child(text: str) -> int:
     links = Links(told["shard"], told["count"], told["arena"], peers)
     environment = told["environment"]
     directory = Path(environment["BORZOI_SYSTEM_PATH"])
-    start = Start(
-        load(environment, directory),
-        fresh=False,
-        default_credentials=True,
-        follower=False,
-        environment=environment,
-    )
+    start = start_with(environment, directory)
     control = PipeControl(socket.socket(fileno=told["control"]))
     return uvloop.run(serve_shard(start, directory, links, control))
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.starts import start_with
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.server import exit_statuses
-from borzoi.server.config import load
 from borzoi.server.data_directory import DataDirectory, DirectoryInUse
 from borzoi.server.launching import Start, launch
 from borzoi.server.placement import ALONE, Placement, Seat
@@ -31,14 +31,7 @@ def start_in(
     folder: Path, *, fresh: bool = False, placement: Placement = ALONE, **variables: str
 ) -> Start:
     environment = {"BORZOI_SYSTEM_PATH": str(folder), "BORZOI_TCP_ENABLED": "false", **variables}
-    return Start(
-        load(environment, folder.parent),
-        fresh=fresh,
-        default_credentials=True,
-        follower=False,
-        environment=environment,
-        placement=placement,
-    )
+    return start_with(environment, folder.parent, fresh=fresh, placement=placement)
 
 
 def test_it_serves_in_a_directory_that_is_locked_and_private(tmp_path: Path) -> None:

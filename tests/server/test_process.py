@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from tests.support.sends import send_of
 from tests.support.server import ServerDied, directory_in_memory, running_server
+from tests.support.starts import start_with
 from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
 from borzoi.handlers.sessions import Session
@@ -51,7 +52,7 @@ SECRET = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 def start_of(folder: Path, **variables: str) -> Start:
     environment = {f"BORZOI_{name}": value for name, value in variables.items()}
     environment["BORZOI_SYSTEM_PATH"] = str(folder / "data")
-    return Start(load(environment, folder), False, True, False, environment)
+    return start_with(environment, folder)
 
 
 #: Packages and modules of commands, listeners and formats that a plain start has no use for.

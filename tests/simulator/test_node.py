@@ -1,6 +1,7 @@
 """A node: executes effects, dies between them, sleeps, and comes back from its disk."""
 
 from borzoi.simulator.draws import Draw
+from borzoi.simulator.node import SimulatedNode
 from borzoi.simulator.simulation import Simulation
 
 CALM = Draw(seed=4, replicas=3, clients=2, safety_ticks=600, disturb_primary=0, think_ticks=5)
@@ -11,6 +12,15 @@ def running(ticks: int = 300, **changes) -> Simulation:
     simulation.start()
     simulation.advance(ticks)
     return simulation
+
+
+def with_a_wiped_node() -> tuple[Simulation, SimulatedNode]:
+    simulation = running()
+    node = simulation.nodes[2]
+    node.crash()
+    node.wipe()
+    node.start()
+    return simulation, node
 
 
 def test_a_crashed_node_comes_back_with_what_its_disk_kept():
@@ -35,11 +45,7 @@ def test_an_armed_crash_strikes_between_two_effects():
 
 
 def test_a_wiped_node_rejoins_and_says_so():
-    simulation = running()
-    node = simulation.nodes[2]
-    node.crash()
-    node.wipe()
-    node.start()
+    simulation, node = with_a_wiped_node()
     rejoining = [node.is_rejoining]
     simulation.advance(800)
     rejoining.append(node.is_rejoining)
@@ -49,11 +55,7 @@ def test_a_wiped_node_rejoins_and_says_so():
 
 def test_a_node_rejoins_until_its_disk_knows_that_it_is_back():
     """Otherwise another disk might be lost, and a crash would cost this one its voice again."""
-    simulation = running()
-    node = simulation.nodes[2]
-    node.crash()
-    node.wipe()
-    node.start()
+    simulation, node = with_a_wiped_node()
     node.disk.slowness = 200
     for _ in range(4000):
         simulation.advance(1)

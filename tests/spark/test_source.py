@@ -176,13 +176,17 @@ def test_each_filter_becomes_a_window(pushed: Any, window: Window) -> None:
     assert narrowed_by(Window(), pushed) == window
 
 
+@pytest.fixture
+def copy(server: RunningServer, broker: Broker, topic: str, tmp_path: Path) -> Path:
+    """The data directory, copied with 6000 messages in partition 0."""
+    fill(broker, topic, 0, numbered(0, 6000))
+    return Path(shutil.copytree(server.directory, tmp_path / "data"))
+
+
 def test_a_segment_that_is_gone_when_its_task_runs_is_read_through_the_server(
-    server: RunningServer, servers: str, broker: Broker, topic: str, tmp_path: Path
+    servers: str, topic: str, copy: Path
 ) -> None:
     """The directory vanishes after planning, as on a machine that does not share the disk."""
-    fill(broker, topic, 0, numbered(0, 6000))
-    copy = tmp_path / "data"
-    shutil.copytree(server.directory, copy)
     read = reader(servers, topic, dataDirectory=str(copy))
     partitions = read.partitions()
     assert any(each.value.pieces for each in partitions)
@@ -191,11 +195,8 @@ def test_a_segment_that_is_gone_when_its_task_runs_is_read_through_the_server(
 
 
 def test_a_directory_of_another_server_is_not_believed(
-    server: RunningServer, servers: str, broker: Broker, topic: str, tmp_path: Path
+    servers: str, topic: str, copy: Path
 ) -> None:
-    fill(broker, topic, 0, numbered(0, 6000))
-    copy = tmp_path / "data"
-    shutil.copytree(server.directory, copy)
     for log in copy.rglob("*.log"):
         damaged = bytearray(log.read_bytes())
         if damaged:

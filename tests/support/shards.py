@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
+from tests.support.starts import start_with
+
 from borzoi.client import AsyncClient
 from borzoi.model.namespace import Namespace, shard_of
-from borzoi.server.config import load
 from borzoi.server.data_directory import DataDirectory
-from borzoi.server.launching import Start
 from borzoi.server.shard_serving import ShardServer, serve_shard
 from borzoi.shard.links import Links, Peer
 
@@ -118,13 +118,7 @@ async def running_shards(directory: Path, count: int = 3, **settings: str) -> As
         **{f"BORZOI_{name}": value for name, value in settings.items()},
     }
     directory.mkdir(parents=True, exist_ok=True)
-    start = Start(
-        load(environment, directory),
-        fresh=False,
-        default_credentials=True,
-        follower=False,
-        environment=environment,
-    )
+    start = start_with(environment, directory)
     shards = Shards(directory, count, Supervision(count))
     links = linked(count)
     made = ShardServer.__init__

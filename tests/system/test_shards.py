@@ -344,18 +344,22 @@ async def test_queues_windows_pools_and_waits_are_empty_when_nothing_runs(stage:
 # ---- shards that die ----------------------------------------------------------------------------
 
 
+async def sent_from_afar(stage: Stage, text: str) -> tuple[int, int, AsyncClient]:
+    """A message in partition 0: its owner, another shard, and the client there that sent it."""
+    owner, shard = stage.apart(0)
+    client = stage.clients[shard]
+    await client.send_messages("s/t", [text], partition=0)
+    return owner, shard, client
+
+
 async def test_a_connection_stays_in_sync_when_the_owner_dies(stage: Stage) -> None:
     """What the owner had in hand fails; the next answers are those to the next requests."""
-    partition = 0
-    owner, shard = stage.apart(partition)
-    client = stage.clients[shard]
-    await client.send_messages("s/t", ["before"], partition=partition)
+    owner, shard, client = await sent_from_afar(stage, "before")
     bus = stage.shards.servers[shard]._bus
-
     owning = stage.shards.servers[owner]._bus
     hangs: list[Arrived] = []
     owning.answer(Subject.OPERATION, lambda asked: hangs.append(asked) or asyncio.Future())  # type: ignore[func-returns-value]
-    sending = asyncio.create_task(client.send_messages("s/t", ["lost"], partition=partition))
+    sending = asyncio.create_task(client.send_messages("s/t", ["lost"], partition=0))
     await until(lambda: bool(hangs))
     bus._exchanges[owner].line.lose(None)
     with pytest.raises(ShardUnavailable):
@@ -366,26 +370,21 @@ async def test_a_connection_stays_in_sync_when_the_owner_dies(stage: Stage) -> N
     assert await payloads(client, local) == [b"here"]
     owning.answer(Subject.OPERATION, stage.shards.servers[owner]._partitions._operate)
     stage.shards.join(shard, owner)
-    await client.send_messages("s/t", ["after"], partition=partition)
-    assert await payloads(client, partition) == [b"before", b"after"]
+    await client.send_messages("s/t", ["after"], partition=0)
+    assert await payloads(client, 0) == [b"before", b"after"]
 
 
 async def test_what_may_be_asked_twice_waits_for_the_next_process(stage: Stage) -> None:
-    partition = 0
-    owner, shard = stage.apart(partition)
-    client = stage.clients[shard]
-    await client.send_messages("s/t", ["a"], partition=partition)
+    owner, shard, client = await sent_from_afar(stage, "a")
     bus = stage.shards.servers[shard]._bus
     bus._exchanges[owner].line.lose(None)
-    polling = asyncio.create_task(payloads(client, partition))
-    sending = asyncio.create_task(
-        stage.clients[shard].send_messages("s/t", ["b"], partition=partition)
-    )
+    polling = asyncio.create_task(payloads(client, 0))
+    sending = asyncio.create_task(client.send_messages("s/t", ["b"], partition=0))
     await until(lambda: bool(bus._absent.get(owner)))
     stage.shards.join(shard, owner)
     assert (await polling)[:1] == [b"a"]
     await sending
-    assert await payloads(client, partition) == [b"a", b"b"]
+    assert await payloads(client, 0) == [b"a", b"b"]
 
 
 async def test_changes_wait_until_a_lost_shard_is_there_again(stage: Stage) -> None:

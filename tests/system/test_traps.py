@@ -57,6 +57,13 @@ class Clients:
         client.login()
         return client
 
+    def root_with_topic(self, partitions: int = 1) -> WireClient:
+        """Has made the topic t of the stream s."""
+        client = self.root()
+        client.call(CreateStream("s"))
+        client.call(CreateTopic("s", "t", partitions))
+        return client
+
     def user(self, name: str) -> WireClient:
         client = self._stack.enter_context(WireClient(self._server.tcp_address))
         client.call(LoginUser(name, "secret"))
@@ -101,11 +108,6 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def with_topic(client: WireClient, partitions: int = 1) -> None:
-    client.call(CreateStream("s"))
-    client.call(CreateTopic("s", "t", partitions))
-
-
 @pytest.fixture
 def settings() -> dict[str, str]:
     return {}
@@ -127,8 +129,7 @@ def clients(server: RunningServer) -> Iterator[Clients]:
 def test_duplicates_do_not_shift_offsets_nor_stop_the_server(
     server: RunningServer, clients: Clients
 ) -> None:
-    root = clients.root()
-    with_topic(root)
+    root = clients.root_with_topic()
     root.call(send(b"a", b"b", first_id=1))
     root.call(send(b"a", b"b", first_id=1))
     root.call(send(b"b", b"c", first_id=2))
@@ -147,8 +148,7 @@ def test_duplicates_do_not_shift_offsets_nor_stop_the_server(
 def test_a_restart_does_not_empty_topics_that_leave_their_size_to_the_server(
     server: RunningServer, clients: Clients
 ) -> None:
-    root = clients.root()
-    with_topic(root)
+    root = clients.root_with_topic()
     root.call(UpdateTopic("s", "t", "t"))
     sent = [b"%d" % number * 200 for number in range(8)]
     for payload in sent:
@@ -187,8 +187,7 @@ def test_a_restart_does_not_empty_topics_that_leave_their_size_to_the_server(
     ],
 )
 def test_purged_messages_do_not_come_back(server: RunningServer, clients: Clients) -> None:
-    root = clients.root()
-    with_topic(root)
+    root = clients.root_with_topic()
     root.call(send(b"one", b"two", b"three"))
     root.call(PurgeTopic("s", "t"))
     assert stored(root) == []
@@ -204,8 +203,7 @@ def test_purged_messages_do_not_come_back(server: RunningServer, clients: Client
 def test_a_poll_that_ends_a_handover_does_not_stop_everything(
     server: RunningServer, clients: Clients
 ) -> None:
-    first, second, other = clients.root(), clients.root(), clients.root()
-    with_topic(first, partitions=2)
+    first, second, other = clients.root_with_topic(2), clients.root(), clients.root()
     first.call(CreateConsumerGroup("s", "t", "g"))
     first.call(JoinConsumerGroup("s", "t", "g"))
     for partition in range(2):
@@ -232,8 +230,7 @@ def test_a_poll_that_ends_a_handover_does_not_stop_everything(
 def test_a_keyed_send_to_a_topic_without_partitions_does_not_stop_the_server(
     server: RunningServer, clients: Clients
 ) -> None:
-    root = clients.root()
-    with_topic(root, partitions=0)
+    root = clients.root_with_topic(0)
     batch = send(b"x")
     keyed = SendMessages("s", "t", Partitioning.key(b"k"), 1, batch.indexes, batch.messages)
     with pytest.raises(NoPartitions):
@@ -245,8 +242,7 @@ def test_a_keyed_send_to_a_topic_without_partitions_does_not_stop_the_server(
 
 
 def test_a_session_that_sends_does_not_forget_its_user_nor_its_groups(clients: Clients) -> None:
-    member, watcher = clients.root(), clients.root()
-    with_topic(member, partitions=3)
+    member, watcher = clients.root_with_topic(3), clients.root()
     member.call(CreateConsumerGroup("s", "t", "g"))
     member.call(JoinConsumerGroup("s", "t", "g"))
     for partition in range(3):
@@ -262,8 +258,8 @@ def test_a_session_that_sends_does_not_forget_its_user_nor_its_groups(clients: C
 
 
 def test_a_partition_with_uncommitted_messages_does_not_change_hands(clients: Clients) -> None:
-    first, second, third, other = (clients.root() for _ in range(4))
-    with_topic(first, partitions=2)
+    first = clients.root_with_topic(2)
+    second, third, other = (clients.root() for _ in range(3))
     first.call(CreateConsumerGroup("s", "t", "g"))
     first.call(JoinConsumerGroup("s", "t", "g"))
     # A member that came and went: its leave must not wipe what is marked after it.
@@ -291,8 +287,7 @@ def test_a_partition_with_uncommitted_messages_does_not_change_hands(clients: Cl
 def test_permissions_do_not_reach_the_next_stream_with_the_same_number(
     server: RunningServer, clients: Clients
 ) -> None:
-    root = clients.root()
-    with_topic(root)
+    root = clients.root_with_topic()
     whole = StreamPermissions(read_stream=True, manage_stream=True)
     root.call(CreateUser("ann", "secret", UserStatus.ACTIVE, Permissions(streams={0: whole})))
     topics = StreamPermissions(topics={0: TopicPermissions(read_topic=True)})
@@ -305,7 +300,8 @@ def test_permissions_do_not_reach_the_next_stream_with_the_same_number(
     with pytest.raises(Unauthorized):
         bob.call(GetTopic("s", "t"))
     root.call(DeleteStream("s"))
-    with_topic(root)
+    root.call(CreateStream("s"))
+    root.call(CreateTopic("s", "t", 1))
     assert ask(root, GetStream("s")).id == 0
     with pytest.raises(Unauthorized):
         ann.call(GetStream("s"))
@@ -320,8 +316,7 @@ def test_a_request_that_fails_inside_does_not_end_the_server(
     server: RunningServer, clients: Clients
 ) -> None:
     """Someone deletes its files while it runs: what needs them fails, and nothing else does."""
-    root, other = clients.root(), clients.root()
-    with_topic(root)
+    root, other = clients.root_with_topic(), clients.root()
     root.call(send(b"x"))
     shutil.rmtree(server.directory / "streams")
     (server.directory / "streams").write_text("in the way")

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
@@ -11,6 +12,7 @@ from tests.support.websocket_client import called, opened, received
 from websockets.exceptions import ConnectionClosed
 
 from borzoi.listeners.binary import failed
+from borzoi.listeners.interface import Listener
 from borzoi.listeners.websocket import secure
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.system import TransportKind
@@ -25,6 +27,12 @@ def context() -> ssl.SSLContext:
     return self_signed_context("localhost")
 
 
+@pytest.fixture
+async def listener(server: EmbeddedServer, context: ssl.SSLContext) -> AsyncIterator[Listener]:
+    async with websocket_listener(server, context=context) as made:
+        yield made
+
+
 def trusting() -> ssl.SSLContext:
     found = ssl.create_default_context()
     found.check_hostname = False
@@ -34,16 +42,13 @@ def trusting() -> ssl.SSLContext:
 
 @pytest.mark.parametrize(("count", "size"), [(1, 1), (1000, 1000)])
 async def test_messages_go_in_and_come_out_as_they_were(
-    server: EmbeddedServer, context: ssl.SSLContext, count: int, size: int
+    server: EmbeddedServer, listener: Listener, count: int, size: int
 ) -> None:
     await with_topic(server)
     send = numbered_send(count, size)
     consumer = Consumer(ConsumerKind.CONSUMER, 1)
     poll = PollMessages(consumer, "s", "t", 0, PollingStrategy(PollingKind.FIRST, 0), count, False)
-    async with (
-        websocket_listener(server, context=context) as listener,
-        opened(listener.address, login=True, context=trusting()) as client,
-    ):
+    async with opened(listener.address, login=True, context=trusting()) as client:
         assert (await called(client, GetMe())).transport is TransportKind.WEBSOCKET
         await called(client, send)
         polled = await called(client, poll)
@@ -51,55 +56,47 @@ async def test_messages_go_in_and_come_out_as_they_were(
         assert payloads == [bytes([n % 256]) * size for n in range(count)]
 
 
-async def test_a_stop_is_told_and_then_closed(
-    server: EmbeddedServer, context: ssl.SSLContext
-) -> None:
-    async with websocket_listener(server, context=context) as listener:
-        async with opened(listener.address, context=trusting()) as client:
-            await called(client, Ping())
-            listener.say_goodbye(failed(8))
-            assert await received(client) == failed(8)
-            with pytest.raises(ConnectionClosed):
-                await received(client)
-            assert client.close_code == 1001
+async def test_a_stop_is_told_and_then_closed(listener: Listener) -> None:
+    async with opened(listener.address, context=trusting()) as client:
+        await called(client, Ping())
+        listener.say_goodbye(failed(8))
+        assert await received(client) == failed(8)
+        with pytest.raises(ConnectionClosed):
+            await received(client)
+        assert client.close_code == 1001
 
 
-async def test_a_close_ends_the_session(server: EmbeddedServer, context: ssl.SSLContext) -> None:
-    async with websocket_listener(server, context=context) as listener:
-        async with opened(listener.address, context=trusting()) as client:
-            async with asyncio.timeout(10):
-                await (await client.ping())
-            assert len(server.services.sessions) == 1
+async def test_a_close_ends_the_session(server: EmbeddedServer, listener: Listener) -> None:
+    async with opened(listener.address, context=trusting()) as client:
         async with asyncio.timeout(10):
-            while len(server.services.sessions):
-                await asyncio.sleep(0.001)
+            await (await client.ping())
+        assert len(server.services.sessions) == 1
+    async with asyncio.timeout(10):
+        while len(server.services.sessions):
+            await asyncio.sleep(0.001)
 
 
 async def test_a_handshake_that_is_not_made_is_given_up(
-    server: EmbeddedServer, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    server: EmbeddedServer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secure, "HANDSHAKE_SECONDS_MAX", 0.05)
-    async with websocket_listener(server, context=context) as listener:
-        client = await FrameClient.connect(listener.address, context=trusting())
-        await client.send(b"GET / HTTP/1.1\r\n")
-        assert await client.rest() == b""
-        await client.close()
-        await turns(5)
-        assert not listener.connections
-        assert len(server.services.sessions) == 0
+    client = await FrameClient.connect(listener.address, context=trusting())
+    await client.send(b"GET / HTTP/1.1\r\n")
+    assert await client.rest() == b""
+    await client.close()
+    await turns(5)
+    assert not listener.connections
+    assert len(server.services.sessions) == 0
 
 
-async def test_a_frame_that_stops_half_way_is_given_up(
-    server: EmbeddedServer, context: ssl.SSLContext
-) -> None:
-    async with websocket_listener(server, context=context) as listener:
-        async with opened(listener.address, context=trusting()) as client:
-            await called(client, Ping())
-            moment = asyncio.get_running_loop().time() + 1
-            listener.give_up_stalled(before=moment)
-            assert listener.connections  # it is between two frames
-            client.transport.write(b"\x82")
-            async with asyncio.timeout(10):
-                while listener.connections:
-                    listener.give_up_stalled(before=asyncio.get_running_loop().time() + 1)
-                    await asyncio.sleep(0.001)
+async def test_a_frame_that_stops_half_way_is_given_up(listener: Listener) -> None:
+    async with opened(listener.address, context=trusting()) as client:
+        await called(client, Ping())
+        moment = asyncio.get_running_loop().time() + 1
+        listener.give_up_stalled(before=moment)
+        assert listener.connections  # it is between two frames
+        client.transport.write(b"\x82")
+        async with asyncio.timeout(10):
+            while listener.connections:
+                listener.give_up_stalled(before=asyncio.get_running_loop().time() + 1)
+                await asyncio.sleep(0.001)

@@ -1,8 +1,8 @@
-import json
 from typing import Any
 
 import msgspec
 import pytest
+from tests.support.rest_inputs import arguments, read
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.errors import FeatureUnavailable, InvalidIdentifier
@@ -16,15 +16,6 @@ from borzoi.protocol.rest.consuming import (
     printed_identifier,
 )
 from borzoi.protocol.rest.inputs import Input
-
-
-def read(shape: type[Input[Any]], **fields: Any) -> Any:
-    return msgspec.json.decode(json.dumps(fields), type=shape)
-
-
-def arguments(shape: type[Input[Any]], **fields: Any) -> dict[str, object]:
-    given: dict[str, object] = read(shape, **fields).arguments(now=0)
-    return given
 
 
 def test_a_poll_without_parameters_has_defaults() -> None:

@@ -1,8 +1,8 @@
-import json
 from typing import Any
 
 import msgspec
 import pytest
+from tests.support.rest_inputs import arguments, read
 
 from borzoi.model.errors import (
     BorzoiError,
@@ -21,15 +21,6 @@ from borzoi.protocol.rest import inputs
 from borzoi.protocol.rest.inputs import Input
 
 TOPIC = {"compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0, "name": "t"}
-
-
-def read(shape: type[Input[Any]], **fields: Any) -> Any:
-    return msgspec.json.decode(json.dumps(fields), type=shape)
-
-
-def arguments(shape: type[Input[Any]], **fields: Any) -> dict[str, object]:
-    given: dict[str, object] = read(shape, **fields).arguments(now=0)
-    return given
 
 
 def test_a_login_may_leave_out_who_its_client_is() -> None:

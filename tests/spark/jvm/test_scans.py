@@ -119,24 +119,16 @@ def topics(draw: DrawFn) -> Drawn:
     return Drawn(partitions, columns, low, high + 1)
 
 
-unhurried = settings(deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@settings(unhurried, max_examples=6)
-@given(topics())
+@pytest.mark.parametrize("examples", [6, pytest.param(150, marks=pytest.mark.slow)])
 def test_any_topic_reads_as_python_reads_it(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, drawn: Drawn
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, examples: int
 ) -> None:
-    compare(Topic(spark, tmp_path_factory.mktemp("any")), drawn)
+    @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples)
+    @given(topics())
+    def reads_alike(drawn: Drawn) -> None:
+        compare(Topic(spark, tmp_path_factory.mktemp("any")), drawn)
 
-
-@pytest.mark.slow
-@settings(unhurried, max_examples=150)
-@given(topics())
-def test_many_topics_read_as_python_reads_them(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, drawn: Drawn
-) -> None:
-    compare(Topic(spark, tmp_path_factory.mktemp("many")), drawn)
+    reads_alike()
 
 
 def compare(stored: Topic, drawn: Drawn) -> None:
