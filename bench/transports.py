@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -193,27 +194,26 @@ def web(stack: ExitStack, server: RunningServer) -> list[Row]:
     send = call("POST", "/streams/bench/topics/topic/messages", body, authorization=token)
     decoded = call("POST", "/send", body)
     rows = []
-    for name, kind in (("Starlette", "starlette"), ("without a framework", "asgi")):
+    for name, kind, ping_goal, send_goal in (
+        ("Starlette", "starlette", 0.75, 0.5),
+        ("without a framework", "asgi", 0.0, 0.0),
+    ):
         other = stack.enter_context(bare("web", kind))
-        goal = 0.75 if kind == "starlette" else 0.0
-        rows.append(
+        rows += [
             Row(
                 f"HTTP: GET /ping, beside a bare route ({name})",
-                goal,
-                lambda other=other: calls(other, ping, 500),  # type: ignore[misc]
-                lambda: calls(own, ping, 500),
-            )
-        )
-        goal = 0.5 if kind == "starlette" else 0.0
-        rows.append(
+                ping_goal,
+                partial(calls, other, ping, 500),
+                partial(calls, own, ping, 500),
+            ),
             Row(
                 f"HTTP: send 100 × 200 B, beside a bare route that decodes ({name})",
-                goal,
-                lambda other=other: calls(other, decoded, 200),  # type: ignore[misc]
-                lambda: calls(own, send, 200),
+                send_goal,
+                partial(calls, other, decoded, 200),
+                partial(calls, own, send, 200),
                 written_bytes=200 * len(body),
-            )
-        )
+            ),
+        ]
     return rows
 
 
