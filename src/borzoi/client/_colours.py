@@ -18,6 +18,7 @@ from collections.abc import (
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+E = TypeVar("E", asyncio.Event, threading.Event)
 
 
 class AsyncShared(Generic[T]):
@@ -163,22 +164,28 @@ class Signal:
         self._event.clear()
 
 
-class AsyncGate:
+class _Gate(Generic[E]):
     """Wakes everything that waited when it was opened.
 
     Take a `turn` while the condition still fails: every opening after that lets it pass, so no
     wakeup is lost between checking and waiting.
     """
 
-    def __init__(self) -> None:
-        self._turn = asyncio.Event()
+    _event: type[E]
 
-    def turn(self) -> asyncio.Event:
+    def __init__(self) -> None:
+        self._turn: E = self._event()
+
+    def turn(self) -> E:
         return self._turn
 
     def open(self) -> None:
-        turn, self._turn = self._turn, asyncio.Event()
+        turn, self._turn = self._turn, self._event()
         turn.set()
+
+
+class AsyncGate(_Gate[asyncio.Event]):
+    _event = asyncio.Event
 
     async def passed(self, turn: asyncio.Event, seconds: float) -> bool:
         """Return whether it was opened within `seconds`."""
@@ -190,22 +197,8 @@ class AsyncGate:
         return True
 
 
-class Gate:
-    """Wakes everything that waited when it was opened.
-
-    Take a `turn` while the condition still fails: every opening after that lets it pass, so no
-    wakeup is lost between checking and waiting.
-    """
-
-    def __init__(self) -> None:
-        self._turn = threading.Event()
-
-    def turn(self) -> threading.Event:
-        return self._turn
-
-    def open(self) -> None:
-        turn, self._turn = self._turn, threading.Event()
-        turn.set()
+class Gate(_Gate[threading.Event]):
+    _event = threading.Event
 
     def passed(self, turn: threading.Event, seconds: float) -> bool:
         """Return whether it was opened within `seconds`."""
