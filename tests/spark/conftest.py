@@ -64,6 +64,12 @@ def topic(broker: Broker) -> str:
     return name
 
 
+@pytest.fixture
+def reading(server: RunningServer, servers: str, topic: str) -> dict[str, str]:
+    """Options that read the topic, from the server and from its files."""
+    return {"servers": servers, "subscribe": topic, "dataDirectory": str(server.directory)}
+
+
 def commit_epochs(table: Table, layout: TableLayout, batch: pa.RecordBatch, count: int) -> None:
     """Write the batch to a new table in so many epochs of the query `q`."""
     table.prepare(batch.schema)

@@ -57,19 +57,16 @@ def test_verify_reads_all_and_names_what_is_damaged(
     assert len(splits_of(source_options(at_rest))) == len(found)
 
 
-def test_stats_count_without_reading(
-    server: RunningServer, servers: str, broker: Broker, topic: str
-) -> None:
+def test_stats_count_without_reading(reading: dict[str, str], broker: Broker, topic: str) -> None:
     fill(broker, topic, 1, [b'{"country": "AT"}'] * 2 + [b'{"country": "CH"}', b"junk", b"[]"])
-    options = {"servers": servers, "subscribe": topic, "dataDirectory": str(server.directory)}
-    empty, full, _ = stats(options)
+    empty, full, _ = stats(reading)
     assert (empty.messages, empty.first_time) == (0, None)
     assert full.messages == 5
     assert full.bytes > 5 * 64
     assert full.first_time is not None
     assert full.last_time is not None
     assert full.first_time <= full.last_time
-    assert top_values(options, "country", 5) == [("AT", 2), ("CH", 1)]
+    assert top_values(reading, "country", 5) == [("AT", 2), ("CH", 1)]
 
 
 def test_letters_without_a_source_need_a_target(servers: str, broker: Broker, topic: str) -> None:

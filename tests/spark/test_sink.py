@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from tests.spark.conftest import fill
-from tests.support.server import RunningServer
 
 from borzoi.model.errors import TopicNotFound
 from borzoi.model.partitioning import partition_for_key
@@ -217,22 +216,15 @@ def test_schemas_that_are_no_messages_are_refused() -> None:
 @pytest.mark.parametrize("plane", ["row", "bulk"])
 def test_spark_copies_a_topic_exactly_once_over_restarts(
     spark: SparkSession,
-    server: RunningServer,
     servers: str,
+    reading: dict[str, str],
     broker: Broker,
     topic: str,
     tmp_path: Path,
     plane: str,
 ) -> None:
     """The last commit of the checkpoint is lost once: its epoch runs again and sends nothing."""
-    reading = {
-        "servers": servers,
-        "subscribe": topic,
-        "maxOffsetsPerTrigger": "1600",
-        "dataDirectory": str(server.directory),
-        "keepOrder": "true",
-        "plane": plane,
-    }
+    reading |= {"maxOffsetsPerTrigger": "1600", "keepOrder": "true", "plane": plane}
     writing = (reading if plane == "bulk" else {}) | {"servers": servers}
     target = f"{topic}-copy"
     broker.ensure_topic(target, 3)

@@ -406,17 +406,11 @@ def test_columns_and_types_that_do_not_fit_are_refused(servers: str, topic: str)
 
 @pytest.mark.spark
 def test_spark_reads_a_topic_as_a_table(
-    spark: SparkSession, server: RunningServer, servers: str, broker: Broker, topic: str
+    spark: SparkSession, reading: dict[str, str], servers: str, broker: Broker, topic: str
 ) -> None:
     for partition in range(3):
         fill(broker, topic, partition, numbered(partition, 2000))
-    frame = (
-        spark.read.format("borzoi")
-        .option("servers", servers)
-        .option("subscribe", topic)
-        .option("dataDirectory", str(server.directory))
-        .load()
-    )
+    frame = spark.read.format("borzoi").options(**reading).load()
     assert frame.count() == 6000
     some = frame.filter("partition = 2 and offset between 1990 and 1994")
     rows = some.orderBy("offset").select("offset", "payload").collect()

@@ -8,7 +8,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from tests.spark.conftest import fill
-from tests.support.server import RunningServer
 
 from borzoi.spark.broker import Broker
 from borzoi.spark.lake.iceberg import IcebergTable
@@ -37,31 +36,21 @@ def test_options_are_checked() -> None:
 
 @pytest.mark.spark
 def test_both_planes_write_the_same_tables(
-    spark: SparkSession,
-    server: RunningServer,
-    servers: str,
-    broker: Broker,
-    topic: str,
-    tmp_path: Path,
+    spark: SparkSession, reading: dict[str, str], broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     """Delta on the row plane, Iceberg and Parquet on the bulk plane; a second run adds nothing."""
     for partition in range(3):
         fill(broker, topic, partition, [b"%d:%d" % (partition, n) * 20 for n in range(4000)])
-    reader = {
-        "servers": servers,
-        "subscribe": topic,
-        "dataDirectory": str(server.directory),
-        "maxOffsetsPerTrigger": "7000",
-    }
+    reading["maxOffsetsPerTrigger"] = "7000"
     for _ in range(2):
         queries = []
         for kind, plane in (("delta", "row"), ("iceberg", "bulk"), ("parquet", "bulk")):
-            frame = spark.readStream.format("borzoi").options(**reader, plane=plane).load()
+            frame = spark.readStream.format("borzoi").options(**reading, plane=plane).load()
             writer = frame.writeStream.format("borzoi-lake").options(
                 table=kind, directory=str(tmp_path / kind), partitionBy="partition"
             )
             if plane == "bulk":
-                writer = writer.options(**reader)
+                writer = writer.options(**reading)
             writer = writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{kind}"))
             queries.append(writer.trigger(availableNow=True).start())
         for query in queries:
