@@ -129,14 +129,20 @@ class Repeater:
             self._thread.join()
 
 
-class AsyncSignal:
+class _Signal(Generic[E]):
     """Wakes the one worker that waits for it."""
 
+    _kind: type[E]
+
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._event: E = self._kind()
 
     def set(self) -> None:
         self._event.set()
+
+
+class AsyncSignal(_Signal[asyncio.Event]):
+    _kind = asyncio.Event
 
     async def wait(self, seconds: float | None) -> None:
         """Wait until it is set, and clear it; return anyway after `seconds`."""
@@ -149,14 +155,8 @@ class AsyncSignal:
         self._event.clear()
 
 
-class Signal:
-    """Wakes the one worker that waits for it."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def set(self) -> None:
-        self._event.set()
+class Signal(_Signal[threading.Event]):
+    _kind = threading.Event
 
     def wait(self, seconds: float | None) -> None:
         """Wait until it is set, and clear it; return anyway after `seconds`."""
@@ -171,21 +171,21 @@ class _Gate(Generic[E]):
     wakeup is lost between checking and waiting.
     """
 
-    _event: type[E]
+    _kind: type[E]
 
     def __init__(self) -> None:
-        self._turn: E = self._event()
+        self._turn: E = self._kind()
 
     def turn(self) -> E:
         return self._turn
 
     def open(self) -> None:
-        turn, self._turn = self._turn, self._event()
+        turn, self._turn = self._turn, self._kind()
         turn.set()
 
 
 class AsyncGate(_Gate[asyncio.Event]):
-    _event = asyncio.Event
+    _kind = asyncio.Event
 
     async def passed(self, turn: asyncio.Event, seconds: float) -> bool:
         """Return whether it was opened within `seconds`."""
@@ -198,27 +198,32 @@ class AsyncGate(_Gate[asyncio.Event]):
 
 
 class Gate(_Gate[threading.Event]):
-    _event = threading.Event
+    _kind = threading.Event
 
     def passed(self, turn: threading.Event, seconds: float) -> bool:
         """Return whether it was opened within `seconds`."""
         return turn.wait(seconds)
 
 
-class _Outcome:
-    """The outcome of a send, which becomes known later."""
+class _Outcome(Generic[E]):
+    """The outcome of a send, which becomes known later.
+
+    `partition` is where the messages go, None when the server chooses it. The protocol does not
+    report their offsets.
+    """
 
     __slots__ = ("_done", "fault", "partition")
 
-    def __init__(self, done: Any, partition: int | None) -> None:
+    _kind: type[E]
+
+    def __init__(self, partition: int | None = None) -> None:
         self.partition = partition
-        self._done = done
+        self._done: E = self._kind()
         self.fault: BaseException | None = None
 
     @property
     def is_known(self) -> bool:
-        known: bool = self._done.is_set()
-        return known
+        return self._done.is_set()
 
     def settle(self, fault: BaseException | None = None) -> None:
         self.fault = fault
@@ -229,17 +234,12 @@ class _Outcome:
             raise self.fault
 
 
-class AsyncOutcome(_Outcome):
-    """The outcome of a send: awaited, it returns when the messages are stored or raises why not.
-
-    `partition` is where they go, None when the server chooses it. The protocol does not report
-    their offsets.
-    """
+class AsyncOutcome(_Outcome[asyncio.Event]):
+    """The outcome of a send: awaited, it returns when the messages are stored or raises why not."""
 
     __slots__ = ()
 
-    def __init__(self, partition: int | None = None) -> None:
-        super().__init__(asyncio.Event(), partition)
+    _kind = asyncio.Event
 
     async def wait(self) -> None:
         """Returns when the messages are stored, raises when they could not be."""
@@ -250,17 +250,12 @@ class AsyncOutcome(_Outcome):
         return self.wait().__await__()
 
 
-class Outcome(_Outcome):
-    """The outcome of a send.
-
-    `partition` is where they go, None when the server chooses it. The protocol does not report
-    their offsets.
-    """
+class Outcome(_Outcome[threading.Event]):
+    """The outcome of a send."""
 
     __slots__ = ()
 
-    def __init__(self, partition: int | None = None) -> None:
-        super().__init__(threading.Event(), partition)
+    _kind = threading.Event
 
     def wait(self) -> None:
         """Returns when the messages are stored, raises when they could not be."""
