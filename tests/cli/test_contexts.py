@@ -1,5 +1,5 @@
 import pytest
-from tests.support.command_line import CommandLine, in_formats, one_of
+from tests.support.command_line import CommandLine, assert_said, in_formats
 
 
 @pytest.fixture
@@ -18,18 +18,15 @@ def test_a_context_is_created_used_listed_and_deleted(offline, form, names):
     used = offline.document(group, use, "prod", form=form)
     listed = offline.document(group, list_, form=form)
     deleted = offline.document(group, delete, "prod", form=form)
+    assert_said(made, form, "Context 'prod' was created.", {"created": "prod"})
+    assert_said(used, form, "Context 'prod' is in use.", {"active": "prod"})
+    assert_said(deleted, form, "Context 'prod' was deleted.", {"deleted": "prod"})
     if form == "table":
-        assert made == "Context 'prod' was created.\n"
-        assert used == "Context 'prod' is in use.\n"
         assert "prod*" in listed
-        assert deleted == "Context 'prod' was deleted.\n"
     else:
-        assert one_of(made, form) == {"created": "prod"}
-        assert one_of(used, form) == {"active": "prod"}
         default = {"name": "default", "active": False, "transport": None, "username": None}
         prod = {"name": "prod", "active": True, "transport": "tcp", "username": "ann"}
         assert listed == [default, prod]
-        assert one_of(deleted, form) == {"deleted": "prod"}
     assert offline.document("context", "list")[0]["active"] is True
 
 

@@ -1,5 +1,5 @@
 import pytest
-from tests.support.command_line import in_formats, one_of
+from tests.support.command_line import assert_said, in_formats, one_of
 
 from borzoi.cli.documents import record_of
 
@@ -39,14 +39,9 @@ def test_a_stream_is_renamed_emptied_and_deleted(borzoi, client, stream, form, n
     assert client.get_stream("market").messages_count == 0
     deleted = borzoi.document("stream", delete, "market", form=form)
     assert client.get_stream("market") is None
-    if form == "table":
-        assert renamed == "Stream 'shop' was renamed to 'market'.\n"
-        assert purged == "Stream 'market' was purged.\n"
-        assert deleted == "Stream 'market' was deleted.\n"
-    else:
-        assert one_of(renamed, form) == {"name": "market"}
-        assert one_of(purged, form) == {"purged": "market"}
-        assert one_of(deleted, form) == {"deleted": "market"}
+    assert_said(renamed, form, "Stream 'shop' was renamed to 'market'.", {"name": "market"})
+    assert_said(purged, form, "Stream 'market' was purged.", {"purged": "market"})
+    assert_said(deleted, form, "Stream 'market' was deleted.", {"deleted": "market"})
 
 
 def test_a_list_as_the_published_command_line_prints_it(borzoi, client, stream):

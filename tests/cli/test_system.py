@@ -1,7 +1,7 @@
 import zipfile
 
 import pytest
-from tests.support.command_line import FORMATS, in_formats, one_of
+from tests.support.command_line import FORMATS, assert_said, in_formats, one_of
 
 from borzoi.cli.documents import record_of
 
@@ -51,10 +51,8 @@ def test_a_snapshot_is_a_zip_file(borzoi, tmp_path, form):
     said = borzoi.document("snapshot", *out, form=form)
     (path,) = (tmp_path / form).iterdir()
     assert zipfile.ZipFile(path).testzip() is None
-    if form == "table":
-        assert said == f"Saved {path} ({path.stat().st_size} bytes).\n"
-    else:
-        assert one_of(said, form) == {"path": str(path), "bytes": path.stat().st_size}
+    size = path.stat().st_size
+    assert_said(said, form, f"Saved {path} ({size} bytes).", {"path": str(path), "bytes": size})
 
 
 @pytest.mark.parametrize(("form", "names"), in_formats(("client", "list", "get"), ("c", "l", "g")))

@@ -1,7 +1,7 @@
 import stat
 
 import pytest
-from tests.support.command_line import in_formats, one_of
+from tests.support.command_line import assert_said, in_formats, one_of
 
 from borzoi.cli import home
 
@@ -21,12 +21,11 @@ def test_a_token_is_created_listed_and_deleted(borzoi, client, form, names):
     borzoi.credentials = ("-u", "iggy", "-p", "iggy")
     deleted = borzoi.document("pat", delete, "robot", form=form)
     assert client.get_personal_access_tokens() == ()
+    assert_said(deleted, form, "Token 'robot' was deleted.", {"deleted": "robot"})
     if form == "table":
         assert "robot" in listed
-        assert deleted == "Token 'robot' was deleted.\n"
     else:
         assert [one["name"] for one in listed] == ["robot"]
-        assert one_of(deleted, form) == {"deleted": "robot"}
 
 
 def test_quiet_prints_the_token_alone(borzoi, client):
@@ -59,11 +58,8 @@ def test_a_login_serves_later_calls_until_the_logout(borzoi, client, form, names
     assert stat.S_IMODE((borzoi.home / home.TOKENS).stat().st_mode) == 0o600
     left = borzoi.document(logout, form=form)
     address = "{}:{}".format(*borzoi.address)
-    if form == "table":
-        assert said == f"Logged in at {address}.\n"
-        assert left == f"Logged out at {address}.\n"
-    else:
-        assert one_of(said, form) == one_of(left, form) == {"address": address}
+    assert_said(said, form, f"Logged in at {address}.", {"address": address})
+    assert_said(left, form, f"Logged out at {address}.", {"address": address})
     assert borzoi.invoke("me").exit_code == 4
     assert borzoi.invoke(logout).exit_code == 6
     assert client.get_personal_access_tokens() == ()

@@ -1,5 +1,5 @@
 import pytest
-from tests.support.command_line import in_formats, one_of
+from tests.support.command_line import assert_said, in_formats, one_of
 
 from borzoi.cli.documents import record_of
 
@@ -43,14 +43,9 @@ def test_a_topic_is_changed_emptied_and_deleted(borzoi, client, stream, form, na
     assert client.get_topic("shop/sales").messages_count == 0
     deleted = borzoi.document("topic", delete, "shop/sales", form=form)
     assert client.get_topic("shop/sales") is None
-    if form == "table":
-        assert changed == "Topic shop/orders was changed.\n"
-        assert purged == "Topic shop/sales was purged.\n"
-        assert deleted == "Topic shop/sales was deleted.\n"
-    else:
-        assert one_of(changed, form) == {"name": "sales"}
-        assert one_of(purged, form) == {"purged": "shop/sales"}
-        assert one_of(deleted, form) == {"deleted": "shop/sales"}
+    assert_said(changed, form, "Topic shop/orders was changed.", {"name": "sales"})
+    assert_said(purged, form, "Topic shop/sales was purged.", {"purged": "shop/sales"})
+    assert_said(deleted, form, "Topic shop/sales was deleted.", {"deleted": "shop/sales"})
 
 
 @pytest.mark.parametrize(

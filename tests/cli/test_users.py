@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from tests.support.command_line import in_formats, one_of, parsed
+from tests.support.command_line import assert_said, in_formats, one_of, parsed
 
 from borzoi.cli.documents import record_of
 from borzoi.client import Client
@@ -42,12 +42,11 @@ def test_a_user_is_created_described_listed_and_deleted(borzoi, client, form, na
         assert made == f"User 'bob' was created with id {details['id']}.\n"
         assert "bob" in described
         assert "bob" in listed
-        assert deleted == "User 'bob' was deleted.\n"
     else:
         assert one_of(made, form)["id"] == details["id"]
         assert one_of(described, form) == details
         assert listed == users
-        assert one_of(deleted, form) == {"deleted": "bob"}
+    assert_said(deleted, form, "User 'bob' was deleted.", {"deleted": "bob"})
 
 
 @pytest.mark.parametrize(
@@ -65,15 +64,10 @@ def test_a_user_is_changed(borzoi, client, ann, form, names):
         hers.get_me()
     stopped = borzoi.document("user", status, "anna", "inactive", form=form)
     assert known(client, "anna")["status"] == "inactive"
-    if form == "table":
-        assert named == "User 'ann' was renamed to 'anna'.\n"
-        assert changed == "The password of user 'anna' was changed.\n"
-        assert granted == "The permissions of user 'anna' were set.\n"
-        assert stopped == "User 'anna' is inactive now.\n"
-    else:
-        assert one_of(named, form) == {"username": "anna"}
-        assert one_of(changed, form) == one_of(granted, form) == {"changed": "anna"}
-        assert one_of(stopped, form) == {"status": "inactive"}
+    assert_said(named, form, "User 'ann' was renamed to 'anna'.", {"username": "anna"})
+    assert_said(changed, form, "The password of user 'anna' was changed.", {"changed": "anna"})
+    assert_said(granted, form, "The permissions of user 'anna' were set.", {"changed": "anna"})
+    assert_said(stopped, form, "User 'anna' is inactive now.", {"status": "inactive"})
 
 
 def test_passwords_come_from_a_pipe_when_they_are_not_given(borzoi, client, ann):

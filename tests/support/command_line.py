@@ -76,6 +76,14 @@ def one_of(document: Any, form: str) -> Any:
     return document
 
 
+def assert_said(said: Any, form: str, sentence: str, record: Any) -> None:
+    """A sentence for people, and the same as a document for programs."""
+    if form == "table":
+        assert said == f"{sentence}\n"
+    else:
+        assert one_of(said, form) == record
+
+
 @pytest.fixture(scope="session")
 def server():
     """One server for all tests of a worker; a conftest imports it."""
