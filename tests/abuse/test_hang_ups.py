@@ -7,7 +7,8 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from tests.support.attacked import MESSAGES, root, secure, server_with_messages
+from tests.support.attacked import MESSAGES, root, server_with_messages
+from tests.support.certificates import trusting
 from tests.support.good_client import resident_bytes
 from tests.support.quic_client import quic_client
 from tests.support.server import RunningServer
@@ -52,7 +53,7 @@ def over_tcp(server: RunningServer, token: str) -> None:
 
 def over_tls(server: RunningServer, token: str) -> None:
     plain = socket.create_connection(server.tcp_address, 60)
-    with secure().wrap_socket(plain) as sock:
+    with trusting().wrap_socket(plain) as sock:
         log_in_and_poll(sock, token)
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer
 from tests.support.listening import tcp_listener, tls_listener, websocket_listener
 from tests.support.sends import send_frame
@@ -122,11 +123,8 @@ async def test_a_request_in_two_writes_is_not_held_back(
 async def test_a_request_in_two_writes_is_not_held_back_behind_tls(
     server: EmbeddedServer, topic: None, cut: Callable[[bytes], int]
 ) -> None:
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
     async with tls_listener(server, self_signed_context("localhost")) as listener:
-        assert await stalls(listener.address, trusting, cut) == {}
+        assert await stalls(listener.address, trusting(), cut) == {}
 
 
 class NagleWebSocketClient(NagleClient):
@@ -161,14 +159,10 @@ class NagleWebSocketClient(NagleClient):
 async def test_a_request_in_two_writes_is_not_held_back_over_a_websocket(
     server: EmbeddedServer, topic: None, cut: Callable[[bytes], int], secure: bool
 ) -> None:
-    trusting = context = None
-    if secure:
-        trusting = ssl.create_default_context()
-        trusting.check_hostname = False
-        trusting.verify_mode = ssl.CERT_NONE
-        context = self_signed_context("localhost")
+    context = self_signed_context("localhost") if secure else None
+    theirs = trusting() if secure else None
     async with websocket_listener(server, context=context) as listener:
-        assert await stalls(listener.address, trusting, cut, NagleWebSocketClient) == {}
+        assert await stalls(listener.address, theirs, cut, NagleWebSocketClient) == {}
 
 
 async def test_an_answer_does_not_wait_for_the_client_to_acknowledge(

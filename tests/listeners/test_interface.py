@@ -1,12 +1,12 @@
 """Every transport passes the conformance suite, and the suite finds faults that are put in."""
 
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
 from tests.support import listener_conformance as conformance
+from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer
 from tests.support.http_calls import HttpFrameClient, http_listener
 from tests.support.listener_conformance import (
@@ -51,13 +51,6 @@ def lent(server: EmbeddedServer) -> Callable[[], int]:
 def admitted(server: EmbeddedServer) -> Callable[[], int]:
     """For transports whose library holds what arrives."""
     return lambda: server.binary.unfinished.in_use
-
-
-def trusting() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer
 from tests.support.listening import EVERYTHING, PATIENCE_SECONDS, FrameClient, tls_listener, turns
 from tests.support.sends import send_of
@@ -20,18 +21,15 @@ from borzoi.security.certificates import self_signed_context
 PING = encode_request(Ping())
 
 
+async def connected(listener: TlsListener, receive_buffer: int | None = None) -> FrameClient:
+    return await FrameClient.connect(
+        listener.address, context=trusting(), receive_buffer=receive_buffer
+    )
+
+
 @pytest.fixture(scope="module")
 def context() -> ssl.SSLContext:
     return self_signed_context("localhost")
-
-
-@pytest.fixture
-def trusting() -> ssl.SSLContext:
-    """A client that takes any certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 @pytest.fixture
@@ -58,10 +56,8 @@ def blocked_ones(listener: TlsListener) -> list[TlsConnection]:
     ]
 
 
-async def test_requests_are_answered_in_order_however_they_are_cut(
-    listener: TlsListener, trusting: ssl.SSLContext
-) -> None:
-    async with await FrameClient.connect(listener.address, context=trusting) as client:
+async def test_requests_are_answered_in_order_however_they_are_cut(listener: TlsListener) -> None:
+    async with await connected(listener) as client:
         await client.login()
         for byte in PING:
             await client.send(bytes([byte]))
@@ -74,20 +70,20 @@ async def test_requests_are_answered_in_order_however_they_are_cut(
 
 
 async def test_a_large_poll_over_several_segments_is_whole(
-    listener: TlsListener, trusting: ssl.SSLContext, topic: None
+    listener: TlsListener, topic: None
 ) -> None:
     sent = [bytes([65 + number]) * 300_000 for number in range(20)]
-    async with await FrameClient.connect(listener.address, context=trusting) as client:
+    async with await connected(listener) as client:
         await client.login()
         assert await client.through(*sent) == sent
 
 
 async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
-    listener: TlsListener, trusting: ssl.SSLContext, topic: None
+    listener: TlsListener, topic: None
 ) -> None:
     async with (
-        await FrameClient.connect(listener.address, context=trusting, receive_buffer=8192) as slow,
-        await FrameClient.connect(listener.address, context=trusting) as other,
+        await connected(listener, receive_buffer=8192) as slow,
+        await connected(listener) as other,
     ):
         await slow.login()
         await other.login()
@@ -106,10 +102,8 @@ async def test_a_slow_reader_costs_little_memory_and_blocks_nobody(
             assert (status, len(payload) > 6_000_000) == (0, True)
 
 
-async def test_half_a_frame_is_given_up_after_a_while_and_not_before(
-    listener: TlsListener, trusting: ssl.SSLContext
-) -> None:
-    async with await FrameClient.connect(listener.address, context=trusting) as client:
+async def test_half_a_frame_is_given_up_after_a_while_and_not_before(listener: TlsListener) -> None:
+    async with await connected(listener) as client:
         assert await client.exchange(PING) == (0, b"")
         listener.give_up_stalled(listener.loop.time() + 1000)
         begun = listener.loop.time()
@@ -125,15 +119,13 @@ async def test_half_a_frame_is_given_up_after_a_while_and_not_before(
     await gone(listener)
 
 
-async def test_connections_are_limited(
-    server: EmbeddedServer, context: ssl.SSLContext, trusting: ssl.SSLContext
-) -> None:
+async def test_connections_are_limited(server: EmbeddedServer, context: ssl.SSLContext) -> None:
     async with tls_listener(server, context, admission=Admission(1, 1)) as listener:
-        async with await FrameClient.connect(listener.address, context=trusting) as only:
+        async with await connected(listener) as only:
             assert await only.exchange(PING) == (0, b"")
             answered = True
             try:
-                async with await FrameClient.connect(listener.address, context=trusting) as another:
+                async with await connected(listener) as another:
                     await another.exchange(PING)
             except (ConnectionError, asyncio.IncompleteReadError):
                 answered = False
@@ -142,9 +134,9 @@ async def test_connections_are_limited(
 
 
 async def test_a_session_ends_with_its_connection_and_by_hanging_up(
-    server: EmbeddedServer, listener: TlsListener, trusting: ssl.SSLContext
+    server: EmbeddedServer, listener: TlsListener
 ) -> None:
-    async with await FrameClient.connect(listener.address, context=trusting) as client:
+    async with await connected(listener) as client:
         assert await client.exchange(PING) == (0, b"")
         (session,) = server.services.sessions
         session.hang_up()
@@ -153,10 +145,8 @@ async def test_a_session_ends_with_its_connection_and_by_hanging_up(
     assert len(server.services.sessions) == 0
 
 
-async def test_a_farewell_is_the_last_that_everyone_hears(
-    listener: TlsListener, trusting: ssl.SSLContext
-) -> None:
-    async with await FrameClient.connect(listener.address, context=trusting) as client:
+async def test_a_farewell_is_the_last_that_everyone_hears(listener: TlsListener) -> None:
+    async with await connected(listener) as client:
         assert await client.exchange(PING) == (0, b"")
         listener.stop_accepting()
         listener.say_goodbye(failed(8))
@@ -172,30 +162,26 @@ async def test_who_does_not_speak_tls_is_not_answered(listener: TlsListener) -> 
 
 
 async def test_a_handshake_counts_as_a_connection(
-    server: EmbeddedServer, context: ssl.SSLContext, trusting: ssl.SSLContext
+    server: EmbeddedServer, context: ssl.SSLContext
 ) -> None:
     async with tls_listener(server, context, admission=Admission(2, 2)) as listener:
         silent = [await FrameClient.connect(listener.address) for _ in range(2)]
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await FrameClient.connect(listener.address, context=trusting)
+            await connected(listener)
         for one in silent:
             await one.close()
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 try:
-                    async with await FrameClient.connect(
-                        listener.address, context=trusting
-                    ) as client:
+                    async with await connected(listener) as client:
                         assert await client.exchange(PING) == (0, b"")
                         return
                 except (ConnectionError, asyncio.IncompleteReadError):
                     await turns(1)
 
 
-async def test_an_answer_that_was_not_taken_is_not_kept(
-    listener: TlsListener, trusting: ssl.SSLContext, topic: None
-) -> None:
-    client = await FrameClient.connect(listener.address, context=trusting, receive_buffer=8192)
+async def test_an_answer_that_was_not_taken_is_not_kept(listener: TlsListener, topic: None) -> None:
+    client = await connected(listener, receive_buffer=8192)
     await client.login()
     for number in range(20):
         await client.call(send_of(bytes([65 + number]) * 300_000))

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.listening import FrameClient, turns
 
@@ -90,10 +91,7 @@ async def test_a_listener_with_tls_answers(server: EmbeddedServer, tmp_path: Pat
     (endpoint,) = await listening(server, settings_of(tmp_path, TCP_TLS_ENABLED="true"))
     assert isinstance(endpoint.listener, TlsListener)
     assert (endpoint.name, endpoint.section) == ("tcp (TLS)", "tcp")
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
-    async with await FrameClient.connect(endpoint.listener.address, context=trusting) as client:
+    async with await FrameClient.connect(endpoint.listener.address, context=trusting()) as client:
         assert await client.exchange(encode_request(Ping())) == (0, b"")
     endpoint.listener.close()
     await turns(5)

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.support.certificates import trusting
 from tests.support.sends import send_of
 from tests.support.server import ServerDied, directory_in_memory, running_server
 from tests.support.starts import start_with
@@ -155,13 +155,10 @@ def test_a_signal_ends_it_well_and_clients_are_told(number: signal.Signals) -> N
 
 
 def test_clients_behind_tls_are_told_as_well() -> None:
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
     with running_server({"TCP_TLS_ENABLED": "true"}) as server:
         with (
             socket.create_connection(server.tcp_address, PATIENCE_SECONDS) as plain,
-            trusting.wrap_socket(plain, server_hostname="localhost") as secure,
+            trusting().wrap_socket(plain, server_hostname="localhost") as secure,
         ):
             secure.sendall(bytes.fromhex("0400000001000000"))
             assert secure.recv(8) == bytes(8)

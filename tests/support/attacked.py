@@ -1,10 +1,10 @@
 """Servers to be attacked; the attackers are programs of their own."""
 
-import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.support.certificates import trusting
 from tests.support.sends import send_frame
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
@@ -54,16 +54,9 @@ def root(server: RunningServer) -> WireClient:
     """A client that is logged in, with TLS where the server speaks it."""
     client = WireClient(server.tcp_address)
     if server.environment.get("BORZOI_TCP_TLS_ENABLED") == "true":
-        client._sock = secure().wrap_socket(client._sock)
+        client._sock = trusting().wrap_socket(client._sock)
     client.login()
     return client
-
-
-def secure() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def fill(server: RunningServer) -> None:

@@ -1,5 +1,6 @@
 """A server with a certificate, and the authority that a client can trust."""
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -53,6 +54,14 @@ def encrypted_server(folder: Path, transport: str) -> Iterator[tuple[Address, Pa
         settings[f"{section}_SELF_SIGNED"] = "false"
     with running_server(settings) as server:
         yield Address(*server.addresses[transport]), authority
+
+
+def trusting() -> ssl.SSLContext:
+    """For a client that takes any certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def write_self_signed(folder: Path) -> tuple[Path, Path]:

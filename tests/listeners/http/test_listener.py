@@ -1,12 +1,12 @@
 """Connections: what HTTP says about bad ones, and how they end."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer
 from tests.support.http_calls import app_of, http_listener, said
 from tests.support.listening import LOOPBACK, PLENTY, turns
@@ -241,10 +241,7 @@ async def test_calls_over_tls(server: EmbeddedServer, monkeypatch: pytest.Monkey
         stopping=asyncio.Event(),
     )
     host, port = listener.address
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
-    async with httpx.AsyncClient(verify=trusting) as client:
+    async with httpx.AsyncClient(verify=trusting()) as client:
         assert (await client.get(f"https://{host}:{port}/ping")).text == "pong"
     monkeypatch.setattr(listener_module, "HANDSHAKE_SECONDS_MAX", 0.2)
     assert await said(listener.address, PING) == b""

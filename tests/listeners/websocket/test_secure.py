@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listening import FrameClient, turns, websocket_listener
 from tests.support.sends import numbered_send
@@ -31,13 +32,6 @@ def context() -> ssl.SSLContext:
 async def listener(server: EmbeddedServer, context: ssl.SSLContext) -> AsyncIterator[Listener]:
     async with websocket_listener(server, context=context) as made:
         yield made
-
-
-def trusting() -> ssl.SSLContext:
-    found = ssl.create_default_context()
-    found.check_hostname = False
-    found.verify_mode = ssl.CERT_NONE
-    return found
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 1), (1000, 1000)])
