@@ -15,33 +15,22 @@ from borzoi.protocol.commands.topics import CreateTopic
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "possible", "impossible"),
     [
-        CreateTopic("nope", "t", 0),
-        CreateTopic("nope", "t", 1000),
-        CreatePartitions("nope", "t", 1),
-        CreatePartitions("nope", "t", 1000),
-        DeletePartitions("nope", "t", 1),
-        DeletePartitions("nope", "t", U32_MAX),
+        (CreateTopic, (0, 1000), (1001,)),
+        (CreatePartitions, (1, 1000), (0, 1001)),
+        (DeletePartitions, (1, U32_MAX), (0,)),
     ],
 )
-def test_a_possible_count_passes(command):
-    check_partitions_count(command)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        CreateTopic("nope", "t", 1001),
-        CreatePartitions("nope", "t", 0),
-        CreatePartitions("nope", "t", 1001),
-        DeletePartitions("nope", "t", 0),
-    ],
-)
-def test_an_impossible_count_is_refused_before_anything_is_looked_up(control, command):
-    with pytest.raises(TooManyPartitions):
-        check_partitions_count(command)
-    control.refuse(TooManyPartitions, command)
+def test_an_impossible_count_is_refused_before_anything_is_looked_up(
+    control, command, possible, impossible
+):
+    for count in possible:
+        check_partitions_count(command("nope", "t", count))
+    for count in impossible:
+        with pytest.raises(TooManyPartitions):
+            check_partitions_count(command("nope", "t", count))
+        control.refuse(TooManyPartitions, command("nope", "t", count))
 
 
 def test_new_partitions_follow_the_last(control):

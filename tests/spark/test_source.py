@@ -299,10 +299,7 @@ def test_available_now_ends_where_the_topic_ended_at_the_start(
 def test_partitions_that_are_added_are_read_from_their_start(
     servers: str, broker: Broker, topic: str
 ) -> None:
-    fill(broker, topic, 0, numbered(0, 10))
-    read = stream(servers, topic)
-    start = read.initialOffset()
-    end = read.latestOffset(start, ReadAllAvailable())
+    read, end = read_to_the_end(servers, broker, topic)
     broker.call(CreatePartitions(*name_parts(topic), 1))
     fill(broker, topic, 3, numbered(3, 7))
     later = read.latestOffset(end, ReadAllAvailable())
@@ -348,28 +345,23 @@ def test_messages_that_vanish_between_planning_and_reading_are_named(
     assert payloads(lenient, partitions[:1]) == numbered(0, 6000 - kept, kept)
 
 
-def test_a_purged_topic_is_noticed_also_after_it_was_filled_again(
-    servers: str, broker: Broker, topic: str
+@pytest.mark.parametrize(
+    ("end_of", "at_first", "filled_again"),
+    [
+        (PurgeTopic, "was purged", "purged and written again"),
+        (DeleteTopic, "no longer exists", "deleted and created again"),
+    ],
+)
+def test_a_topic_that_ended_is_noticed_also_after_it_was_filled_again(
+    servers: str, broker: Broker, topic: str, end_of: Any, at_first: str, filled_again: str
 ) -> None:
     read, end = read_to_the_end(servers, broker, topic)
-    broker.call(PurgeTopic(*name_parts(topic)))
-    with pytest.raises(DataLoss, match="was purged"):
-        read.latestOffset(end, ReadAllAvailable())
-    fill(broker, topic, 0, numbered(0, 80))
-    with pytest.raises(DataLoss, match="purged and written again"):
-        read.latestOffset(end, ReadAllAvailable())
-
-
-def test_a_topic_that_was_created_again_is_noticed(
-    servers: str, broker: Broker, topic: str
-) -> None:
-    read, end = read_to_the_end(servers, broker, topic)
-    broker.call(DeleteTopic(*name_parts(topic)))
-    with pytest.raises(DataLoss, match="no longer exists"):
+    broker.call(end_of(*name_parts(topic)))
+    with pytest.raises(DataLoss, match=at_first):
         read.latestOffset(end, ReadAllAvailable())
     broker.ensure_topic(topic, 3)
     fill(broker, topic, 0, numbered(0, 80))
-    with pytest.raises(DataLoss, match="deleted and created again"):
+    with pytest.raises(DataLoss, match=filled_again):
         read.latestOffset(end, ReadAllAvailable())
     lenient = stream(servers, topic, failOnDataLoss="false")
     later = lenient.latestOffset(end, ReadAllAvailable())
