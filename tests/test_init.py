@@ -1,11 +1,10 @@
 """The names that are found in `borzoi` itself."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 
 import borzoi
 from borzoi import client
@@ -32,10 +31,5 @@ def test_type_checkers_see_the_same_names() -> None:
 
 
 def test_a_server_does_not_load_the_client() -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", "import sys, borzoi; print('borzoi.client' in sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert said == "False\n"
+    program = "import sys, borzoi; print('borzoi.client' in sys.modules)"
+    assert run_python("-c", program, check=True).stdout == "False\n"

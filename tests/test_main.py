@@ -4,6 +4,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from tests.support.interpreter import run_python
 
 from borzoi import __version__
 from borzoi.__main__ import COMMANDS, main
@@ -45,9 +46,7 @@ def test_asking_for_help_loads_nothing_that_only_a_server_needs() -> None:
         "heavy = ('numpy', 'uvloop', 'cryptography', 'rich', 'msgspec', 'borzoi.client');"
         "print([name for name in heavy if name in sys.modules], len(sys.modules) < MODULES_MAX)"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    found = run_python("-c", program, check=True)
     assert found.stdout == "[] True\n"
 
 
@@ -70,9 +69,7 @@ def test_an_option_that_is_not_there_names_the_nearest() -> None:
 
 
 def test_it_runs_as_a_module_under_its_own_name() -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "borzoi", "fetch"], capture_output=True, text=True, check=False
-    )
+    found = run_python("-m", "borzoi", "fetch")
     assert found.returncode == 2
     assert found.stderr.startswith("Usage: borzoi ")
 

@@ -1,10 +1,10 @@
 """The fixtures as a test suite of a user gets them: in a pytest of its own, not configured."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 
 pytestmark = pytest.mark.system
 
@@ -39,13 +39,8 @@ def test_and_the_next_one_finds_it_awake(borzoi):
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
+    return run_python(*command, cwd=folder, timeout=300)
 
 
 def test_the_fixtures_are_there_without_configuration(tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 import inspect
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 
 from borzoi import client
 from borzoi.client import _colours
@@ -17,9 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_blocking_client_is_what_the_tool_makes() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "unasync.py", "--check"], capture_output=True, text=True
-    )
+    done = run_python(ROOT / "tools" / "unasync.py", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

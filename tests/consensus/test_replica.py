@@ -1,10 +1,8 @@
 """The entry point: determinism, idle cost, and the data plane driven end to end."""
 
-import subprocess
-import sys
-
 import pytest
 from tests.support.consensus_cluster import CLUSTER, ScriptedCluster, elected
+from tests.support.interpreter import run_python
 from tests.support.planted_bugs import plant_bugs
 
 from borzoi.consensus.data_plane import DataPlane
@@ -33,12 +31,7 @@ print(digest.hexdigest())
 
 def test_the_hash_seed_of_the_process_changes_nothing():
     digests = {
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={"PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
+        run_python("-c", PROGRAM, env={"PYTHONHASHSEED": seed}, check=True).stdout
         for seed in ("0", "1", "4711")
     }
     assert len(digests) == 1

@@ -1,10 +1,10 @@
 """The programs of `examples/` that use the published client do what they say they show."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 from tests.support.server import RunningServer
 from tests.system.test_client_examples import SAID
 
@@ -22,11 +22,10 @@ def client() -> None:
 def said_by(name: str, server: RunningServer) -> list[str]:
     """The lines that an example writes; it must end well."""
     host, port = server.tcp_address
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / name, f"{host}:{port}"],
+    done = run_python(
+        EXAMPLES / name,
+        f"{host}:{port}",
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=EXAMPLE_SECONDS_MAX,
     )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\n-- the server:\n{server.output}"

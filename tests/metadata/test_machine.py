@@ -1,12 +1,11 @@
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.interpreter import run_python
 
 from borzoi.metadata import groups, snapshot
 from borzoi.metadata.commands import (
@@ -189,13 +188,7 @@ def test_a_copy_made_at_any_time_goes_on_as_the_original(steps, data):
 def test_the_order_of_sets_has_no_say():
     script = Path(__file__).with_name("digest_of_a_day.py")
     answers = {
-        subprocess.run(
-            [sys.executable, str(script)],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        run_python(script, env={**os.environ, "PYTHONHASHSEED": seed}, check=True).stdout
         for seed in ("0", "1", "2718")
     }
     (answer,) = answers

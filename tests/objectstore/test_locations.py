@@ -1,8 +1,8 @@
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 
 from borzoi.model.errors import FeatureUnavailable, InvalidConfiguration
 from borzoi.objectstore.directory import DirectoryStore
@@ -92,7 +92,7 @@ def test_local_stores_need_no_library(tmp_path: Path) -> None:
         "import sys; from borzoi.objectstore.locations import *;"
         "open_store(parse_location('file:///x')); print('obstore' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
     assert done.stdout == "False\n"
 
 

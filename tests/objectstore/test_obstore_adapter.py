@@ -5,14 +5,13 @@ The numbers are those of the table in docs/object-storage.md.
 
 import asyncio
 import multiprocessing
-import subprocess
-import sys
 
 import msgspec
 import obstore
 import obstore.store
 import pytest
 from tests.support.fault_proxy import Played, fault_proxy
+from tests.support.interpreter import run_python
 from tests.support.object_servers import client_of, location_of, new_place
 
 from borzoi.objectstore.errors import (
@@ -185,7 +184,7 @@ async def main():
 asyncio.run(main())
 """
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        done = run_python("-c", code)
         assert (done.returncode, done.stderr) == (0, "")
 
 

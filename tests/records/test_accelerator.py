@@ -22,6 +22,7 @@ from tests.support.accelerators import (
     said_of,
     without_accelerator,
 )
+from tests.support.interpreter import run_python
 from tests.support.record_strategies import Sent, sent, sent_batches, stored
 from xxhash import xxh3_64_intdigest
 
@@ -92,13 +93,8 @@ def test_a_module_is_there_unless_it_refuses(
 def described(choice: str) -> str:
     """What a process finds in which the variable has this value."""
     program = "from borzoi.records.accelerator import ACCELERATOR; print(ACCELERATOR.description)"
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"BORZOI_ACCELERATOR": choice},
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout.strip()
+    environment = os.environ | {"BORZOI_ACCELERATOR": choice}
+    return run_python("-c", program, env=environment, check=True).stdout.strip()
 
 
 @needs_accelerator

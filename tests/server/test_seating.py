@@ -1,8 +1,7 @@
 import os
-import subprocess
-import sys
 
 import pytest
+from tests.support.interpreter import run_python
 
 from borzoi.server.placement import Seat
 from borzoi.server.seating import NODES_MAX, prefer_memory_of, take_seat
@@ -45,9 +44,7 @@ def test_a_seat_that_the_system_refuses_costs_one_line() -> None:
 
 def test_memory_comes_from_the_node_first() -> None:
     """In a process of its own: the policy of a thread stays."""
-    told, policy = subprocess.run(
-        [sys.executable, "-c", MEMORY_POLICY, "0"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    told, policy = run_python("-c", MEMORY_POLICY, "0", check=True).stdout.splitlines()
     if told == "None":
         assert policy == "prefer:0"
     else:

@@ -1,12 +1,6 @@
-import subprocess
-import sys
+from tests.support.interpreter import run_python
 
 
 def test_the_simulator_is_a_program_of_its_own() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "borzoi.simulator", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-m", "borzoi.simulator", "--help", check=True)
     assert "--seed" in done.stdout

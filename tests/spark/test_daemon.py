@@ -1,7 +1,6 @@
 """The process that workers are forked from."""
 
-import subprocess
-import sys
+from tests.support.interpreter import run_python
 
 LOADED = """
 import sys
@@ -12,7 +11,5 @@ print([name for name in wanted if name not in sys.modules])
 
 
 def test_everything_a_worker_needs_is_imported_before_it_is_forked() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", LOADED, check=True)
     assert done.stdout == "[]\n"

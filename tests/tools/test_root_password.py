@@ -1,9 +1,9 @@
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 from tests.support.server import running_server
 from tests.support.wire_client import WireClient
 
@@ -16,13 +16,8 @@ from borzoi.tools.root_password import reset
 
 def command(directory: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if "ROOT" not in name}
-    return subprocess.run(
-        [sys.executable, "-m", "borzoi", "reset-root-password", str(directory)],
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = ("-m", "borzoi", "reset-root-password", directory)
+    return run_python(*arguments, env=environment | variables)
 
 
 @pytest.mark.system

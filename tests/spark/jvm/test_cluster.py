@@ -1,11 +1,10 @@
 """The same scans by executors that are processes of their own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 from tests.support.segment_files import write_segment
 
 from borzoi.records.message import Message
@@ -53,13 +52,8 @@ def test_executors_get_the_classes_or_python_reads(tmp_path: Path, given: str) -
     write_segment(partition_directory(data, 0, 0, 0), 0, [messages])
     cluster = start(tmp_path / "cluster", cores=1)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, cluster.master, str(data), given],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
+        arguments = (cluster.master, str(data), given)
+        done = run_python("-c", PROGRAM, *arguments, timeout=PATIENCE_SECONDS)
     finally:
         stop(tmp_path / "cluster")
     assert done.returncode == 0, done.stdout + done.stderr
