@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from borzoi.model.value import Value
+from borzoi.model.value import Value, like
 
 
 class Point(Value):
@@ -28,3 +28,13 @@ def test_a_value_cannot_be_modified_nor_can_one_of_a_subclass(value: Point) -> N
 def test_a_subclass_adds_what_its_layout_needs() -> None:
     assert msgspec.json.encode(Point(1, 2)) == b'{"x":1,"y":2}'
     assert msgspec.json.encode(Named(1, 2, "n")) == b'[1,2,"n"]'
+
+
+def test_a_struct_like_another_has_its_fields_except_those_given() -> None:
+    assert like(Point, Named(1, 2, "n"), y=3) == Point(1, 3)
+    assert like(Named, Point(1, 2), name="n") == Named(1, 2, "n")
+
+
+def test_nothing_can_be_given_that_is_no_field() -> None:
+    with pytest.raises(TypeError, match="'z'"):
+        like(Point, Named(1), z=3)

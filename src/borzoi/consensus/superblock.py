@@ -36,7 +36,7 @@ from borzoi.consensus.config import SUFFIX_HEADERS_MAX, Config
 from borzoi.consensus.frames import checksum, decode_headers, encode_headers, root
 from borzoi.consensus.invariants import invariant
 from borzoi.consensus.messages import HEADER_BYTES, U128, Prepare
-from borzoi.model.value import Value
+from borzoi.model.value import Value, like
 
 SLOT_BYTES: Final = 64 * 1024
 SLOTS: Final = 4
@@ -77,13 +77,9 @@ class Unreadable(Value):
 def genesis(config: Config) -> Superblock:
     """The first superblock of every replica (G1): view 0, an empty log."""
     first = root(config.cluster, config.group)
-    return Superblock(
-        cluster=config.cluster,
-        replica_id=config.replica_id,
-        replica_count=config.replica_count,
-        pipeline_max=config.pipeline_max,
-        data_groups=config.data_groups,
-        group=config.group,
+    return like(
+        Superblock,
+        config,
         generation=1,
         view=0,
         log_view=0,

@@ -8,6 +8,7 @@ from borzoi.handlers.topics import topic_info
 from borzoi.handlers.totals import partitions_of_stream, partitions_of_topic, with_totals
 from borzoi.metadata import queries
 from borzoi.metadata.state import Stream
+from borzoi.model.value import like
 from borzoi.protocol.commands.streams import (
     GetStream,
     GetStreams,
@@ -32,12 +33,11 @@ def get_stream(
 
 
 def stream_details(stream: Stream, topics: tuple[TopicInfo, ...]) -> StreamDetails:
-    return StreamDetails(
-        id=stream.id,
-        created_at=stream.created_at,
+    return like(
+        StreamDetails,
+        stream,
         size_bytes=sum(topic.size_bytes for topic in topics),
         messages_count=sum(topic.messages_count for topic in topics),
-        name=stream.name,
         topics=topics,
     )
 
@@ -52,11 +52,10 @@ def get_streams(request: GetStreams, call: Call) -> Streams | Coroutine[Any, Any
 
 
 def stream_info(stream: Stream, totals: Totals) -> StreamInfo:
-    return StreamInfo(
-        id=stream.id,
-        created_at=stream.created_at,
+    return like(
+        StreamInfo,
+        stream,
         topics_count=len(stream.topics),
         size_bytes=totals.size_bytes,
         messages_count=totals.messages_count,
-        name=stream.name,
     )

@@ -8,6 +8,7 @@ from borzoi.handlers.totals import partitions_of_topic, with_totals
 from borzoi.metadata import queries
 from borzoi.metadata.state import PartitionRecord, Topic
 from borzoi.metadata.topics import topic_details
+from borzoi.model.value import like
 from borzoi.partitions.futures import then
 from borzoi.partitions.statistics import PartitionStatistics
 from borzoi.protocol.commands.partitions import PartitionInfo
@@ -42,26 +43,16 @@ def get_topics(request: GetTopics, call: Call) -> Topics | Coroutine[Any, Any, T
 
 
 def topic_info(topic: Topic, totals: Totals) -> TopicInfo:
-    return TopicInfo(
-        id=topic.id,
-        created_at=topic.created_at,
+    return like(
+        TopicInfo,
+        topic,
         partitions_count=len(topic.partitions),
-        message_expiry=topic.message_expiry,
-        compression=topic.compression,
-        max_topic_size=topic.max_topic_size,
-        replication_factor=topic.replication_factor,
         size_bytes=totals.size_bytes,
         messages_count=totals.messages_count,
-        name=topic.name,
     )
 
 
 def partition_info(record: PartitionRecord, found: PartitionStatistics) -> PartitionInfo:
-    return PartitionInfo(
-        id=record.id,
-        created_at=record.created_at,
-        segments_count=found.segments_count,
-        current_offset=found.current_offset,
-        size_bytes=found.size,
-        messages_count=found.messages_count,
+    return like(
+        PartitionInfo, found, id=record.id, created_at=record.created_at, size_bytes=found.size
     )

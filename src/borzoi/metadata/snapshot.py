@@ -26,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from borzoi.metadata.slots import Slots
 from borzoi.metadata.state import (
     Group,
     GroupAddress,
@@ -36,11 +37,12 @@ from borzoi.metadata.state import (
     Stream,
     Token,
     Topic,
+    TopicFacts,
     User,
+    UserFacts,
 )
 from borzoi.model.errors import StateCorrupted
-from borzoi.model.topics import Compression
-from borzoi.model.users import Permissions, UserStatus
+from borzoi.model.value import like
 
 VERSION: Final = 1
 
@@ -61,14 +63,7 @@ class _Group(msgspec.Struct, omit_defaults=True):
     birth: int = 0
 
 
-class _Topic(msgspec.Struct):
-    id: int
-    name: str
-    created_at: int
-    compression: Compression
-    message_expiry: int
-    max_topic_size: int
-    replication_factor: int
+class _Topic(TopicFacts):
     partitions: list[int]
     groups: list[_Group]
     freed_groups: list[int]
@@ -84,13 +79,7 @@ class _Stream(msgspec.Struct):
     birth: int = 0
 
 
-class _User(msgspec.Struct):
-    id: int
-    username: str
-    password_hash: str
-    status: UserStatus
-    permissions: Permissions | None
-    created_at: int
+class _User(UserFacts):
     tokens: list[Token]
     birth: int = 0
 
@@ -154,29 +143,17 @@ def digest(state: Metadata, *, members: bool = False) -> str:
 
 
 def _stream_record(stream: Stream, members: bool) -> _Stream:
-    return _Stream(
-        stream.id,
-        stream.name,
-        stream.created_at,
-        [_topic_record(topic, members) for topic in stream.topics.in_order()],
-        stream.topics.freed,
-        stream.birth,
-    )
+    topics = [_topic_record(topic, members) for topic in stream.topics.in_order()]
+    return like(_Stream, stream, topics=topics, freed_topics=stream.topics.freed)
 
 
 def _topic_record(topic: Topic, members: bool) -> _Topic:
-    return _Topic(
-        topic.id,
-        topic.name,
-        topic.created_at,
-        topic.compression,
-        topic.message_expiry,
-        topic.max_topic_size,
-        topic.replication_factor,
-        [record.created_at for record in topic.partitions.values()],
-        [_group_record(group, members) for group in topic.groups.in_order()],
-        topic.groups.freed,
-        topic.birth,
+    return like(
+        _Topic,
+        topic,
+        partitions=[record.created_at for record in topic.partitions.values()],
+        groups=[_group_record(group, members) for group in topic.groups.in_order()],
+        freed_groups=topic.groups.freed,
     )
 
 
@@ -197,16 +174,7 @@ def _group_record(group: Group, members: bool) -> _Group:
 
 
 def _user_record(user: User) -> _User:
-    return _User(
-        user.id,
-        user.username,
-        user.password_hash,
-        user.status,
-        user.permissions,
-        user.created_at,
-        [token for _, token in sorted(user.tokens.items())],
-        user.birth,
-    )
+    return like(_User, user, tokens=[token for _, token in sorted(user.tokens.items())])
 
 
 def _stream(record: _Stream) -> Stream:
@@ -218,17 +186,8 @@ def _stream(record: _Stream) -> Stream:
 
 
 def _topic(record: _Topic) -> Topic:
-    topic = Topic(
-        record.id,
-        record.name,
-        record.created_at,
-        record.compression,
-        record.message_expiry,
-        record.max_topic_size,
-        record.replication_factor,
-        {number: PartitionRecord(number, at) for number, at in enumerate(record.partitions)},
-        birth=record.birth,
-    )
+    partitions = {p: PartitionRecord(p, at) for p, at in enumerate(record.partitions)}
+    topic = like(Topic, record, partitions=partitions, groups=Slots())
     for group in record.groups:
         topic.groups.restore(group.id, group.name, _group(group))
     topic.groups.freed = record.freed_groups
@@ -246,16 +205,7 @@ def _group(record: _Group) -> Group:
 
 
 def _user(record: _User) -> User:
-    return User(
-        record.id,
-        record.username,
-        record.password_hash,
-        record.status,
-        record.permissions,
-        record.created_at,
-        {token.name: token for token in record.tokens},
-        record.birth,
-    )
+    return like(User, record, tokens={token.name: token for token in record.tokens})
 
 
 def _restore_memberships(state: Metadata) -> None:

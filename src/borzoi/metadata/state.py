@@ -65,7 +65,9 @@ class PartitionRecord(Value):
     created_at: int
 
 
-class Topic(msgspec.Struct):
+class TopicFacts(msgspec.Struct):
+    """What is known of a topic without the things inside it."""
+
     id: int
     name: str
     created_at: int
@@ -74,6 +76,9 @@ class Topic(msgspec.Struct):
     message_expiry: int
     max_topic_size: int
     replication_factor: int
+
+
+class Topic(TopicFacts):
     #: Ids are 0..n-1.
     partitions: dict[int, PartitionRecord] = msgspec.field(default_factory=dict)
     groups: Slots[str, Group] = msgspec.field(default_factory=Slots)
@@ -100,17 +105,22 @@ class Token(Value):
         return self.expiry_at != 0 and self.expiry_at <= now
 
 
-class User(msgspec.Struct):
+class UserFacts(msgspec.Struct):
+    """What is known of a user without its tokens."""
+
     id: int
     username: str
     password_hash: str
     status: UserStatus
     permissions: Permissions | None
     created_at: int
+    __repr__ = hiding("password_hash")
+
+
+class User(UserFacts):
     #: By name.
     tokens: dict[str, Token] = msgspec.field(default_factory=dict)
     birth: int = 0
-    __repr__ = hiding("password_hash")
 
 
 class Metadata(msgspec.Struct):

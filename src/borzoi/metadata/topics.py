@@ -23,7 +23,7 @@ from borzoi.metadata.state import GroupAddress, Metadata, Topic
 from borzoi.model.errors import InvalidCommand, InvalidTopicSize, LimitReached, TopicNameTaken
 from borzoi.model.identifiers import checked_name
 from borzoi.model.limits import NEVER, SERVER_DEFAULT, TOPICS_PER_STREAM_MAX, UNLIMITED
-from borzoi.model.value import Value
+from borzoi.model.value import Value, like
 from borzoi.protocol.commands.partitions import PartitionInfo
 from borzoi.protocol.commands.topics import (
     CreateTopic,
@@ -148,16 +148,11 @@ def _created(topic: Topic) -> TopicDetails:
 
 
 def topic_details(topic: Topic, partitions: tuple[PartitionInfo, ...]) -> TopicDetails:
-    return TopicDetails(
-        id=topic.id,
-        created_at=topic.created_at,
-        message_expiry=topic.message_expiry,
-        compression=topic.compression,
-        max_topic_size=topic.max_topic_size,
-        replication_factor=topic.replication_factor,
+    return like(
+        TopicDetails,
+        topic,
         size_bytes=sum(partition.size_bytes for partition in partitions),
         messages_count=sum(partition.messages_count for partition in partitions),
-        name=topic.name,
         partitions=partitions,
     )
 

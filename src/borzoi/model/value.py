@@ -1,6 +1,6 @@
 """What a value is here: a struct whose fields are set once."""
 
-from typing import dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -13,3 +13,12 @@ class Value(msgspec.Struct, frozen=True):
     A struct instead of a dataclass because every start makes each class again
     (docs/decisions/0006-values-are-structs.md).
     """
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def like(kind: type[S], source: object, **given: Any) -> S:
+    """A struct whose fields are those given, and otherwise what `source` has under their names."""
+    names = [name for name in kind.__struct_fields__ if name not in given]
+    return kind(**{name: getattr(source, name) for name in names}, **given)

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Final, Protocol, Self
 
 from borzoi.model.errors import InvalidFormat
-from borzoi.model.value import Value
+from borzoi.model.value import Value, like
 from borzoi.protocol.buffers import Reader, Writer
 from borzoi.protocol.codes import Code
 from borzoi.protocol.layout import Fields
@@ -59,12 +59,8 @@ class Details(Value):
     INFO: ClassVar[type[Any]]
     ITEM: ClassVar[type[Response]]
 
-    @classmethod
-    def of(cls, info: Any, items: tuple[Any, ...]) -> Self:
-        return cls(*[getattr(info, name) for name in cls.__struct_fields__[:-1]], items)
-
     def encode(self, out: Writer) -> None:
-        self.INFO(*[getattr(self, name) for name in self.INFO.__struct_fields__]).encode(out)
+        like(self.INFO, self).encode(out)
         out.all_of(getattr(self, self.__struct_fields__[-1]))
 
     @classmethod
@@ -74,7 +70,7 @@ class Details(Value):
         count = getattr(info, f"{name}_count")
         if len(items) != count:
             raise InvalidFormat(f"{len(items)} {name} follow where {count} are announced")
-        return cls.of(info, items)
+        return like(cls, info, **{name: items})
 
 
 def encode_payload(message: Request | Response, *, all_compressions: bool = False) -> bytes:

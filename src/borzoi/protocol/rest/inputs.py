@@ -29,6 +29,7 @@ from borzoi.model.limits import (
     U64_MAX,
 )
 from borzoi.model.system import SnapshotKind
+from borzoi.model.value import like
 from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.segments import DeleteSegments
@@ -79,7 +80,7 @@ class Input(msgspec.Struct, Generic[R]):
     @classmethod
     def of(cls, request: R) -> Self:
         """The input that `arguments` reads the request out of again."""
-        return cls(**{name: getattr(request, name) for name in cls.__struct_fields__})
+        return like(cls, request)
 
 
 def _named(name: str, fault: type[BorzoiError]) -> str:
@@ -209,7 +210,7 @@ class StreamInput(Input[CreateStream | UpdateStream]):
         return {"name": _named(self.name, InvalidStreamName)}
 
 
-class TopicInput(Input[UpdateTopic]):
+class TopicInput(Input[CreateTopic | UpdateTopic]):
     compression_algorithm: str
     message_expiry: U64
     max_topic_size: U64
@@ -232,13 +233,12 @@ class TopicInput(Input[UpdateTopic]):
         }
 
     @classmethod
-    def of(cls, request: UpdateTopic) -> Self:
-        return cls(
-            COMPRESSIONS.word(request.compression),
-            request.message_expiry,
-            request.max_topic_size,
-            request.name,
-            request.replication_factor or None,
+    def of(cls, request: CreateTopic | UpdateTopic) -> Self:
+        return like(
+            cls,
+            request,
+            compression_algorithm=COMPRESSIONS.word(request.compression),
+            replication_factor=request.replication_factor or None,
         )
 
 
@@ -254,13 +254,7 @@ class CreateTopicInput(Input[CreateTopic]):
         self._settings()
 
     def _settings(self) -> TopicInput:
-        return TopicInput(
-            self.compression_algorithm,
-            self.message_expiry,
-            self.max_topic_size,
-            self.name,
-            self.replication_factor,
-        )
+        return like(TopicInput, self)
 
     def arguments(self, *, now: int) -> Arguments:
         if self.partitions_count > PARTITIONS_PER_REQUEST_MAX:
@@ -269,14 +263,7 @@ class CreateTopicInput(Input[CreateTopic]):
 
     @classmethod
     def of(cls, request: CreateTopic) -> Self:
-        return cls(
-            request.partitions_count,
-            COMPRESSIONS.word(request.compression),
-            request.message_expiry,
-            request.max_topic_size,
-            request.name,
-            request.replication_factor or None,
-        )
+        return like(cls, TopicInput.of(request), partitions_count=request.partitions_count)
 
 
 class PartitionsInput(Input[CreatePartitions | DeletePartitions]):

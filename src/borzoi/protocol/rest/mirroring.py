@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import msgspec
 
 from borzoi.model.units import format_bytes, parse_bytes
+from borzoi.model.value import like
 from borzoi.protocol.rest.words import Words
 
 
@@ -53,14 +54,11 @@ class Document(msgspec.Struct):
 
     @classmethod
     def of(cls, response: Any) -> Self:
-        fields = {
+        converted = {
             field: write(getattr(response, attribute))
             for field, attribute, write, _ in cls.CONVERTED
         }
-        for name in cls.__struct_fields__:
-            if name not in fields:
-                fields[name] = getattr(response, name)
-        return cls(**fields)
+        return like(cls, response, **converted)
 
     def response(self) -> Any:
         values = msgspec.structs.asdict(self)
