@@ -14,7 +14,7 @@
 """
 
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from borzoi.consensus.checkpoint import (
     Artifact,
@@ -39,10 +39,7 @@ def encode_positions(positions: list[tuple[int, int, int]]) -> bytes:
 
 
 def decode_positions(body: bytes) -> tuple[tuple[int, int, int], ...]:
-    """Whole entries only; the frame checksum covers a damaged tail."""
-    whole = len(body) - len(body) % _POSITION.size
-    positions: tuple[tuple[int, int, int], ...] = tuple(_POSITION.iter_unpack(body[:whole]))
-    return positions
+    return _decoded(_POSITION, body)
 
 
 def encode_checksums(checksums: list[tuple[int, int, U128]]) -> bytes:
@@ -50,9 +47,12 @@ def encode_checksums(checksums: list[tuple[int, int, U128]]) -> bytes:
 
 
 def decode_checksums(body: bytes) -> tuple[tuple[int, int, U128], ...]:
-    whole = len(body) - len(body) % _CHECKSUM.size
-    checksums: tuple[tuple[int, int, U128], ...] = tuple(_CHECKSUM.iter_unpack(body[:whole]))
-    return checksums
+    return _decoded(_CHECKSUM, body)
+
+
+def _decoded(entry: Struct, body: bytes) -> tuple[Any, ...]:
+    """Whole entries only; the frame checksum covers a damaged tail."""
+    return tuple(entry.iter_unpack(body[: len(body) - len(body) % entry.size]))
 
 
 def take(r: ReplicaState, header: Prepare) -> None:

@@ -8,6 +8,8 @@ and truncation removes whole sealed segments. A purge begins again at offset 0, 
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from borzoi.consensus.invariants import InvariantError
 from borzoi.consensus.partition_ops import BatchDescriptor
 from borzoi.records.batch import index_entries, walk
@@ -32,23 +34,13 @@ class ConsumerKey(NamedTuple):
     consumer: int
 
 
-class PartitionLog:
-    __slots__ = (
-        "first_offset",
-        "generation",
-        "next_offset",
-        "offsets",
-        "segment_bytes",
-        "segments",
-    )
-
-    def __init__(self, segment_bytes: int) -> None:
-        self.segment_bytes = segment_bytes
-        self.first_offset = 0
-        self.next_offset = 0
-        self.generation = 0
-        self.segments: list[SegmentImage] = []
-        self.offsets: dict[ConsumerKey, int] = {}
+class PartitionLog(msgspec.Struct, eq=False):
+    segment_bytes: int
+    first_offset: int = 0
+    next_offset: int = 0
+    generation: int = 0
+    segments: list[SegmentImage] = []
+    offsets: dict[ConsumerKey, int] = {}
 
     def append(self, descriptor: BatchDescriptor, run: memoryview) -> None:
         """Exactly the bytes every replica journaled, at exactly the offset they name (D3)."""

@@ -40,29 +40,18 @@ class InFlight:
         self.prepared_us = prepared_us
 
 
-class CommitPipeline:
+class CommitPipeline(msgspec.Struct, eq=False):
     """Commit is strictly in op order; the partition queues only count and limit (D1)."""
 
-    __slots__ = (
-        "_highest",
-        "depth_max",
-        "entries",
-        "partitions",
-        "queue",
-        "queue_max",
-        "registering",
-    )
-
-    def __init__(self, depth_max: int, queue_max: int) -> None:
-        self.depth_max = depth_max
-        self.queue_max = queue_max
-        self.entries: deque[InFlight] = deque()
-        self.queue: deque[Queued] = deque()
-        self.partitions: dict[int, deque[int]] = {}
-        # Clients with a Register that is not applied yet: their older epoch must not act after it.
-        self.registering: set[U128] = set()
-        # Highest request of each client that is queued or in flight, and how many there are.
-        self._highest: dict[U128, tuple[int, int]] = {}
+    depth_max: int
+    queue_max: int
+    entries: deque[InFlight] = msgspec.field(default_factory=deque)
+    queue: deque[Queued] = msgspec.field(default_factory=deque)
+    partitions: dict[int, deque[int]] = {}
+    #: Clients with a Register that is not applied yet: their older epoch must not act after it.
+    registering: set[U128] = msgspec.field(default_factory=set)
+    #: Highest request of each client that is queued or in flight, and how many there are.
+    _highest: dict[U128, tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -8,6 +8,8 @@ from collections import deque
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+import msgspec
+
 from borzoi.consensus.checkpoint import Checkpoint, Manifest
 from borzoi.consensus.client_table import ClientTable
 from borzoi.consensus.clock import ClockSample
@@ -64,16 +66,13 @@ DURABLE: Final = Held.DURABLE.value
 FAULTY: Final = Held.FAULTY.value
 
 
-class JournalEntry:
+class JournalEntry(msgspec.Struct, eq=False):
     """One prepare in the journal; ``body`` only while it is worth its memory."""
 
-    __slots__ = ("body", "header", "held", "reading")
-
-    def __init__(self, header: Prepare, held: int, body: bytes | None) -> None:
-        self.header = header
-        self.held = held
-        self.body = body
-        self.reading = False
+    header: Prepare
+    held: int
+    body: bytes | None
+    reading: bool = False
 
 
 class SuperblockWrite(NamedTuple):

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from borzoi.consensus.checkpoint import Artifact, Checkpoint, Manifest
 from borzoi.consensus.frames import checksum
 from borzoi.consensus.invariants import invariant
@@ -22,29 +24,17 @@ class ChunkWanted:
         self.length = length
 
 
-class Transfer:
+class Transfer(msgspec.Struct, eq=False):
     """One pull session from one peer; dropped and begun again elsewhere when it stalls."""
 
-    __slots__ = (
-        "_buffers",
-        "_cursor",
-        "_wanted",
-        "chunk_bytes",
-        "manifest",
-        "nonce",
-        "peer",
-        "stalls",
-    )
-
-    def __init__(self, peer: int, nonce: U128, chunk_bytes: int) -> None:
-        self.peer = peer
-        self.nonce = nonce
-        self.chunk_bytes = chunk_bytes
-        self.stalls = 0
-        self.manifest: Manifest | None = None
-        self._buffers: list[bytearray] = []
-        self._wanted: dict[tuple[int, int], ChunkWanted] = {}
-        self._cursor = (0, 0)
+    peer: int
+    nonce: U128
+    chunk_bytes: int
+    stalls: int = 0
+    manifest: Manifest | None = None
+    _buffers: list[bytearray] = []
+    _wanted: dict[tuple[int, int], ChunkWanted] = {}
+    _cursor: tuple[int, int] = (0, 0)
 
     def accept(self, manifest: Manifest) -> None:
         """Accept the peer's offer; chunks can be requested."""

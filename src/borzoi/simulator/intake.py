@@ -11,8 +11,8 @@ from borzoi.consensus.frames import LAYOUTS, FrameRefused, decode_frame
 from borzoi.consensus.messages import Header, Reply
 from borzoi.simulator.auditor import Violation
 from borzoi.simulator.network import Corrupted
-from borzoi.simulator.outputs import Process, RunContext
-from borzoi.simulator.service import NodeCall, ReadCall, Service
+from borzoi.simulator.outputs import Process
+from borzoi.simulator.service import NodeCall, ReadCall, RunContext, Service
 from borzoi.simulator.strangers import Foreign
 from borzoi.simulator.trace import describe
 

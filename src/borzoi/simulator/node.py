@@ -21,8 +21,8 @@ from borzoi.simulator.auditor import Violation
 from borzoi.simulator.disk import Disk
 from borzoi.simulator.intake import Intake
 from borzoi.simulator.machines import ControlMachine, DataMachine, Machine
-from borzoi.simulator.outputs import Outputs, RunContext
-from borzoi.simulator.service import Service
+from borzoi.simulator.outputs import Outputs
+from borzoi.simulator.service import RunContext, Service
 from borzoi.simulator.timekeeping import Timekeeper
 from borzoi.simulator.trace import event_line
 
@@ -63,9 +63,7 @@ class SimulatedNode:
         self._inputs: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
         self._busy = False
         self._positions = [(-1, -1, -1) for _ in configs]
-        self.service = Service(
-            self, around.events, around.network, around.auditor, full=around.full
-        )
+        self.service = Service(self, around)
         self.intake = Intake(self, around, self.service)
         self.timekeeper = Timekeeper(self, around.events, self.intake)
         self._handlers = Outputs(self, around, self.service).handlers

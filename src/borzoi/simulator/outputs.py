@@ -6,33 +6,15 @@ Results come back as new inputs, queued behind what is being done, never from in
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import msgspec
-
 from borzoi.consensus import effects as fx
 from borzoi.consensus.config import Config
 from borzoi.consensus.frames import encode_frame
 from borzoi.consensus.messages import Prepare
 from borzoi.simulator import restoring
-from borzoi.simulator.auditor import VIEW_BOUND, Auditor, Violation
+from borzoi.simulator.auditor import VIEW_BOUND, Violation
 from borzoi.simulator.disk import Disk
-from borzoi.simulator.events import EventQueue
-from borzoi.simulator.network import Network
-from borzoi.simulator.service import Service, ServiceHost
-from borzoi.simulator.trace import Trace, describe
-
-
-class RunContext(msgspec.Struct):
-    """What all nodes of a run share."""
-
-    events: EventQueue
-    network: Network
-    auditor: Auditor
-    trace: Trace
-    full: bool
-    seed: int
-    segment_bytes: int
-    stopped: Callable[[Any, str], None]
-    crashed_inside: Callable[[Any], None]
+from borzoi.simulator.service import RunContext, Service, ServiceHost
+from borzoi.simulator.trace import describe
 
 
 class Process(ServiceHost, Protocol):

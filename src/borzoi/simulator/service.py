@@ -7,6 +7,8 @@ the answer comes back the same way.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
 from borzoi.consensus import effects as fx
 from borzoi.consensus.config import Config
 from borzoi.consensus.frames import checksum, encode_frame
@@ -17,6 +19,7 @@ from borzoi.simulator.auditor import Auditor
 from borzoi.simulator.events import TICK_US, EventQueue
 from borzoi.simulator.machines import DataMachine, Machine
 from borzoi.simulator.network import Network
+from borzoi.simulator.trace import Trace
 
 USERS: Final = 3
 POLLED: Final = 3
@@ -77,23 +80,29 @@ class ServiceHost(Protocol):
     def input(self, group: int, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None: ...
 
 
+class RunContext(msgspec.Struct):
+    """What all nodes of a run share."""
+
+    events: EventQueue
+    network: Network
+    auditor: Auditor
+    trace: Trace
+    full: bool
+    seed: int
+    segment_bytes: int
+    stopped: Callable[[Any, str], None]
+    crashed_inside: Callable[[Any], None]
+
+
 class Service:
     """One node's clients. Everything in here dies with the process."""
 
-    def __init__(
-        self,
-        host: ServiceHost,
-        events: EventQueue,
-        network: Network,
-        auditor: Auditor,
-        *,
-        full: bool,
-    ) -> None:
+    def __init__(self, host: ServiceHost, around: RunContext) -> None:
         self._host = host
-        self._events = events
-        self._network = network
-        self._auditor = auditor
-        self._full = full
+        self._events = around.events
+        self._network = around.network
+        self._auditor = around.auditor
+        self._full = around.full
         self._waiters: dict[tuple[int, bytes, int], list[int]] = {}
         # Whether what is being answered was decided by another node.
         self.relaying = False

@@ -10,6 +10,8 @@ be made twice to stay unseen.
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from borzoi.consensus import partition_ops
 from borzoi.consensus.messages import Operation, Prepare
 from borzoi.metadata import queries
@@ -110,18 +112,15 @@ class ControlShadow:
         return self._rows(stream, topic)
 
 
-class Contents:
+class Contents(msgspec.Struct, eq=False):
     """One partition as a reader should find it."""
 
-    __slots__ = ("end", "generation", "offsets", "segments", "start")
-
-    def __init__(self) -> None:
-        self.start = 0
-        self.end = 0
-        self.generation = 0
-        self.offsets: dict[int, int] = {}
-        # [end offset, bytes] of each segment: what is removed is removed in whole segments (X3).
-        self.segments: list[list[int]] = []
+    start: int = 0
+    end: int = 0
+    generation: int = 0
+    offsets: dict[int, int] = {}
+    #: [end offset, bytes] of each segment: what is removed is removed in whole segments (X3).
+    segments: list[list[int]] = []
 
 
 class DataShadow:

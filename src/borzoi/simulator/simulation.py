@@ -26,9 +26,9 @@ from borzoi.simulator.nemesis import Nemesis
 from borzoi.simulator.network import QUIET, Network
 from borzoi.simulator.node import NEWER_RELEASE, SimulatedNode
 from borzoi.simulator.outcome import Failure, RunOutcome
-from borzoi.simulator.outputs import RunContext
 from borzoi.simulator.planting import plant
 from borzoi.simulator.randomness import happens, stream
+from borzoi.simulator.service import RunContext
 from borzoi.simulator.trace import Trace
 from borzoi.simulator.workload import Workload
 
@@ -124,7 +124,7 @@ class Simulation:
         )
         self.nodes = [self._node(number, around) for number in range(draw.replicas)]
         self.timekeepers = [node.timekeeper for node in self.nodes]
-        self.workload = Workload(draw, self.events, self.network, self.auditor)
+        self.workload = Workload(draw, around)
         self.network.receivers += [node.intake.receive for node in self.nodes]
         self.network.receivers += [client.receive for client in self.workload.clients]
         self.nemesis = Nemesis(

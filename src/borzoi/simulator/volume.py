@@ -11,6 +11,8 @@ those after a restart.
 from random import Random
 from typing import Final
 
+import msgspec
+
 from borzoi.consensus.checkpoint import Checkpoint
 from borzoi.consensus.header_ring import RING_SLOTS
 from borzoi.consensus.journal import record_bytes
@@ -21,19 +23,16 @@ from borzoi.simulator.randomness import happens
 SUPERBLOCK_COPIES: Final = 2
 
 
-class Record:
+class Record(msgspec.Struct, eq=False):
     """One journal record as it lies on the disk; `image` only at full fidelity."""
 
-    __slots__ = ("body", "body_bad", "header", "header_bad", "image", "known_bad", "trailer_bad")
-
-    def __init__(self, header: Prepare, body: bytes, image: bytes | None) -> None:
-        self.header = header
-        self.body = body
-        self.image = image
-        self.header_bad = False
-        self.body_bad = False
-        self.trailer_bad = False
-        self.known_bad = False
+    header: Prepare
+    body: bytes
+    image: bytes | None
+    header_bad: bool = False
+    body_bad: bool = False
+    trailer_bad: bool = False
+    known_bad: bool = False
 
     @property
     def is_good(self) -> bool:
@@ -44,55 +43,45 @@ class Record:
         return record_bytes(HEADER_BYTES + len(self.body))
 
 
-class Generation:
+class Generation(msgspec.Struct, eq=False):
     """One superblock generation: two copies, each good or bad."""
 
-    __slots__ = ("copies", "superblock")
-
-    def __init__(self, superblock: Superblock, copies: int) -> None:
-        self.superblock = superblock
-        self.copies = copies
+    superblock: Superblock
+    copies: int
 
 
-class Volume:
+class Volume(msgspec.Struct, eq=False):
     """What one group of one node has on its disk."""
 
-    __slots__ = (
-        "checkpoints", "destroyed", "doubted", "found", "generations", "life",
-        "pending_checkpoints", "pending_superblock", "records", "ring", "rotten",
-        "rotten_slots", "spared", "syncing", "torn", "unsynced", "worst",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.found: dict[bytes, Record] = {}
-        # Headers of records that were whole on this disk once, in the order of their syncs.
-        self.ring: list[Prepare] = []
-        # Identities whose slot of the ring is corrupt; cleared when the ring is rewritten.
-        self.rotten_slots: set[bytes] = set()
-        self.unsynced: list[tuple[Record, int]] = []
-        self.syncing = 0
-        # How many of the last records a power cut left behind: no start has named them yet.
-        self.spared = 0
-        # Leftover bytes of a record cut in the middle; only the full level has them to show.
-        self.torn = b""
-        # Generation g lies in pair g mod 2, so that writing it never touches generation g - 1.
-        self.generations: list[Generation | None] = [None, None]
-        self.pending_superblock: Superblock | None = None
-        self.checkpoints: dict[int, Checkpoint] = {}
-        self.pending_checkpoints: dict[int, Checkpoint] = {}
-        # Where a checkpoint has a wrong bit: artifact and share of its length.
-        self.rotten: dict[int, tuple[int, float]] = {}
-        # Records that were synced and then overwritten by a device that missed its aim, since the
-        # start: only the device knows.
-        self.destroyed: set[bytes] = set()
-        # Ops whose record once could not be read though nothing is wrong with it, or which a lying
-        # device lost: this replica can no longer confirm them.
-        self.doubted: set[int] = set()
-        # Grows with every crash and wipe.
-        self.life = 0
-        # The longest unsynced queue seen, for the resource check.
-        self.worst = 0
+    records: list[Record] = []
+    found: dict[bytes, Record] = {}
+    #: Headers of records that were whole on this disk once, in the order of their syncs.
+    ring: list[Prepare] = []
+    #: Identities whose slot of the ring is corrupt; cleared when the ring is rewritten.
+    rotten_slots: set[bytes] = msgspec.field(default_factory=set)
+    unsynced: list[tuple[Record, int]] = []
+    syncing: int = 0
+    #: How many of the last records a power cut left behind: no start has named them yet.
+    spared: int = 0
+    #: Leftover bytes of a record cut in the middle; only the full level has them to show.
+    torn: bytes = b""
+    #: Generation g lies in pair g mod 2, so that writing it never touches generation g - 1.
+    generations: list[Generation | None] = msgspec.field(default_factory=lambda: [None, None])
+    pending_superblock: Superblock | None = None
+    checkpoints: dict[int, Checkpoint] = {}
+    pending_checkpoints: dict[int, Checkpoint] = {}
+    #: Where a checkpoint has a wrong bit: artifact and share of its length.
+    rotten: dict[int, tuple[int, float]] = {}
+    #: Records that were synced and then overwritten by a device that missed its aim, since the
+    #: start: only the device knows.
+    destroyed: set[bytes] = msgspec.field(default_factory=set)
+    #: Ops whose record once could not be read though nothing is wrong with it, or which a lying
+    #: device lost: this replica can no longer confirm them.
+    doubted: set[int] = msgspec.field(default_factory=set)
+    #: Grows with every crash and wipe.
+    life: int = 0
+    #: The longest unsynced queue seen, for the resource check.
+    worst: int = 0
 
     def newest(self) -> Superblock | None:
         """The superblock that a start would find; asked for with every frame that names a view."""

@@ -14,13 +14,11 @@ from borzoi.consensus.effects import Refusal
 from borzoi.consensus.messages import ZERO, Operation
 from borzoi.consensus.partition_ops import decode_batch
 from borzoi.simulator import operations as ops
-from borzoi.simulator.auditor import Auditor
 from borzoi.simulator.draws import Draw
-from borzoi.simulator.events import EventQueue
 from borzoi.simulator.mix import Mix, Request
-from borzoi.simulator.network import Corrupted, Network
+from borzoi.simulator.network import Corrupted
 from borzoi.simulator.randomness import happens, stream
-from borzoi.simulator.service import NodeAnswer, NodeCall, ReadAnswer, ReadCall
+from borzoi.simulator.service import NodeAnswer, NodeCall, ReadAnswer, ReadCall, RunContext
 
 IDLE_TICKS: Final = 1500
 READ_LEVELS: Final = ("prefix", "lease", "linearizable")
@@ -254,17 +252,11 @@ def is_answer_to(answer: NodeAnswer, call: NodeCall) -> bool:
 class Workload:
     """All clients of a run."""
 
-    def __init__(
-        self,
-        draw: Draw,
-        events: EventQueue,
-        network: Network,
-        auditor: Auditor,
-    ) -> None:
+    def __init__(self, draw: Draw, around: RunContext) -> None:
         self.draw = draw
-        self.events = events
-        self.network = network
-        self.auditor = auditor
+        self.events = around.events
+        self.network = around.network
+        self.auditor = around.auditor
         self.random = stream(draw.seed, "workload")
         self.counts: Counter[str] = Counter()
         self.mix = Mix(draw, self.random, self.counts)
