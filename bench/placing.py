@@ -7,8 +7,9 @@ programs can be compared only in the same place.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 
 @contextmanager
@@ -17,10 +18,29 @@ def placed(program: int, *, is_shared: bool) -> Iterator[None]:
     on the others."""
     usable = os.sched_getaffinity(0)
     last = {max(usable)}
+    with apart([program], load=last, others=last if is_shared else (usable - last or last)):
+        yield
+
+
+@contextmanager
+def apart(
+    programs: Collection[int], *, load: Collection[int], others: Collection[int]
+) -> Iterator[None]:
+    """Run the load, which is this thread and those it starts, on some processors, and all threads
+    of the programs on others."""
+    usable = os.sched_getaffinity(0)
     try:
-        os.sched_setaffinity(program, last if is_shared else (usable - last or last))
-        os.sched_setaffinity(0, last)
+        for program in programs:
+            _bind(program, others)
+        os.sched_setaffinity(0, load)
         yield
     finally:
         os.sched_setaffinity(0, usable)
-        os.sched_setaffinity(program, usable)
+        for program in programs:
+            _bind(program, usable)
+
+
+def _bind(program: int, processors: Collection[int]) -> None:
+    for thread in Path(f"/proc/{program}/task").iterdir():
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread.name), processors)

@@ -1,31 +1,33 @@
 """Several shards compared with one: the cost of a request to the wrong shard.
 
-Each shard is a process with its own port, so the load picks the shard. Server and load share
-the machine; only ratios of runs that alternate mean something. Both sides take turns in each round,
-each round has a ratio, and the median of the rounds counts (`bench/comparing.py` says why). CPU is
-that of all shards together.
+The load picks the shard by its port (`bench/linked_shards.py`). Both sides take turns in each
+round, each round has a ratio, and the median of the rounds counts (`bench/comparing.py` says why).
+CPU is that of all shards together.
+
+Client, receiving shard and owner are three processes. On two processors the scheduler may put any
+two of them together, and what it chooses decides the ratio: a client beside the shard that reads
+its megabyte takes turns with it, and an idle virtual processor takes 44 µs to wake up. So where
+there is a goal, the load has the last processor and all shards share the others, on both sides:
+the server has the same hardware whether the request comes to the right shard or to the wrong one.
+The same rows left to the scheduler follow without a goal. Every round begins with an empty topic
+and with pages ready (`make_pages_ready`): a write that waits for memory takes ten times as long.
+
+With four processors or more, a table shows what more shards add.
 """
 
-import asyncio
-import json
 import os
 import socket
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
 
-import uvloop
 from tests.support.server import running_server
-from tests.support.shards import linked
-from tests.support.starts import start_with
 
-from bench.comparing import all_of, cpu_seconds
+from bench.comparing import all_of, make_pages_ready
+from bench.linked_shards import Running, running
 from bench.load import (
     Measured,
     connected,
@@ -34,6 +36,7 @@ from bench.load import (
     send_frame,
     send_over_and_over,
 )
+from bench.placing import apart
 from bench.server import together
 from borzoi.model.namespace import Namespace, shard_of
 from borzoi.protocol.commands.streams import CreateStream
@@ -41,122 +44,16 @@ from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
-from borzoi.server.shard_serving import serve_shard
-from borzoi.shard.links import Links, Peer
 
 ROUNDS = 5
 #: Turns of each side in a round.
-TURNS = 4
-PARTITIONS = 8
+TURNS = 8
+PARTITIONS = 64
 
-
-# ---- the shards ---------------------------------------------------------------------------------
-
-
-class PipeControl:
-    """A supervisor that only starts and stops: lines of JSON over one socket."""
-
-    first_start = True
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-
-    def ready(self, addresses: Mapping[str, tuple[str, int]]) -> None:
-        self._sock.sendall(json.dumps(dict(addresses)).encode() + b"\n")
-
-    async def bound(self) -> Mapping[str, tuple[str, int]]:
-        return {}
-
-    async def all_ready(self) -> bool:
-        return True
-
-    async def stopped(self) -> None:
-        await self._told()
-
-    async def drained(self) -> None:
-        """As the supervisor does it: none closes its links before all know that this is a stop."""
-        self._sock.sendall(b"drained\n")
-        await self._told()
-
-    async def _told(self) -> None:
-        self._sock.setblocking(False)
-        await asyncio.get_running_loop().sock_recv(self._sock, 1)
-
-    def attach(self, links: Links) -> None: ...
-
-
-def child(text: str) -> int:
-    told = json.loads(text)
-    peers = [Peer(shard, socket.socket(fileno=one), arena) for shard, one, arena in told["peers"]]
-    links = Links(told["shard"], told["count"], told["arena"], peers)
-    environment = told["environment"]
-    directory = Path(environment["BORZOI_SYSTEM_PATH"])
-    start = start_with(environment, directory)
-    control = PipeControl(socket.socket(fileno=told["control"]))
-    return uvloop.run(serve_shard(start, directory, links, control))
-
-
-@dataclass
-class Running:
-    addresses: list[tuple[str, int]]
-    processes: list[subprocess.Popen[bytes]]
-
-    def cpu(self) -> float:
-        return sum(cpu_seconds(process.pid) for process in self.processes)
-
-
-@contextmanager
-def running(count: int, **settings: str) -> Iterator[Running]:
-    with tempfile.TemporaryDirectory(prefix="borzoi-bench-") as folder:
-        environment = {
-            "BORZOI_SYSTEM_PATH": folder,
-            "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
-            "BORZOI_HTTP_ENABLED": "false",
-            "BORZOI_QUIC_ENABLED": "false",
-            "BORZOI_WEBSOCKET_ENABLED": "false",
-            **{f"BORZOI_{name}": value for name, value in settings.items()},
-        }
-        controls, processes = [], []
-        for own in linked(count):
-            ours, theirs = socket.socketpair()
-            passed = [own.arena, theirs.fileno()]
-            peers = []
-            for peer in own.peers.values():
-                peers.append((peer.shard, peer.socket.fileno(), peer.arena))
-                passed += [peer.socket.fileno(), peer.arena]
-            told = {
-                "shard": own.shard,
-                "count": count,
-                "arena": own.arena,
-                "peers": peers,
-                "control": theirs.fileno(),
-                "environment": environment,
-            }
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "bench.shards", json.dumps(told)],
-                    pass_fds=passed,
-                    stdout=subprocess.DEVNULL,
-                )
-            )
-            controls.append(ours)
-            theirs.close()
-            own.close()
-        lines = [one.makefile() for one in controls]
-        try:
-            addresses = [json.loads(one.readline())["tcp"] for one in lines]
-            yield Running([(host, port) for host, port in addresses], processes)
-            for control in controls:
-                control.sendall(b".")
-            for line in lines:
-                line.readline()
-        finally:
-            for line, control in zip(lines, controls, strict=True):
-                line.close()
-                control.close()
-            for process in processes:
-                process.wait(30)
-
+LARGE_BYTES = len(send_frame(1000, 1000))
+#: Sends of 1000 × 1000 B in a turn of one connection, and of each of several.
+LARGE_SENDS = 15
+SENDS_OF_EACH = 10
 
 # ---- the load -----------------------------------------------------------------------------------
 
@@ -191,22 +88,35 @@ class Sums:
     cpu: list[float]
 
 
+@dataclass
+class Side:
+    """A server, and one turn of the load on it."""
+
+    server: Running
+    turn: Callable[[], Measured]
+
+
 def alternating(
-    sides: Mapping[str, tuple[Running, Callable[[], Measured]]], emptied: socket.socket | None
+    sides: Mapping[str, Side], emptied: Collection[socket.socket], written_bytes: int
 ) -> dict[str, Sums]:
-    """Rounds of turns; the topic is emptied before each round if there is a client to do it."""
-    found = {name: Sums([], []) for name in sides}
+    """Rounds of turns. Topics are emptied before each round by the given clients; `written_bytes`
+    is what all sides write in one turn."""
+    order = list(sides)
+    found = {name: Sums([], []) for name in order}
     for number in range(ROUNDS + 1):
-        if emptied is not None:
-            # New pages of the page cache may take ten times as long: use the same ones.
-            asked(emptied, PurgeTopic(0, 0))
+        for sock in emptied:
+            asked(sock, PurgeTopic(0, 0))
+        os.sync()
+        make_pages_ready(TURNS * written_bytes)
         turns: dict[str, list[Measured]] = {name: [] for name in sides}
         used = dict.fromkeys(sides, 0.0)
-        for _ in range(TURNS):
-            for name, (server, run) in sides.items():
-                before = server.cpu()
-                turns[name].append(run())
-                used[name] += server.cpu() - before
+        for turn in range(TURNS):
+            # Each goes first as often as the other: who does finds what the other has left.
+            for name in order if turn % 2 else order[::-1]:
+                side = sides[name]
+                before = side.server.cpu()
+                turns[name].append(side.turn())
+                used[name] += side.server.cpu() - before
         if number:  # the first one warms up
             for name, taken in turns.items():
                 whole = all_of(taken)
@@ -215,70 +125,144 @@ def alternating(
     return found
 
 
-def both(
-    server: Running,
-    work: Callable[[socket.socket], Measured],
-    right: socket.socket,
-    other: socket.socket,
-    *,
-    emptied: socket.socket | None,
-) -> tuple[Sums, Sums]:
-    """The same work on a connection to the right shard and on another."""
-    sides = {"right": (server, partial(work, right)), "other": (server, partial(work, other))}
-    found = alternating(sides, emptied)
-    return found["right"], found["other"]
+@dataclass(frozen=True)
+class Goal:
+    """The smallest ratio of rates and the largest of processor time, where one is asked for."""
+
+    rate: float | None = None
+    cpu: float | None = None
+
+    def is_reached(self, rate: float, cpu: float) -> bool:
+        return (self.rate is None or rate >= self.rate) and (self.cpu is None or cpu <= self.cpu)
+
+    def __str__(self) -> str:
+        rate = [] if self.rate is None else [f"≥ {self.rate}"]
+        cpu = [] if self.cpu is None else [f"CPU ≤ {self.cpu}"]
+        return ", ".join(rate + cpu) or "-"
 
 
-def shown(name: str, local: Sums, other: Sums, goal: float, cpu_goal: float | None) -> bool:
-    ratio = median(mine / yours for mine, yours in zip(other.rate, local.rate, strict=True))
+NONE = Goal()
+
+
+def shown(name: str, local: Sums, other: Sums, goal: Goal) -> bool:
+    rate = median(mine / yours for mine, yours in zip(other.rate, local.rate, strict=True))
     cpu = median(mine / yours for mine, yours in zip(other.cpu, local.cpu, strict=True))
-    ok = ratio >= goal and (cpu_goal is None or cpu <= cpu_goal)
-    goals = f"≥ {goal}" + ("" if cpu_goal is None else f", CPU ≤ {cpu_goal}")
+    ok = goal.is_reached(rate, cpu)
+    verdict = "-" if goal == NONE else "ok" if ok else "MISSED"
     print(
         f"| {name} | {median(local.rate):,.0f}/s, {median(local.cpu) * 1e6:,.0f} µs"
         f" | {median(other.rate):,.0f}/s, {median(other.cpu) * 1e6:,.0f} µs"
-        f" | {ratio:.2f} | {cpu:.2f} | {goals} |"
-        f" {'ok' if ok else 'MISSED'} |",
+        f" | {rate:.2f} | {cpu:.2f} | {goal} | {verdict} |",
         flush=True,
     )
     return ok
+
+
+# ---- where it runs ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where shards and load run; nothing is asked for where the scheduler decides."""
+
+    name: str
+    place: Callable[[list[int]], AbstractContextManager[None]]
+    has_goals: bool
+
+    def show(self, name: str, local: Sums, other: Sums, goal: Goal) -> bool:
+        return shown(name + self.name, local, other, goal if self.has_goals else NONE)
+
+
+def load_on_last(programs: list[int]) -> AbstractContextManager[None]:
+    usable = os.sched_getaffinity(0)
+    last = {max(usable)}
+    return apart(programs, load=last, others=usable - last or last)
+
+
+PLACINGS = (
+    Placing("", load_on_last, has_goals=True),
+    Placing(", left to the scheduler", lambda _: nullcontext(), has_goals=False),
+)
+
+
+# ---- what is compared ---------------------------------------------------------------------------
 
 
 def owned_by(shard: int, count: int) -> int:
     return next(p for p in range(PARTITIONS) if shard_of(Namespace(0, 0, p), count) == shard)
 
 
-def wrong_shard() -> list[bool]:
-    results = []
+def both(
+    server: Running,
+    work: Callable[[socket.socket], Measured],
+    right: socket.socket,
+    other: socket.socket,
+    *,
+    emptied: Collection[socket.socket],
+    written_bytes: int,
+) -> tuple[Sums, Sums]:
+    """The same work on a connection to the right shard and on another."""
+    sides = {
+        "right": Side(server, partial(work, right)),
+        "other": Side(server, partial(work, other)),
+    }
+    found = alternating(sides, emptied, 2 * written_bytes)
+    return found["right"], found["other"]
+
+
+def sends_to_the_wrong_shard(
+    server: Running, right: socket.socket, wrong: socket.socket, partition: int, placing: Placing
+) -> Iterator[bool]:
+    for name, count, requests, goal in (
+        ("send 1000 × 1000 B, wrong shard", 1000, LARGE_SENDS, Goal(0.80, 1.35)),
+        ("send 1 × 1000 B, wrong shard", 1, 750, NONE),
+    ):
+        frame = send_frame(count, 1000, partition_id=partition)
+        send = partial(send_over_and_over, frame=frame, requests=requests)
+        written = requests * len(frame)
+        with placing.place(server.pids):
+            found = both(server, send, right, wrong, emptied=[right], written_bytes=written)
+        yield placing.show(name, *found, goal)
+
+
+def polls_from_the_wrong_shard(
+    server: Running, right: socket.socket, wrong: socket.socket, partition: int, placing: Placing
+) -> bool:
+    asked(right, PurgeTopic(0, 0))
+    send_over_and_over(right, send_frame(1000, 1000, partition_id=partition), 100)
+    frames = [poll_frame(n * 1000, 1000, partition_id=partition) for n in range(100)]
+    poll = partial(poll_over_and_over, frames=frames, requests=100)
+    with placing.place(server.pids):
+        found = both(server, poll, right, wrong, emptied=[], written_bytes=0)
+    return placing.show("poll 1000 × 1000 B, wrong shard", *found, Goal(0.85))
+
+
+def wrong_shard() -> Iterator[bool]:
     partition = owned_by(1, 2)
-    large = send_frame(1000, 1000, partition_id=partition)
-    single = send_frame(1, 1000, partition_id=partition)
     with running(2, TCP_SOCKET_MIGRATION="false") as server:
         prepared(server)
         right, wrong = client(server, 1), client(server, 0)
-        for name, frame, requests, goal, cpu_goal in (
-            ("send 1000 × 1000 B", large, 15, 0.80, 1.35),
-            ("send 1 × 1000 B", single, 750, 0.0, None),
-        ):
-            send = partial(send_over_and_over, frame=frame, requests=requests)
-            found = both(server, send, right, wrong, emptied=right)
-            results.append(shown(f"{name}, wrong shard", *found, goal, cpu_goal))
-        send_over_and_over(right, large, 100)
-        frames = [poll_frame(n * 1000, 1000, partition_id=partition) for n in range(100)]
-        poll = partial(poll_over_and_over, frames=frames, requests=100)
-        found = both(server, poll, right, wrong, emptied=None)
-        results.append(shown("poll 1000 × 1000 B, wrong shard", *found, 0.85, None))
+        for placing in PLACINGS:
+            yield from sends_to_the_wrong_shard(server, right, wrong, partition, placing)
+            yield polls_from_the_wrong_shard(server, right, wrong, partition, placing)
+
+
+def moved_connection() -> Iterator[bool]:
+    """A connection that came to the wrong shard and was handed over to the right one."""
+    frame = send_frame(1000, 1000, partition_id=owned_by(1, 2))
+    send = partial(send_over_and_over, frame=frame, requests=LARGE_SENDS)
     with running(2) as server:
         prepared(server)
         right, moved, other = client(server, 1), client(server, 0), client(server, 0)
-        send_over_and_over(moved, large, 2)
-        send = partial(send_over_and_over, frame=large, requests=15)
-        found = both(server, send, right, moved, emptied=other)
-        results.append(shown("send 1000 × 1000 B, moved", *found, 0.95, None))
-    return results
+        send_over_and_over(moved, frame, 2)
+        for placing in PLACINGS:
+            written = LARGE_SENDS * LARGE_BYTES
+            with placing.place(server.pids):
+                found = both(server, send, right, moved, emptied=[other], written_bytes=written)
+            yield placing.show("send 1000 × 1000 B, moved", *found, Goal(0.95))
 
 
-def no_hidden_cost() -> list[bool]:
+def no_hidden_cost() -> Iterator[bool]:
     """Two connections, each to a partition of its own shard, compared with both on one process.
 
     Two servers that know nothing of each other show what of it is due to two processes.
@@ -287,37 +271,69 @@ def no_hidden_cost() -> list[bool]:
     with ExitStack() as stack:
         two = stack.enter_context(running(2, TCP_SOCKET_MIGRATION="false"))
         servers = [stack.enter_context(running_server()) for _ in range(3)]
-        one, *apart = [Running([server.tcp_address], [server.process]) for server in servers]
-        for server in (two, one, *apart):
+        one, *alone = [Running([server.tcp_address], [server.process]) for server in servers]
+        for server in (two, one, *alone):
             prepared(server)
         strangers = Running(
-            [server.addresses[0] for server in apart], [server.processes[0] for server in apart]
+            [server.addresses[0] for server in alone], [server.processes[0] for server in alone]
         )
-        sides = {
+        clients = {
             "one": (one, [client(one, 0), client(one, 0)]),
             "two": (two, [client(two, 0), client(two, 1)]),
             "strangers": (strangers, [client(strangers, 0), client(strangers, 1)]),
         }
-        found = alternating(
-            {
-                name: (server, partial(together, clients, frames, 10))
-                for name, (server, clients) in sides.items()
-            },
-            emptied=None,
-        )
-    return [
-        shown("send 1000 × 1000 B, 2 shards", found["one"], found["two"], 0.0, 1.10),
-        shown("send 1000 × 1000 B, 2 servers", found["one"], found["strangers"], 0.0, None),
-    ]
+        sides = {
+            name: Side(server, partial(together, sockets, frames, SENDS_OF_EACH))
+            for name, (server, sockets) in clients.items()
+        }
+        emptied = [clients["one"][1][0], clients["two"][1][0], *clients["strangers"][1]]
+        written = len(sides) * 2 * SENDS_OF_EACH * LARGE_BYTES
+        for placing in PLACINGS:
+            with placing.place([*one.pids, *two.pids, *strangers.pids]):
+                found = alternating(sides, emptied, written)
+            name = "send 1000 × 1000 B, 2 "
+            yield placing.show(f"{name}shards", found["one"], found["two"], Goal(cpu=1.10))
+            yield placing.show(f"{name}servers", found["one"], found["strangers"], NONE)
+
+
+def scaling(count: int, *, load: Collection[int], shards: Collection[int]) -> bool:
+    """As many connections as shards, each to a partition of its own shard, compared with the same
+    connections to one shard."""
+    frames = [send_frame(1000, 1000, partition_id=owned_by(shard, count)) for shard in range(count)]
+    with running(count, TCP_SOCKET_MIGRATION="false") as many, running(1) as one:
+        prepared(many)
+        prepared(one)
+        clients = {
+            "one": (one, [client(one, 0) for _ in range(count)]),
+            "many": (many, [client(many, shard) for shard in range(count)]),
+        }
+        sides = {
+            name: Side(server, partial(together, sockets, frames, SENDS_OF_EACH))
+            for name, (server, sockets) in clients.items()
+        }
+        emptied = [sockets[0] for _, sockets in clients.values()]
+        written = len(sides) * count * SENDS_OF_EACH * LARGE_BYTES
+        with apart([*one.pids, *many.pids], load=load, others=shards):
+            found = alternating(sides, emptied, written)
+    return shown(f"send 1000 × 1000 B, {count} shards", found["one"], found["many"], NONE)
+
+
+def scaled() -> Iterator[bool]:
+    """Half of the processors are for the shards, and half for the load."""
+    usable = sorted(os.sched_getaffinity(0))
+    half = len(usable) // 2
+    count = 2
+    while count <= half:
+        yield scaling(count, load=usable[half:], shards=usable[:half])
+        count *= 2
 
 
 def main() -> int:
     print("| workload | right shard, CPU each | other | ratio | CPU ratio | goal | |")
     print("|---|---|---|---|---|---|---|")
-    results = [*wrong_shard(), *no_hidden_cost()]
+    results = [*wrong_shard(), *moved_connection(), *no_hidden_cost(), *scaled()]
     return 0 if all(results) else 1
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONPATH", ".")
-    sys.exit(child(sys.argv[1]) if len(sys.argv) > 1 else main())
+    sys.exit(main())
