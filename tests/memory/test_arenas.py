@@ -23,8 +23,8 @@ def test_a_position_stands_for_the_same_bytes_in_another_process(shared):
     buffer.view[:5] = b"hello"
     position = pool.arena.position_of(buffer.view[1:])
     assert position == buffer.position + 1
-    arenas = Arenas()
-    seen = arenas.view(7, descriptor, position, 4)
+    arenas = Arenas(lambda _: descriptor)
+    seen = arenas.view(7, position, 4)
     assert bytes(seen) == b"ello"
     seen[:4] = b"ELLO"
     assert bytes(buffer.view[:5]) == b"hELLO"
@@ -41,8 +41,8 @@ def test_views_outlive_the_arena_of_a_process_that_died(shared):
     descriptor, pool = shared
     buffer = pool.acquire(1000)
     buffer.view[:4] = b"kept"
-    arenas = Arenas()
-    seen = arenas.view(1, descriptor, buffer.position, 4)
+    arenas = Arenas(lambda _: descriptor)
+    seen = arenas.view(1, buffer.position, 4)
     arenas.forget(1)
     arenas.forget(1)
     assert bytes(seen) == b"kept"
@@ -50,11 +50,11 @@ def test_views_outlive_the_arena_of_a_process_that_died(shared):
 
 def test_what_lies_outside_is_refused(shared):
     descriptor, pool = shared
-    arenas = Arenas()
+    arenas = Arenas(lambda _: descriptor)
     with pytest.raises(ValueError, match="outside"):
-        arenas.view(1, descriptor, pool.arena.size - 1, 2)
+        arenas.view(1, pool.arena.size - 1, 2)
     with pytest.raises(ValueError, match="outside"):
-        arenas.view(1, descriptor, -1, 1)
+        arenas.view(1, -1, 1)
     arenas.close()
 
 
@@ -62,6 +62,6 @@ def test_an_arena_that_cannot_be_mapped_leaks_nothing(tmp_path):
     empty = os.memfd_create("empty", os.MFD_CLOEXEC)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises((OSError, ValueError)):
-        Arenas().view(1, empty, 0, 1)
+        Arenas(lambda _: empty).view(1, 0, 1)
     assert len(os.listdir("/proc/self/fd")) == before
     os.close(empty)

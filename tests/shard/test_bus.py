@@ -74,6 +74,19 @@ async def test_the_answer_is_what_is_made_of_it(buses):
         await first.request(1, Subject.OPERATION, Letter(b"x"), make=refuse)
 
 
+async def test_an_answer_that_says_nothing_is_none(buses):
+    first, second, _ = buses
+    second.answer(Subject.OPERATION, lambda _: Letter())
+    assert await first.request(1, Subject.OPERATION, Letter(b"x"), make=None) is None
+
+    def refuse(_: Arrived) -> Letter:
+        raise PartitionNotFound("not here")
+
+    second.answer(Subject.OPERATION, refuse)
+    with pytest.raises(PartitionNotFound):
+        await first.request(1, Subject.OPERATION, Letter(b"x"), make=None)
+
+
 async def test_requests_wait_until_the_peer_can_answer_them(buses):
     first, second, _ = buses
     asked = first.request(1, Subject.OPERATION, Letter(b"early"))

@@ -89,7 +89,7 @@ def test_a_batch_outside_the_arena_crosses_as_its_bytes(count):
     assert not found.messages.readonly, "it is stamped in place"
 
 
-@pytest.mark.parametrize("sizes", [[100] * 50, [1, 50, 7, 900]])
+@pytest.mark.parametrize("sizes", [[100] * 50, [1, 50, 7, 900], [700]])
 def test_a_batch_in_the_arena_crosses_as_its_place(sizes):
     pool = MemoryPool(8 * MIB)
     plain = batch_of([bytes([number]) * size for number, size in enumerate(sizes)])

@@ -72,6 +72,11 @@ class Arrived(msgspec.Struct, frozen=True):
 
 EMPTY: Final = Letter()
 
+
+def _itself(found: Arrived) -> Arrived:
+    return found
+
+
 #: Returns the answer to a request; the answer to a notice is dropped.
 Answered: TypeAlias = "Letter | Future[Letter] | Coroutine[Any, Any, Letter]"
 Handler: TypeAlias = Callable[[Arrived], Answered]
@@ -90,7 +95,7 @@ class _Request(msgspec.Struct, eq=False):
     urgent: bool
     #: Whether it leaves before the turn of the loop ends.
     at_once: bool
-    #: Decodes the answer from what arrived.
+    #: Decodes the answer from what arrived; None if it says nothing.
     make: Callable[[Arrived], Any] | None
     #: What counts for the window.
     size: int
@@ -150,9 +155,10 @@ class Bus:
         urgent: bool = False,
         cancellable: bool = False,
         at_once: bool = False,
-        make: Callable[[Arrived], Any] | None = None,
+        make: Callable[[Arrived], Any] | None = _itself,
     ) -> PromptFuture[Any]:
-        """Send a request to a peer; return a future of the answer, decoded by `make` if given.
+        """Send a request to a peer; return a future of the answer, decoded by `make`. Without
+        `make` the answer says nothing, and is None.
 
         It fails with what the peer's handler raised, or with `ShardUnavailable`. If the request is
         `cancellable`, cancelling the future cancels the work of the peer. With `at_once` it
@@ -282,7 +288,9 @@ class _Exchange:
     # Our requests.
 
     def ask(self, request: _Request) -> None:
-        if not request.urgent and (self._parked or not self._has_room(request)):
+        # While nothing is in flight nothing is parked, and there is room.
+        is_bounded = self._window_requests and not request.urgent
+        if is_bounded and (self._parked or not self._has_room(request)):
             self._parked.append(request)
         else:
             self._send_request(request)
@@ -373,14 +381,14 @@ class _Exchange:
             close_all(envelope.descriptors)
         elif envelope.kind == FAILURE:
             request.answer.fail(decode_failure(envelope.body))
+        elif request.make is None:
+            request.answer.settle(None)
         else:
-            found: Any = Arrived(self.shard, envelope.body, envelope.descriptors)
-            if request.make is not None:
-                try:
-                    found = request.make(found)
-                except BorzoiError as fault:
-                    request.answer.fail(fault)
-                    return
+            try:
+                found = request.make(Arrived(self.shard, envelope.body, envelope.descriptors))
+            except BorzoiError as fault:
+                request.answer.fail(fault)
+                return
             request.answer.settle(found)
 
     def begin(self, envelope: Envelope, handler: Handler) -> None:

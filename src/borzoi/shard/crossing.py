@@ -3,7 +3,7 @@
 ::
 
     operation   namespace u64, now i64 (µs since the epoch), code u8, fields
-    code 1      a batch: place u8, size of each message u32 (0 if they differ), then
+    code 1      a batch: place u8, size of each message u32 (0 if they differ or are few), then
                   place 0   its bytes
                   place 1   position u64, length u32 in the arena of the requesting shard
     other       MessagePack, see `partitions/operation_codec.py`
@@ -94,7 +94,7 @@ def decode_request(body: Bytes) -> CrossedOperation:
 
 def encode_append(namespace: Namespace, batch: Batch, now: int, position: int) -> bytes:
     """Encode a batch to append, as its place in the arena if it has one."""
-    size = batch.equal_size
+    size = batch.size if batch.count == 1 else batch.equal_size
     if position == NOWHERE:
         return INLINE_BATCH.pack(_packed(namespace), now, APPEND, INLINE, size) + batch.messages
     return LENT_BATCH.pack(_packed(namespace), now, APPEND, LENT, size, position, batch.size)
@@ -112,7 +112,12 @@ def decode_append(body: Bytes, peer: int, lent: Lent) -> tuple[Namespace, int, B
         messages = memoryview(bytearray(memoryview(body)[INLINE_BATCH.size :]))
     # The receiving shard has validated the batch. To walk through its headers is to wait for
     # memory that another processor wrote, a message at a time.
-    return _unpacked(packed), now, equal_batch(messages, size) if size else walk(messages)
+    if not size:
+        batch = walk(messages)
+    else:
+        is_one = size == len(messages)
+        batch = Batch(messages, [size]) if is_one else equal_batch(messages, size)
+    return _unpacked(packed), now, batch
 
 
 #: The number of a file, a position and a length; these bytes are sent as they are.

@@ -39,6 +39,8 @@ WOULD_BLOCK: Final = (BlockingIOError, InterruptedError)
 TRUNCATED: Final = int(socket.MSG_CTRUNC)
 CLOSE_ON_EXEC: Final = int(socket.MSG_CMSG_CLOEXEC)
 
+_pack_head: Final = HEAD.pack
+
 
 class _Outgoing(msgspec.Struct, eq=False):
     """The unsent fragments of one envelope that is large or has descriptors."""
@@ -69,6 +71,10 @@ class PeerLine:
         self._sock = peer.socket
         self._decoder = Decoder()
         self._scratch = memoryview(bytearray(PIECE_BYTES))
+        self._into = (self._scratch,)
+        # Looked up once: every request takes both.
+        self._send = self._sock.send
+        self._receive = self._sock.recvmsg_into
         self._urgent: deque[bytes | _Outgoing] = deque()
         self._bulk: deque[bytes | _Outgoing] = deque()
         #: The buffers being written, and the descriptors that go with their first byte.
@@ -86,20 +92,30 @@ class PeerLine:
     def send(self, envelope: Envelope, *, urgent: bool, at_once: bool = False) -> None:
         """Queue an envelope. The line owns its descriptors from now on, and closes them. With
         `at_once` it sends what is queued now, not at the end of the turn."""
+        body, descriptors = envelope.body, envelope.descriptors
         if not self.is_open:
-            close_all(envelope.descriptors)
+            close_all(descriptors)
             return
-        body = envelope.body
         size = len(body)
         outgoing: bytes | _Outgoing
-        if size <= JOINED_BYTES_MAX and not envelope.descriptors:
-            head = HEAD.pack(size, envelope.number, envelope.kind, envelope.subject, 0, 0)
+        if size <= JOINED_BYTES_MAX and not descriptors:
+            head = _pack_head(size, envelope.number, envelope.kind, envelope.subject, 0, 0)
             outgoing = head + body
             if (at_once or self._is_last) and not (self._bulk or self._urgent or self._buffers):
-                self._send_alone(outgoing)
+                # Most envelopes are small and alone: neither queued nor gathered.
+                try:
+                    sent = self._send(outgoing)
+                except WOULD_BLOCK:
+                    sent = 0
+                except OSError as fault:
+                    self.lose(fault)
+                    return
+                if sent < len(outgoing):
+                    self._buffers = [memoryview(outgoing)[sent:]]
+                    self._flush()
                 return
         else:
-            outgoing = _Outgoing(encode_fragments(envelope), envelope.descriptors)
+            outgoing = _Outgoing(encode_fragments(envelope), descriptors)
         (self._urgent if urgent else self._bulk).append(outgoing)
         self.untaken_bytes += size
         if self._is_blocked:
@@ -109,19 +125,6 @@ class PeerLine:
         elif not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
-
-    def _send_alone(self, outgoing: bytes) -> None:
-        """Send a small envelope when nothing else is to be sent."""
-        try:
-            sent = self._sock.send(outgoing)
-        except WOULD_BLOCK:
-            sent = 0
-        except OSError as fault:
-            self.lose(fault)
-            return
-        if sent < len(outgoing):
-            self._buffers = [memoryview(outgoing)[sent:]]
-            self._flush()
 
     def _flush(self) -> None:
         """Send until nothing is left or the socket would block."""
@@ -194,9 +197,7 @@ class PeerLine:
 
     def _on_readable(self) -> None:
         try:
-            count, ancillary, flags, _ = self._sock.recvmsg_into(
-                (self._scratch,), ANCILLARY_BYTES, CLOSE_ON_EXEC
-            )
+            count, ancillary, flags, _ = self._receive(self._into, ANCILLARY_BYTES, CLOSE_ON_EXEC)
         except WOULD_BLOCK:
             return
         except OSError as fault:
