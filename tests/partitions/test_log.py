@@ -17,6 +17,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.log import Log
 from borzoi.partitions.partition import Partition
 from borzoi.records.batch import Batch
+from borzoi.storage.kept import KeptMessages
 from borzoi.storage.local import LocalMedium
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.media import Medium
@@ -100,6 +101,18 @@ class FindsAnyMessageOfTheTime(Wrapped):
         return min(found + 1, self.log.visible_offset)
 
 
+class KeepsItsEdition(Wrapped):
+    edition = 1
+
+
+class KeepsOtherMessages(Wrapped):
+    def kept(self, offset: int, end: int) -> KeptMessages | None:
+        found = self.log.kept(offset, end)
+        if found is not None:
+            found.first_offset -= 1
+        return found
+
+
 class TakesAnyOffset(Wrapped):
     def append(
         self, batch: Batch, *, timestamp: int | None = None, is_part: bool = False
@@ -135,6 +148,8 @@ class StaysOpen(Wrapped):
     [
         (ForgetsTheBound, log_conformance.a_reading_is_bounded_by_its_bytes),
         (CutsTheFirstMessage, log_conformance.a_reading_is_bounded_by_its_bytes),
+        (KeepsItsEdition, log_conformance.messages_in_memory_are_those_of_the_log),
+        (KeepsOtherMessages, log_conformance.messages_in_memory_are_those_of_the_log),
         (FindsAnyMessageOfTheTime, log_conformance.messages_are_found_by_time),
         (TakesAnyOffset, log_conformance.a_batch_must_continue_the_log),
         (DeletesOneTooMany, log_conformance.the_oldest_segments_are_removed_and_offsets_stay),

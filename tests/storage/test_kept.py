@@ -7,7 +7,7 @@ from tests.support.logs import numbered
 
 from borzoi.storage.descriptors import Descriptors, OnDemandFile
 from borzoi.storage.index import entries_of
-from borzoi.storage.kept import FEW_BYTES, KEPT_BYTES, KeptMessages
+from borzoi.storage.kept import FEW_BYTES, KEPT_BYTES, KEPT_MAX, KeptMessages, nothing_kept
 from borzoi.storage.reading import Reading
 from borzoi.storage.segments import Segments
 
@@ -129,6 +129,70 @@ def test_they_go_when_others_need_the_descriptor() -> None:
     second.size()
     assert first.opened is None
     assert first.kept is None
+
+
+# What consumers hold. -----------------------------------------------------------------------------
+
+
+def test_few_messages_of_any_plain_segment_are_kept_with_those_behind_them() -> None:
+    log = Log(*[100] * 10)
+    log.segments.begin(10)
+    log.append(*[100] * 10)
+    for offset, end in ((0, 1), (3, 6), (15, 16), (12, 13)):
+        kept = log.segments.kept(offset, end)
+        assert kept is not None
+        assert (kept.first_offset, kept.end_offset) == (offset, 10 if offset < 10 else 20)
+        assert kept.content(offset, end) == b"".join(log.messages[offset:end])
+    assert log.file.kept is kept
+    assert log.segments.kept(19, 20) is kept, "those of the open segment are shared"
+    assert log.segments.kept(9, 11) is None, "they lie in two files"
+    assert log.segments.kept(19, 21) is None, "one is not written yet"
+    assert log.segments.kept(5, 5) is None
+    log.segments.delete_oldest(1, 20)
+    assert log.segments.kept(3, 4) is None
+
+
+def test_many_bytes_or_messages_are_not_kept() -> None:
+    log = Log(*[FEW_BYTES] * 3)
+    assert log.segments.kept(0, 1) is None
+    log = Log(*[0] * 200)
+    assert log.segments.kept(0, FEW_BYTES // 64) is not None
+    assert log.segments.kept(100, 100 + FEW_BYTES // 64 + 1) is None
+
+
+def test_those_in_use_stay_and_the_others_make_room() -> None:
+    log = Log(*[FEW_BYTES - 64] * (KEPT_MAX + 3))
+    held = [log.segments.kept(at, at + 1) for at in reversed(range(KEPT_MAX))]
+    every = [kept for kept in held if kept is not None]
+    assert len(every) == KEPT_MAX
+    for kept in every[:2]:
+        kept.content(kept.first_offset, kept.first_offset + 1)
+    last = KEPT_MAX + 2
+    assert log.segments.kept(last, last + 1) is None, "the first one is in use"
+    assert log.segments.kept(last, last + 1) is None, "so is the second"
+    assert log.segments.kept(last, last + 1) is not None
+    assert [kept.end_offset > kept.first_offset for kept in every[:4]] == [True, True, False, True]
+    # A read that would be kept is answered from the file.
+    for kept in every[3:6]:
+        kept.content(kept.first_offset, kept.first_offset + 1)
+    assert [len(log.read(9, 10)) for _ in range(3)] == [FEW_BYTES] * 3
+    assert log.file.kept is not None
+    assert log.file.kept.first_offset == last
+
+
+def test_what_was_forgotten_is_no_longer_found() -> None:
+    log = Log(*[100] * 9)
+    kept = log.segments.kept(0, 1)
+    assert kept is log.file.kept
+    assert kept is not None
+    kept.forget()
+    assert log.bytes_read_by(0, 1) == 164
+    assert log.segments.kept(0, 1) is not kept
+
+
+def test_nothing_is_kept_of_an_edition() -> None:
+    kept = nothing_kept(7)
+    assert (kept.edition, kept.first_offset, kept.end_offset) == (7, 0, 0)
 
 
 @given(

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from tests.support.disk import Process, SimulatedDisk
 from tests.support.logs import ManualSyncer, numbered
 
+from borzoi.storage.kept import KeptMessages
 from borzoi.storage.log import SegmentedLog, open_log
 from borzoi.storage.settings import Acknowledge, CacheIndexes, PartitionSettings, SegmentSettings
 
@@ -55,6 +56,8 @@ class LogMatchesAList(RuleBasedStateMachine):
         self.power_proof = 0
         self.waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.syncing: list[tuple[int, asyncio.Future[None]]] = []
+        #: What consumers hold in memory.
+        self.kept: list[KeptMessages] = []
 
     @initialize(
         segment=st.sampled_from([512, 2048, 8192, 1 << 30]),
@@ -291,6 +294,29 @@ class LogMatchesAList(RuleBasedStateMachine):
         reading = self.log.read(offset, 1000, size_max=size_max)
         assert reading.materialise() == b"".join(expected)
         assert reading.count == len(expected)
+
+    @rule(data=st.data(), count=st.integers(1, 6))
+    def keep(self, data: st.DataObject, count: int) -> None:
+        offset = data.draw(st.integers(0, self.end + 2))
+        end = min(offset + count, self.log.visible_offset)
+        kept = self.log.kept(offset, end) if offset < end else None
+        if kept is not None:
+            assert kept.first_offset <= offset < end <= kept.end_offset
+            assert kept.edition == self.log.edition
+            self.kept.append(kept)
+
+    @precondition(lambda self: hasattr(self, "log"))
+    @invariant()
+    def messages_in_memory_agree(self) -> None:
+        """As long as the log has their edition."""
+        self.kept = [kept for kept in self.kept if kept.edition == self.log.edition]
+        for kept in self.kept:
+            end = min(kept.end_offset, self.log.visible_offset)
+            if kept.first_offset < end:
+                found = kept.content(kept.first_offset, end)
+                assert kept.first_offset >= self.first
+                expected = self.model[kept.first_offset - self.first : end - self.first]
+                assert found == b"".join(expected)
 
     @rule(data=st.data())
     def search_by_time(self, data: st.DataObject) -> None:

@@ -91,6 +91,30 @@ async def a_reading_is_bounded_by_its_bytes(open_log: OpenLog) -> None:
     log.close()
 
 
+async def messages_in_memory_are_those_of_the_log(open_log: OpenLog) -> None:
+    """What a consumer holds is right until messages may have gone, and the edition says when."""
+    log = await filled(open_log)
+    other = log.edition
+    for offset in range(20):
+        expected = (await arrived(log.read(offset, 1))).materialise()
+        kept = log.kept(offset, offset + 1)
+        if kept is not None:
+            assert kept.edition == log.edition
+            assert bytes(kept.content(offset, offset + 1)) == expected
+    editions = [log.edition]
+    await append(log)
+    assert log.edition == editions[0], "nothing has gone"
+    for remove in (lambda: log.delete_segments(1), log.purge, log.close):
+        remove()
+        assert log.edition not in editions
+        editions.append(log.edition)
+    log = open_log()
+    assert log.edition not in [other, *editions], "another log"
+    editions.append(log.edition)
+    log.abandon()
+    assert log.edition not in editions
+
+
 async def messages_are_found_by_time(open_log: OpenLog) -> None:
     log = await filled(open_log)
     for timestamp, offset in [(0, 0), (1, 2), (20, 2), (21, 4), (180, 18), (181, 20)]:
@@ -183,6 +207,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     an_empty_log_begins_at_zero,
     messages_are_read_as_they_were_appended,
     a_reading_is_bounded_by_its_bytes,
+    messages_in_memory_are_those_of_the_log,
     messages_are_found_by_time,
     a_batch_must_continue_the_log,
     the_oldest_segments_are_removed_and_offsets_stay,

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from borzoi.model.errors import StorageFailure
 from borzoi.records.batch import Batch
+from borzoi.storage.kept import KeptMessages
 from borzoi.storage.reading import Reading
 from borzoi.storage.segment import SegmentFacts
 from borzoi.storage.segments import Removed
@@ -28,6 +29,9 @@ class Log(Protocol):
     visible_offset: int
     #: The timestamp of the last message.
     last_timestamp: int
+    #: Another number, which no other log has, whenever messages may have gone: deleted, purged, cut
+    #: off, or with the log itself.
+    edition: int
 
     @property
     def first_offset(self) -> int:
@@ -108,6 +112,12 @@ class Log(Protocol):
 
         `size_max` bounds their bytes; the first message is returned whatever its size.
         """
+        ...
+
+    def kept(self, offset: int, end: int) -> KeptMessages | None:
+        """Visible messages offset..end in memory, and those behind them, for a consumer that polls
+        few at a time. They may be used while the log has the `edition` they carry. None when they
+        are not few, or nothing is gained."""
         ...
 
     def offset_at(self, timestamp: int) -> "int | Future[int]":

@@ -22,7 +22,7 @@ from threading import get_ident
 from typing import Final, Self
 
 from borzoi.model.errors import StorageFailure
-from borzoi.storage.kept import KeptMessages
+from borzoi.storage.kept import KeptInTurn, KeptMessages
 from borzoi.storage.media import CLOSED, File, Medium, Readable
 
 DESCRIPTORS_DEFAULT: Final = 256
@@ -35,10 +35,12 @@ class Descriptors:
     number that `fileno` gave to that thread stays valid until it opens another file.
     """
 
-    __slots__ = ("_limit", "_medium", "_open", "_thread")
+    __slots__ = ("_limit", "_medium", "_open", "_thread", "kept")
 
     def __init__(self, medium: Medium, limit: int = DESCRIPTORS_DEFAULT) -> None:
         assert limit > 0
+        #: Messages of the files in memory.
+        self.kept = KeptInTurn()
         self._medium = medium
         self._limit = limit
         self._open: OrderedDict[OnDemandFile, None] = OrderedDict()

@@ -10,8 +10,9 @@ from pathlib import Path
 from borzoi.model.errors import InvalidOffset, StorageFailure
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.idle import IdleWork
+from borzoi.storage.kept import KeptMessages
 from borzoi.storage.log_files import LogFiles
-from borzoi.storage.log_writing import LogWriter
+from borzoi.storage.log_writing import EDITIONS, LogWriter
 from borzoi.storage.media import Medium
 from borzoi.storage.reading import Reading
 from borzoi.storage.recovery import OpenTwin
@@ -137,6 +138,15 @@ class SegmentedLog(LogWriter):
                 self._journal.read(reading, offset, end, size_max)
         return reading
 
+    def kept(self, offset: int, end: int) -> KeptMessages | None:
+        """Visible messages offset..end in memory, and those behind them, which may be used while
+        the log has the `edition` they carry. None when they are not few."""
+        self._files.ensure_readable()
+        kept = self._files.segments.kept(offset, end)
+        if kept is not None:
+            kept.edition = self.edition
+        return kept
+
     def offset_at(self, timestamp: int) -> int:
         """The offset of the first visible message that is not older than `timestamp`.
 
@@ -153,6 +163,7 @@ class SegmentedLog(LogWriter):
     def delete_segments(self, count: int) -> Removed:
         """Remove the oldest `count` segments, but never the open one or unacknowledged messages."""
         self._files.ensure_readable()
+        self.edition = next(EDITIONS)
         return self._files.segments.delete_oldest(count, self.visible_offset)
 
     def purge(self) -> None:
@@ -161,6 +172,7 @@ class SegmentedLog(LogWriter):
 
         Also repairs a damaged log.
         """
+        self.edition = next(EDITIONS)
         self._files.purge()
 
     def truncate(self, offset: int) -> None:
@@ -172,6 +184,7 @@ class SegmentedLog(LogWriter):
                 f" {self.directory} holds"
             )
         self._save_journal()
+        self.edition = next(EDITIONS)
         self._files.cut(offset)
 
     def adopt_twin(self, start_offset: int, body: Body) -> None:

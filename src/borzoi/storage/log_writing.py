@@ -5,6 +5,7 @@ A batch is numbered by its owner (`next_offset`), appended here, and answered at
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterator
 from struct import Struct
@@ -30,6 +31,9 @@ SYNCED: Final = Acknowledge.SYNCED
 
 _first_offset: Final = Struct("<Q").unpack_from
 
+#: The editions of all logs of this process.
+EDITIONS: Final = itertools.count(1)
+
 #: The index entries of a batch of this size are made when the turn ends, after the answer: the
 #: sender prepares its next batch then.
 LARGE_BYTES: Final = 64 << 10
@@ -52,6 +56,7 @@ class LogWriter:
         "_turn_is_open",
         "_waiter",
         "directory",
+        "edition",
         "last_timestamp",
         "medium",
         "next_offset",
@@ -72,6 +77,8 @@ class LogWriter:
         self._fullness = Fullness(files.segment_bytes, partition)
         #: Whether the open segment was full and no new one could be created.
         self._seal_is_due = False
+        #: Another number, which no other log has, whenever messages may have gone.
+        self.edition = next(EDITIONS)
         #: Readers see the messages below this offset.
         self.visible_offset = 0
         self.next_offset = self.last_timestamp = 0
@@ -302,6 +309,7 @@ class LogWriter:
     def _files_replaced(self, failure: StorageFailure | None) -> None:
         """Loaded, cut or closed: discard what is in memory; the next message follows what the
         files hold."""
+        self.edition = next(EDITIONS)
         self._answer_journal(failure)
         self._journal.clear()
         segments = self._files.segments

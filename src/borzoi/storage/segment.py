@@ -150,6 +150,11 @@ class Segment:
         """Whether there is a file at `log_path`: not for a compressed segment."""
         return self.body is None or isinstance(self.body, PlainBody)
 
+    @property
+    def plain_file(self) -> OnDemandFile | None:
+        """The file of its messages, unless they are compressed."""
+        return self.body.file if isinstance(self.body, PlainBody) else self.file
+
     def part(self, position: int, length: int) -> FileRange | memoryview | Produced:
         """Bytes of the log, wherever they are by now."""
         if self.file is not None:

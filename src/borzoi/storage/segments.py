@@ -132,13 +132,49 @@ class Segments:
         tail = self.tail
         if tail.file is None or (goes_on and end >= tail.next_offset):
             return None
-        index, first = tail.index, offset - tail.start_offset
+        kept = self._keep(tail, tail.file, offset, start)
+        if kept is None:
+            return None
+        tail.file.kept = kept
+        return kept.part(tail.file, offset, end)
+
+    def _keep(
+        self, segment: Segment, file: OnDemandFile, offset: int, start: int
+    ) -> KeptMessages | None:
+        """The messages of a segment from `offset` on, which begin at byte `start` of its file, if
+        there is room for them."""
+        if not self._descriptors.kept.make_room():
+            return None
+        index, first = segment.index, offset - segment.start_offset
         last = min(index.count, first + KEPT_BYTES // HEADER_BYTES) - 1
         last = index.last_ending_by(start + KEPT_BYTES, first=first, last=last)
         ends = index.ends(first, last)
-        content = read_exactly(tail.file, ends[-1] - start, start)
-        tail.file.kept = kept = KeptMessages(offset, start, ends, content)
-        return kept.part(tail.file, offset, end)
+        content = read_exactly(file, ends[-1] - start, start)
+        kept = KeptMessages(offset, start, ends, content)
+        self._descriptors.kept.add(kept)
+        return kept
+
+    def kept(self, offset: int, end: int) -> KeptMessages | None:
+        """Messages offset..end and those behind them in memory; None when they are not few, or not
+        in one plain file."""
+        file = self.tail.file
+        kept = None if file is None else file.kept
+        if kept is not None and kept.first_offset <= offset and end <= kept.end_offset:
+            return kept
+        few = FEW_BYTES // HEADER_BYTES
+        if not self.first_offset <= offset < end <= offset + few:
+            return None
+        segment = self.holding(offset)
+        file, first = segment.plain_file, offset - segment.start_offset
+        if file is None or end > segment.next_offset:
+            return None
+        start, stop = segment.index.span(first, first + end - offset - 1)
+        if stop - start > FEW_BYTES:
+            return None
+        kept = self._keep(segment, file, offset, start)
+        if kept is not None and segment.file is not None:
+            segment.file.kept = kept
+        return kept
 
     def offset_at(self, timestamp: int, end: int) -> int | None:
         """The first of the messages below `end` that is not older; None when all are."""
