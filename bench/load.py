@@ -5,8 +5,9 @@ import random
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
@@ -100,12 +101,13 @@ def send_over_and_over(
 
 def send_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Measured:
     """Each connection sends its next small request as soon as its last one was answered."""
-    return exchange_on_all(dict.fromkeys(socks, frame), requests, lambda answer: answer == bytes(8))
+    frames = dict.fromkeys(socks, repeat(frame))
+    return exchange_on_all(frames, requests, lambda answer: answer == bytes(8))
 
 
 def poll_on_all(socks: list[socket.socket], frame: bytes, requests: int) -> Measured:
     """The same with polls, whose answers are small enough to come in one piece."""
-    return exchange_on_all(dict.fromkeys(socks, frame), requests, is_whole)
+    return exchange_on_all(dict.fromkeys(socks, repeat(frame)), requests, is_whole)
 
 
 def is_whole(answer: bytes) -> bool:
@@ -115,7 +117,9 @@ def is_whole(answer: bytes) -> bool:
 
 
 def exchange_on_all(
-    frames: Mapping[socket.socket, bytes], requests: int, is_right: Callable[[bytes], bool]
+    frames: Mapping[socket.socket, Iterator[bytes]],
+    requests: int,
+    is_right: Callable[[bytes], bool],
 ) -> Measured:
     """All connections at once from one thread, so the load costs the same for every server."""
     left = dict.fromkeys(frames, requests)
@@ -124,10 +128,10 @@ def exchange_on_all(
     begun = clock()
     asked = dict.fromkeys(frames, begun)
     with selectors.DefaultSelector() as selector:
-        for sock, frame in frames.items():
+        for sock, ahead in frames.items():
             selector.register(sock, selectors.EVENT_READ)
             asked[sock] = clock()
-            sock.sendall(frame)
+            sock.sendall(next(ahead))
         while left:
             for key, _ in selector.select():
                 assert isinstance(key.fileobj, socket.socket)
@@ -139,7 +143,7 @@ def exchange_on_all(
                 left[sock] -= 1
                 if left[sock]:
                     asked[sock] = now
-                    sock.sendall(frames[sock])
+                    sock.sendall(next(frames[sock]))
                 else:
                     selector.unregister(sock)
                     del left[sock]

@@ -2,11 +2,13 @@
 
 The load is one thread that never waits for a single connection. Beside the server runs a bare
 uvloop protocol that answers 8 bytes to anything. All consumers poll the same message, which the
-server reads once; in the last row each of them polls another one, which is read each time.
+server reads once. In the last rows each polls one of its own, again and again, reads on from there,
+or polls another one each time, which is read from the file.
 """
 
 from contextlib import ExitStack
 from functools import partial
+from itertools import cycle
 
 from tests.support.server import running_server
 
@@ -61,14 +63,27 @@ def rows(stack: ExitStack) -> list[Row]:
             )
     count = 32
     send_on_all(owns[:1], send, count * APART)
-    places = {sock: poll_frame(at * APART, 1) for at, sock in enumerate(owns[:count])}
-    found.append(
-        Row(
-            f"poll 1 × {MESSAGE_BYTES} B, {count} connections, each in its own place",
-            0.45,
-            partial(send_on_all, others[:count], poll, TURN_REQUESTS // count),
-            partial(exchange_on_all, places, TURN_REQUESTS // count, is_whole),
-            turns=10,
+    for where, step in (
+        ("each in its own place", 0),
+        ("each reading on", 1),
+        ("each elsewhere each time", 3 * APART),
+    ):
+        places = {
+            sock: cycle(_polls(at * APART, step, count * APART))
+            for at, sock in enumerate(owns[:count])
+        }
+        found.append(
+            Row(
+                f"poll 1 × {MESSAGE_BYTES} B, {count} connections, {where}",
+                0.45,
+                partial(send_on_all, others[:count], poll, TURN_REQUESTS // count),
+                partial(exchange_on_all, places, TURN_REQUESTS // count, is_whole),
+                turns=10,
+            )
         )
-    )
     return found
+
+
+def _polls(start: int, step: int, end: int) -> list[bytes]:
+    """The polls of one connection, over and over: the first at `start`, the next `step` further."""
+    return [poll_frame((start + number * step) % end, 1) for number in range(APART)]

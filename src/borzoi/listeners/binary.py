@@ -19,9 +19,10 @@ from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.gathering import GatheredSender, GatheredSends, MeasuredSender, Repeated
+from borzoi.listeners.repeated_polls import POLLED_HEAD, POLLED_PREFIX_BYTES, RepeatedPoll
 from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
-from borzoi.model.consuming import ConsumerKind
+from borzoi.model.consuming import ConsumerKind, PollingKind
 from borzoi.model.errors import BorzoiError, InvalidCommand, NotFound
 from borzoi.model.namespace import Namespace
 from borzoi.model.system import TransportKind
@@ -29,7 +30,6 @@ from borzoi.partitions.turns import turns
 from borzoi.protocol.buffers import Reader
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import (
-    POLLED_PREFIX,
     PollMessages,
     SendMetadata,
     constant_of_send,
@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 
 SEND_MESSAGES = int(Code.SEND_MESSAGES)
 POLL_MESSAGES = int(Code.POLL_MESSAGES)
+OFFSET: Final = int(PollingKind.OFFSET)
 
 #: The commands of the hot path. One in MEASURED_EVERY of them is measured, and counts for all.
 HOT_CODES: Final = frozenset({SEND_MESSAGES, POLL_MESSAGES})
@@ -66,11 +67,7 @@ JOINED_BYTES_MAX: Final = 64 * 1024
 #: So do those of one file: to read them is cheaper than a system call of its own that sends them.
 READ_BYTES_MAX: Final = 16 * 1024
 
-#: The start of a response to a poll: status, length, and the fixed start of the payload.
-POLLED_HEAD = struct.Struct(RESPONSE_PREFIX.format + POLLED_PREFIX.format.removeprefix("<"))
-assert POLLED_HEAD.size == RESPONSE_PREFIX.size + POLLED_PREFIX.size
 _polled_head: Final = POLLED_HEAD.pack
-POLLED_PREFIX_BYTES: Final = POLLED_PREFIX.size
 
 #: What a send's frame begins with behind its length: the code, and the length of its metadata.
 #: Those are the constant bytes and the number of messages.
@@ -107,13 +104,12 @@ class BinaryProtocol:
     ) -> None:
         self.dispatcher = dispatcher
         self._metadata = dispatcher.services.metadata
+        self._owned = dispatcher.services.partitions.owned
         #: Shared by the connections: turns on the loop, and memory for incomplete frames.
         self.turns = turns()
         self.unfinished = Unfinished(unfinished_bytes_max, self.turns)
         #: Small sends of one turn, which are stored together.
-        self.gathering = GatheredSends(
-            dispatcher.send, self._refusal_of_append, dispatcher.services.partitions.owned
-        )
+        self.gathering = GatheredSends(dispatcher.send, self._refusal_of_append, self._owned)
         self._sends = PreparedRequests[PreparedSend]()
         self._polls = PreparedRequests[PreparedPoll]()
         self._repeated = PreparedRequests[Repeated]()
@@ -142,7 +138,7 @@ class BinaryProtocol:
                     sender = self._measured(session, started, sender)
                 answer = self._send(session, payload, sender)
             elif code == POLL_MESSAGES:
-                answer = self._poll(session, payload.view)
+                answer = self._poll(session, payload.view, sender)
             else:
                 answer = self._perform(session, code, payload)
             if isinstance(answer, Future):
@@ -192,6 +188,31 @@ class BinaryProtocol:
             return False
         self._turn = turn
         return True
+
+    def polls_again(
+        self, session: Session, repeated: RepeatedPoll, frame: memoryview
+    ) -> Reply | None:
+        """The response to this whole frame, if it is a poll like the last one of its connection. If
+        not, or if it fails, it is for `respond`."""
+        if (
+            repeated.revision != self._metadata.revision
+            or repeated.user_id != session.user_id
+            or session.stale
+        ):
+            return None
+        turn = self._turn + 1
+        started = 0 if turn % MEASURED_EVERY else perf_counter_ns()
+        try:
+            answer = repeated.answer(frame)
+            if answer is None:
+                return None
+            reply = answer if isinstance(answer, bytes) else encoded(answer)
+        except BorzoiError:
+            return None
+        self._turn = turn
+        if started:
+            self._measure(session, POLL_MESSAGES, started)
+        return reply
 
     def _measured(self, session: Session, started: int, sender: GatheredSender) -> GatheredSender:
         return MeasuredSender(sender, lambda: self._measure(session, SEND_MESSAGES, started))
@@ -336,7 +357,9 @@ class BinaryProtocol:
         place = (payload.position + messages_start, len(messages), count)
         return receive_at(self._layouts, place, messages, indexes)
 
-    def _poll(self, session: Session, payload: memoryview) -> Performed:
+    def _poll(
+        self, session: Session, payload: memoryview, sender: GatheredSender | None
+    ) -> Performed:
         dispatcher = self.dispatcher
         parts = split_poll(payload)
         if parts is None:
@@ -353,7 +376,27 @@ class BinaryProtocol:
             prepared = dispatcher.prepare_poll(session, request)
             self._polls.keep(session.user_id, constant, prepared)
         strategy = strategy_of(kind, value)
-        return dispatcher.poll(session, prepared, strategy, count, auto_commit != 0)
+        answer = dispatcher.poll(session, prepared, strategy, count, auto_commit != 0)
+        if (
+            sender is not None
+            and isinstance(answer, Delivery)
+            and kind == OFFSET
+            and not auto_commit
+            and prepared.namespace in self._owned
+        ):
+            sender.may_repeat(
+                RepeatedPoll(
+                    session.user_id,
+                    revision,
+                    self._owned,
+                    prepared.namespace,
+                    bytes(payload),
+                    value,
+                    count,
+                    dispatcher.services.polled_bytes_max,
+                )
+            )
+        return answer
 
     def _refusal_of_append(self, session: Session, fault: Exception) -> bytes:
         return self._refusal(session, SEND_MESSAGES, fault)

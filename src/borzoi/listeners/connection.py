@@ -41,6 +41,7 @@ from borzoi.listeners.frame_buffers import Lender, begun
 from borzoi.listeners.gathering import Repeated
 from borzoi.listeners.large_frames import SEND_MESSAGES, FrameStep, LargeFrame
 from borzoi.listeners.output import CLOSED, Output
+from borzoi.listeners.repeated_polls import RepeatedPoll
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.listeners.unfinished import COUNTED_BYTES_MIN
 from borzoi.memory.pool import NOWHERE, MemoryPool, Payload, PooledBuffer
@@ -130,8 +131,9 @@ class Conversation:
         self._running: Future[Answer] | None = None
         #: Whether its answer comes from the disk or another process, not from this turn.
         self.is_waiting = False
-        #: What the last send had in common with the one before; only between two requests.
-        self.repeated: Repeated | None = None
+        #: What the last send or poll had in common with the one before; only between two requests,
+        #: and when nothing followed it yet.
+        self.repeated: Repeated | RepeatedPoll | None = None
         self._unread: bytearray | None = None
         #: Waits for its turn, or for room for a large frame.
         self._held = False
@@ -189,29 +191,35 @@ class Conversation:
             self.received(data)
 
     def repeats(self, data: memoryview) -> bool:
-        """Whether this is one send like the last one, and is stored with others at the end of the
-        turn. If not, it is for `received`."""
+        """Whether this is one poll like the last one, and was answered, or one send like the last
+        one, and is stored with others at the end of the turn. If not, it is for `received`."""
         repeated, binary = self.repeated, self._binary
-        if (
-            repeated is None
-            or self._running is not None
-            or self.blocked
-            or not binary.repeats(self.session, repeated, data, self)
-        ):
+        if repeated is None or self._running is not None or self.blocked:
             return False
-        self._running = binary.gathering.running
+        if isinstance(repeated, RepeatedPoll):
+            if len(data) != repeated.size:
+                return False
+            reply = binary.polls_again(self.session, repeated, data)
+            if reply is None:
+                return False
+            self._output.send(reply)
+        elif binary.repeats(self.session, repeated, data, self):
+            self._running = binary.gathering.running
+        else:
+            return False
         return True
 
     def received(self, data: memoryview, lender: Lender | None = None) -> None:
         """Bytes arrived: run the whole frames, as many as its turn allows. One that is not whole
         may stay where it lies, in the receive buffer of the lender."""
-        self.repeated = None
+        before = self.repeated
         if self.head and self._running is None and not self.blocked and not self._held:
             data = memoryview(self.head + data)
             lender = None
             self.head = b""
         position, end, frames = 0, len(data), 0
         while position < end and not self.ended:
+            self.repeated = None
             if self._running is not None or self.blocked or self._held:
                 self._keep(data[position:])
                 return
@@ -240,6 +248,14 @@ class Conversation:
                 self._code, self._frame = code, frame
                 self.wanted = frame.view[end - position :]
                 return
+        if before is not None and self.repeated is None and isinstance(before, RepeatedPoll):
+            self._expect_again(before)
+
+    def _expect_again(self, repeated: RepeatedPoll) -> None:
+        """Another request came behind the last poll, and nothing else yet."""
+        is_whole = self.state is State.IDLE or self.state is State.RUNNING
+        if is_whole and not self._held and repeated.is_missed_once():
+            self.repeated = repeated
 
     def _had_its_turn(self, frames: int) -> bool:
         """Whether other connections come first now; then this one queues up."""
@@ -363,7 +379,7 @@ class Conversation:
                 self.end()
             self._go_on()
 
-    def may_repeat(self, repeated: Repeated) -> None:
+    def may_repeat(self, repeated: Repeated | RepeatedPoll) -> None:
         self.repeated = repeated
 
     def concluded(self, reply: bytes | None) -> None:

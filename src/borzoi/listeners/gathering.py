@@ -23,6 +23,7 @@ import msgspec
 
 from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.repeated_polls import RepeatedPoll
 from borzoi.model.namespace import Namespace
 from borzoi.protocol.framing import DONE
 from borzoi.records.accelerator import Ends
@@ -63,8 +64,8 @@ class GatheredSender(Protocol):
         """The send was answered with this frame; None when there is none, and the client has to
         go."""
 
-    def may_repeat(self, repeated: Repeated) -> None:
-        """The next send may be like this one."""
+    def may_repeat(self, repeated: Repeated | RepeatedPoll) -> None:
+        """The next send or poll may be like this one."""
 
 
 class MeasuredSender:
@@ -80,7 +81,7 @@ class MeasuredSender:
         self._measure()
         self._sender.concluded(reply)
 
-    def may_repeat(self, repeated: Repeated) -> None:
+    def may_repeat(self, repeated: Repeated | RepeatedPoll) -> None:
         self._sender.may_repeat(repeated)
 
 

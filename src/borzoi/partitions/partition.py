@@ -106,6 +106,11 @@ class Partition:
         """Why this partition accepts no messages, if so."""
         return self.log.fenced
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its messages are delivered as they are stored."""
+        return self._cipher is None
+
     def append(self, batch: Batch, now: int) -> "asyncio.Future[None] | None":
         """Stamp and store a batch that `records.batch.receive` has checked; it is changed in place.
 
