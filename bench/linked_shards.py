@@ -17,10 +17,9 @@ from pathlib import Path
 
 import uvloop
 from tests.support.shards import linked
+from tests.support.starts import start_with
 
 from bench.comparing import cpu_seconds
-from borzoi.server.config import load
-from borzoi.server.launching import Start
 from borzoi.server.shard_serving import serve_shard
 from borzoi.shard.links import Links, Peer
 
@@ -63,13 +62,7 @@ def child(text: str) -> int:
     links = Links(told["shard"], told["count"], told["arena"], peers)
     environment = told["environment"]
     directory = Path(environment["BORZOI_SYSTEM_PATH"])
-    start = Start(
-        load(environment, directory),
-        fresh=False,
-        default_credentials=True,
-        follower=False,
-        environment=environment,
-    )
+    start = start_with(environment, directory)
     control = PipeControl(socket.socket(fileno=told["control"]))
     return uvloop.run(serve_shard(start, directory, links, control))
 
