@@ -100,3 +100,10 @@ class CommandTree(click.Group):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+
+def command_tree(function: Callable[..., Any]) -> CommandTree:
+    """Decorator: the function's name and text become a tree without entries."""
+    tree = click.group(cls=CommandTree)(function)
+    assert isinstance(tree, CommandTree)
+    return tree

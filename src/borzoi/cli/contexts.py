@@ -4,17 +4,14 @@ import click
 
 from borzoi.cli import home
 from borzoi.cli.output import chosen, done, emit_list, format_option, list_options
-from borzoi.command_tree import CommandTree
+from borzoi.command_tree import command_tree
 
 COLUMNS = {"name": "Name", "active": "Active", "transport": "Transport", "username": "User"}
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def context() -> None:
     """Named connection options in ~/.borzoi; options on the command line override them."""
-
-
-assert isinstance(context, CommandTree)
 
 
 @context.command_named("list", "l")

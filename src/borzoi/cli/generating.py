@@ -7,10 +7,10 @@ import click
 from borzoi.cli.alerts import alerts
 from borzoi.cli.dashboard import dashboard
 from borzoi.cli.output import yaml_of
-from borzoi.command_tree import CommandTree
+from borzoi.command_tree import command_tree
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def generate() -> None:
     """Print files for programs that monitor a server."""
 

@@ -11,7 +11,7 @@ from borzoi.cli.faults import CommandFailed, Exit
 from borzoi.cli.names import IDENTIFIER, Topic, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, emit, format_option, list_options
 from borzoi.client import Client
-from borzoi.command_tree import CommandTree
+from borzoi.command_tree import command_tree
 from borzoi.model.identifiers import Identifier
 
 COLUMNS = {
@@ -22,18 +22,14 @@ COLUMNS = {
 }
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def consumer_group() -> None:
     """Consumer groups: readers that share the partitions of a topic."""
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def consumer_offset() -> None:
     """Offsets: how far consumers and groups have read."""
-
-
-assert isinstance(consumer_group, CommandTree)
-assert isinstance(consumer_offset, CommandTree)
 
 
 def _topic_and_one(arguments: tuple[str, ...], name: str) -> tuple[Topic, str]:

@@ -14,7 +14,7 @@ from borzoi.cli.output import chosen, done, emit_list, format_option, note
 from borzoi.cli.printing import record_of_message
 from borzoi.client import Client, Message, NewMessage
 from borzoi.client.messages import decode_messages
-from borzoi.command_tree import CommandTree
+from borzoi.command_tree import command_tree
 from borzoi.model.identifiers import Identifier
 
 COLUMNS = {
@@ -29,12 +29,9 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 LINES_PER_SEND = 1000
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def message() -> None:
     """Messages: send and poll."""
-
-
-assert isinstance(message, CommandTree)
 
 
 @message.command_named("send", "s")

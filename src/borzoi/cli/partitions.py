@@ -5,23 +5,19 @@ import click
 from borzoi.cli.connecting import connected
 from borzoi.cli.names import Topic, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, format_option
-from borzoi.command_tree import CommandTree
+from borzoi.command_tree import command_tree
 
 COUNT_MAX = 100_000
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def partition() -> None:
     """Partitions of a topic."""
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def segment() -> None:
     """Segments: the files of a partition."""
-
-
-assert isinstance(partition, CommandTree)
-assert isinstance(segment, CommandTree)
 
 
 def _counted(text: str) -> int:

@@ -2,12 +2,13 @@
 
 import click
 
-from borzoi.cli.answering import describe, show_list
+from borzoi.cli.answering import add_change, add_get, add_list, identified
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import record_of
 from borzoi.cli.names import IDENTIFIER
-from borzoi.cli.output import chosen, done, format_option, list_options
-from borzoi.command_tree import CommandTree
+from borzoi.cli.output import chosen, done, format_option
+from borzoi.client import Client
+from borzoi.command_tree import command_tree
 from borzoi.model.identifiers import Identifier
 
 COLUMNS = {
@@ -18,14 +19,12 @@ COLUMNS = {
     "messages_count": "Messages",
     "topics_count": "Topics",
 }
+STREAM = identified("stream")
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def stream() -> None:
     """Streams: collections of topics."""
-
-
-assert isinstance(stream, CommandTree)
 
 
 @stream.command_named("create", "c")
@@ -40,14 +39,9 @@ def create(name: str, stream_id: int | None, form: str) -> None:
     done(f"Stream {name!r} was created with id {created.id}.", record_of(created), chosen(form))
 
 
-@stream.command_named("delete", "d")
-@click.argument("stream", type=IDENTIFIER)
-@format_option
-def delete(stream: Identifier, form: str) -> None:
-    """Delete a stream with its topics and messages."""
-    with connected() as client:
-        client.delete_stream(stream)
-    done(f"Stream {stream!r} was deleted.", {"deleted": stream}, chosen(form))
+add_change(
+    stream, STREAM, "delete", Client.delete_stream, "Delete a stream with its topics and messages."
+)
 
 
 @stream.command_named("update", "u")
@@ -61,26 +55,12 @@ def update(stream: Identifier, name: str, form: str) -> None:
     done(f"Stream {stream!r} was renamed to {name!r}.", {"name": name}, chosen(form))
 
 
-@stream.command_named("purge", "p")
-@click.argument("stream", type=IDENTIFIER)
-@format_option
-def purge(stream: Identifier, form: str) -> None:
-    """Delete all messages of a stream; its topics stay."""
-    with connected() as client:
-        client.purge_stream(stream)
-    done(f"Stream {stream!r} was purged.", {"purged": stream}, chosen(form))
-
-
-@stream.command_named("get", "g")
-@click.argument("stream", type=IDENTIFIER)
-@format_option
-def get(stream: Identifier, form: str) -> None:
-    """Describe a stream."""
-    describe(lambda client: client.get_stream(stream), f"there is no stream {stream!r}", form)
-
-
-@stream.command_named("list", "l")
-@list_options
-def list_(form: str, list_mode: str) -> None:
-    """List all streams."""
-    show_list(lambda client: client.get_streams(), COLUMNS, form, list_mode)
+add_change(
+    stream,
+    STREAM,
+    "purge",
+    Client.purge_stream,
+    "Delete all messages of a stream; its topics stay.",
+)
+add_get(stream, STREAM, Client.get_stream, "Describe a stream.")
+add_list(stream, Client.get_streams, COLUMNS, "List all streams.")

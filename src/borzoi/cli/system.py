@@ -8,13 +8,17 @@ from typing import Any
 
 import click
 
-from borzoi.cli.answering import describe, show_list
+from borzoi.cli.answering import Resource, add_get, add_list
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import record_of
 from borzoi.cli.output import chosen, done, emit, emit_list, format_option, list_options, note
-from borzoi.command_tree import CommandTree
+from borzoi.client import Client
+from borzoi.command_tree import command_tree
 from borzoi.model.system import SnapshotCompression, SnapshotKind
 
+CLIENT = Resource(
+    "client", click.argument("client_id", type=int), lambda given: (given, str(given), given)
+)
 CLIENTS = {
     "client_id": "Client ID",
     "user_id": "User ID",
@@ -107,33 +111,18 @@ def snapshot(compression: str, snapshot_types: tuple[str, ...], out_dir: Path, f
     )
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def client() -> None:
     """Connections to the server."""
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def cluster() -> None:
     """The nodes of a cluster."""
 
 
-assert isinstance(client, CommandTree)
-assert isinstance(cluster, CommandTree)
-
-
-@client.command_named("get", "g")
-@click.argument("client_id", type=int)
-@format_option
-def get(client_id: int, form: str) -> None:
-    """Describe a connection and its groups."""
-    describe(lambda client: client.get_client(client_id), f"there is no client {client_id}", form)
-
-
-@client.command_named("list", "l")
-@list_options
-def list_(form: str, list_mode: str) -> None:
-    """List all connections."""
-    show_list(lambda client: client.get_clients(), CLIENTS, form, list_mode)
+add_get(client, CLIENT, Client.get_client, "Describe a connection and its groups.")
+add_list(client, Client.get_clients, CLIENTS, "List all connections.")
 
 
 @cluster.command_named("metadata", "m")

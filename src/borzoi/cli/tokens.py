@@ -5,12 +5,12 @@ import contextlib
 import click
 
 from borzoi.cli import home
-from borzoi.cli.answering import show_list
+from borzoi.cli.answering import add_list
 from borzoi.cli.connecting import Connecting, connected
 from borzoi.cli.faults import CommandFailed, Exit
-from borzoi.cli.output import chosen, done, format_option, list_options
+from borzoi.cli.output import chosen, done, format_option
 from borzoi.client import Client
-from borzoi.command_tree import CommandTree
+from borzoi.command_tree import command_tree
 from borzoi.model.errors import BorzoiError, NotFound, TokenNameTaken
 
 COLUMNS = {"name": "Name", "expiry_at": "Token Expiry Time"}
@@ -18,12 +18,9 @@ COLUMNS = {"name": "Name", "expiry_at": "Token Expiry Time"}
 LOGIN_EXPIRY = "15m"
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def pat() -> None:
     """Personal access tokens of the user that is logged in."""
-
-
-assert isinstance(pat, CommandTree)
 
 
 def _expiry(parts: tuple[str, ...]) -> str | int:
@@ -66,11 +63,7 @@ def delete(connecting: Connecting, name: str, form: str) -> None:
     done(f"Token {name!r} was deleted.", {"deleted": name}, chosen(form))
 
 
-@pat.command_named("list", "l")
-@list_options
-def list_(form: str, list_mode: str) -> None:
-    """List the names of the tokens."""
-    show_list(lambda client: client.get_personal_access_tokens(), COLUMNS, form, list_mode)
+add_list(pat, Client.get_personal_access_tokens, COLUMNS, "List the names of the tokens.")
 
 
 @click.command()

@@ -2,12 +2,13 @@
 
 import click
 
-from borzoi.cli.answering import describe, show_list
+from borzoi.cli.answering import TOPIC, add_change, add_get, show_list
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import record_of
 from borzoi.cli.names import IDENTIFIER, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, format_option, list_options
-from borzoi.command_tree import CommandTree
+from borzoi.client import Client
+from borzoi.command_tree import command_tree
 from borzoi.model.identifiers import Identifier
 from borzoi.model.topics import Compression
 
@@ -27,12 +28,9 @@ UPDATE_ARGUMENTS = "STREAM TOPIC NAME [COMPRESSION [EXPIRY…]]"
 COMPRESSIONS = {one.name.lower(): one for one in Compression}
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def topic() -> None:
     """Topics: logs of messages in partitions. STREAM/TOPIC works wherever STREAM TOPIC does."""
-
-
-assert isinstance(topic, CommandTree)
 
 
 def _expiry(parts: list[str]) -> str | int:
@@ -114,38 +112,9 @@ def update(
     done(f"Topic {shown_topic(named)} was changed.", {"name": rest[0]}, chosen(form))
 
 
-@topic.command_named("delete", "d")
-@topic_arguments("STREAM TOPIC")
-@format_option
-def delete(arguments: tuple[str, ...], form: str) -> None:
-    """Delete a topic with its messages."""
-    named, _ = topic_of(arguments)
-    with connected() as client:
-        client.delete_topic(named)
-    shown = shown_topic(named)
-    done(f"Topic {shown} was deleted.", {"deleted": shown}, chosen(form))
-
-
-@topic.command_named("purge", "p")
-@topic_arguments("STREAM TOPIC")
-@format_option
-def purge(arguments: tuple[str, ...], form: str) -> None:
-    """Delete all messages of a topic."""
-    named, _ = topic_of(arguments)
-    with connected() as client:
-        client.purge_topic(named)
-    shown = shown_topic(named)
-    done(f"Topic {shown} was purged.", {"purged": shown}, chosen(form))
-
-
-@topic.command_named("get", "g")
-@topic_arguments("STREAM TOPIC")
-@format_option
-def get(arguments: tuple[str, ...], form: str) -> None:
-    """Describe a topic and its partitions."""
-    named, _ = topic_of(arguments)
-    missing = f"there is no topic {shown_topic(named)}"
-    describe(lambda client: client.get_topic(named), missing, form)
+add_change(topic, TOPIC, "delete", Client.delete_topic, "Delete a topic with its messages.")
+add_change(topic, TOPIC, "purge", Client.purge_topic, "Delete all messages of a topic.")
+add_get(topic, TOPIC, Client.get_topic, "Describe a topic and its partitions.")
 
 
 @topic.command_named("list", "l")

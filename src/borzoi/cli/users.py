@@ -4,18 +4,20 @@ import sys
 
 import click
 
-from borzoi.cli.answering import describe, show_list
+from borzoi.cli.answering import add_change, add_get, add_list, identified
 from borzoi.cli.connecting import connected
 from borzoi.cli.documents import record_of
 from borzoi.cli.faults import reported
 from borzoi.cli.names import IDENTIFIER
-from borzoi.cli.output import chosen, done, format_option, list_options
+from borzoi.cli.output import chosen, done, format_option
 from borzoi.cli.permissions import permissions_of
-from borzoi.command_tree import CommandTree
+from borzoi.client import Client
+from borzoi.command_tree import command_tree
 from borzoi.model.identifiers import Identifier
 from borzoi.model.users import UserStatus
 
 COLUMNS = {"id": "ID", "created_at": "Created", "status": "Status", "username": "Username"}
+USER = identified("user")
 STATUS = click.Choice([one.name.lower() for one in UserStatus])
 GLOBAL = click.option(
     "-g", "--global-permissions", "globally", help="Such as read_streams,poll_messages."
@@ -25,12 +27,9 @@ STREAMS = click.option(
 )
 
 
-@click.group(cls=CommandTree)
+@command_tree
 def user() -> None:
     """Users and their permissions."""
-
-
-assert isinstance(user, CommandTree)
 
 
 @user.command_named("create", "c")
@@ -59,29 +58,9 @@ def create(
     done(f"User {username!r} was created with id {created.id}.", record_of(created), chosen(form))
 
 
-@user.command_named("delete", "d")
-@click.argument("user", type=IDENTIFIER)
-@format_option
-def delete(user: Identifier, form: str) -> None:
-    """Delete a user; its sessions end."""
-    with connected() as client:
-        client.delete_user(user)
-    done(f"User {user!r} was deleted.", {"deleted": user}, chosen(form))
-
-
-@user.command_named("get", "g")
-@click.argument("user", type=IDENTIFIER)
-@format_option
-def get(user: Identifier, form: str) -> None:
-    """Describe a user and its permissions."""
-    describe(lambda client: client.get_user(user), f"there is no user {user!r}", form)
-
-
-@user.command_named("list", "l")
-@list_options
-def list_(form: str, list_mode: str) -> None:
-    """List all users."""
-    show_list(lambda client: client.get_users(), COLUMNS, form, list_mode)
+add_change(user, USER, "delete", Client.delete_user, "Delete a user; its sessions end.")
+add_get(user, USER, Client.get_user, "Describe a user and its permissions.")
+add_list(user, Client.get_users, COLUMNS, "List all users.")
 
 
 @user.command_named("name", "n")
