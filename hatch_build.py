@@ -19,7 +19,7 @@ SOURCE = Path("native/batches.c")
 #: Everything that the module is made of.
 PARTS = (
     SOURCE,
-    *(Path("native", name) for name in ("lines.h", "messages.h", "rows.h", "xxh3.h")),
+    *(Path("native", name) for name in ("lines.h", "messages.h", "rows.h", "stamping.h", "xxh3.h")),
     Path("hatch_build.py"),
 )
 MODULE = Path("src/borzoi/records/_native.abi3.so")

@@ -11,6 +11,7 @@ the logs and the Parquet files from one run to the next; `BORZOI_SPARK_BENCH=dat
 """
 
 import os
+import random
 import shutil
 import statistics
 import sys
@@ -21,7 +22,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.support.server import running_server
@@ -121,7 +121,7 @@ def write_partition(root: Path, partition: int, size: int, total: int) -> int:
     """A segment of messages of one size, an open one behind it, and the same rows as Parquet."""
     directory = root / "data" / "streams/0/topics/0/partitions" / f"{partition}"
     directory.mkdir(parents=True)
-    new_ids = FreshIds(np.random.SFC64(size).random_raw)
+    new_ids = FreshIds(random.Random(size).randbytes)
     rows = max(1, 4 * MIB // (size + 64))
     payloads = pa.array([os.urandom(size // 2).hex().encode()[:size] for _ in range(rows)])
     offset = position = 0

@@ -22,7 +22,7 @@ from xxhash import xxh3_64_intdigest
 
 from borzoi.records.accelerator import ACCELERATOR
 from borzoi.records.batch import SMALL, Batch, index_entries, receive, receive_at, stamp
-from borzoi.records.fresh_ids import FreshIds, mixed_words
+from borzoi.records.fresh_ids import FreshIds
 from borzoi.records.layouts import Layouts
 
 ROUNDS = 5
@@ -62,7 +62,7 @@ class Through:
 
     def __init__(self, indexes: memoryview, count: int) -> None:
         self.indexes, self.count = indexes, count
-        self.new_ids = FreshIds(mixed_words(os.urandom))
+        self.new_ids = FreshIds(os.urandom)
 
     def __call__(self, messages: memoryview) -> None:
         self.stamp(receive(messages, self.indexes, self.count))

@@ -31,7 +31,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.records.batch import receive, receive_at
-from borzoi.records.fresh_ids import FreshIds, mixed_words
+from borzoi.records.fresh_ids import FreshIds
 from borzoi.records.layouts import Layouts
 from borzoi.storage.descriptors import Descriptors
 from borzoi.storage.local import LocalMedium
@@ -46,7 +46,7 @@ from borzoi.storage.settings import (
 from borzoi.storage.syncing import ThreadSyncer
 
 ROUNDS = 5
-NEW_IDS = FreshIds(mixed_words(os.urandom))
+NEW_IDS = FreshIds(os.urandom)
 MEDIUM = LocalMedium()
 NOW = 1_700_000_000_000_000
 

@@ -36,16 +36,6 @@
 #define PAYLOAD_BYTES_MAX 64000000u
 #define USER_HEADERS_BYTES_MAX 100000u
 
-#define SPLIT_MIX_STEP 0x9E3779B97F4A7C15ull
-#define SPLIT_MIX_FIRST 0xBF58476D1CE4E5B9ull
-#define SPLIT_MIX_SECOND 0x94D049BB133111EBull
-
-/* In the first and the second word of an id: a random UUID has version 4 and variant 2. */
-#define VERSION_BITS 0x00F0000000000000ull
-#define VERSION 0x0040000000000000ull
-#define VARIANT_BITS 0xC0ull
-#define VARIANT 0x80ull
-
 /* The metadata of a send is not longer, and more messages than this are checked by a thread: limits
  * of protocol/commands/messages.py and listeners/binary.py, which a test compares. */
 #define METADATA_BYTES_MAX 775u
@@ -106,6 +96,15 @@ static inline int ends_add(Ends *ends, uint32_t end)
         return -1;
     (ends->grown ? ends->grown : ends->few)[ends->count++] = end;
     return 0;
+}
+
+/* Those of messages of one size; there is room. */
+static void ends_fill(Ends *ends, uint32_t size, Py_ssize_t count)
+{
+    uint32_t *at = ends->grown ? ends->grown : ends->few;
+    for (Py_ssize_t i = 0; i < count; i++)
+        at[i] = size * (uint32_t)(i + 1);
+    ends->count = count;
 }
 
 /* A list of integers, or anything that lays out 32-bit integers one after another. */
@@ -202,8 +201,33 @@ static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
 #include "messages.h"
 #include "lines.h"
 #include "rows.h"
+#include "stamping.h"
 
 /* Receiving. ---------------------------------------------------------------------------------- */
+
+/* The size of every message of a sound batch whose messages have one size, as most have; 0 for any
+ * other. The arithmetic alone says where they lie, so nothing waits for what was read before. */
+static size_t sound_size(const uint8_t *messages, size_t length, const uint8_t *indexes,
+                         size_t count)
+{
+    uint64_t lengths = load64(messages + USER_HEADERS_AT);
+    size_t size = HEADER_BYTES + (size_t)(uint32_t)lengths + (size_t)(lengths >> 32);
+    if (length / count != size || length % count ||
+        (uint32_t)lengths > USER_HEADERS_BYTES_MAX || lengths >> 32 > PAYLOAD_BYTES_MAX)
+        return 0;
+    uint64_t faults = 0, previous_offset = 0, end = 0;
+    for (size_t i = 0; i < count; i++, indexes += ENTRY_BYTES) {
+        const uint8_t *message = messages + end;
+        __builtin_prefetch(i + AHEAD < count ? message + AHEAD * size : message, 1);
+        uint64_t offset = load64(message + OFFSET_AT);
+        end += size;
+        faults |= load64(indexes) ^ end << 32;
+        faults |= load64(indexes + 8) | (load64(message + USER_HEADERS_AT) ^ lengths) |
+                  load64(message + RESERVED_AT) | (offset < previous_offset);
+        previous_offset = offset;
+    }
+    return faults ? 0 : size;
+}
 
 /* Whether the batch is sound; then its ends, for which there is room, are filled in. */
 static int is_sound(const uint8_t *messages, size_t length, const uint8_t *indexes, size_t count,
@@ -256,7 +280,12 @@ static int check_request(const uint8_t *messages, size_t length, const uint8_t *
         return -1;
     /* Many take milliseconds: whoever checks them on a thread leaves the others theirs. */
     PyThreadState *thread = count >= MANY ? PyEval_SaveThread() : NULL;
-    int sound = is_sound(messages, length, indexes, count, ends, equal_size);
+    int sound = 1;
+    *equal_size = sound_size(messages, length, indexes, count);
+    if (*equal_size)
+        ends_fill(ends, (uint32_t)*equal_size, (Py_ssize_t)count);
+    else
+        sound = is_sound(messages, length, indexes, count, ends, equal_size);
     if (thread)
         PyEval_RestoreThread(thread);
     return sound;
@@ -475,112 +504,7 @@ static PyObject *prefix(PyObject *module, PyObject *given)
     return NULL;
 }
 
-/* Stamping. ----------------------------------------------------------------------------------- */
-
-static inline int lacks_id(const uint8_t *message)
-{
-    return !(load64(message + ID_AT) | load64(message + ID_AT + 8));
-}
-
-/* How many messages came without an id; -1 when one lies outside. Brings the headers into the
- * cache, which is most of what it costs. */
-static Py_ssize_t count_missing(const uint8_t *messages, size_t length, const Ends *ends)
-{
-    Py_ssize_t missing = 0;
-    size_t start = 0;
-    for (Py_ssize_t i = 0; i < ends->count; i++) {
-        size_t end = ends->at[i];
-        if (!is_inside(start, end, length))
-            return -1;
-        missing += lacks_id(messages + start);
-        start = end;
-    }
-    return missing;
-}
-
-static int stamp_all(uint8_t *messages, size_t length, const Ends *ends, uint64_t offset,
-                     uint64_t timestamp, const uint8_t *ids, Py_ssize_t ids_left)
-{
-    size_t start = 0;
-    for (Py_ssize_t i = 0; i < ends->count; i++, offset++) {
-        size_t end = ends->at[i];
-        if (!is_inside(start, end, length))
-            return -1;
-        __builtin_prefetch(messages + (length - end > HEADER_BYTES ? end : start), 1);
-        uint8_t *message = messages + start;
-        if (lacks_id(message)) {
-            if (ids_left-- <= 0)
-                return -1;
-            memcpy(message + ID_AT, ids, ID_BYTES);
-            ids += ID_BYTES;
-        }
-        store64(message + OFFSET_AT, offset);
-        store64(message + TIMESTAMP_AT, timestamp);
-        store64(message, checksum_of(message, end - start));
-        start = end;
-    }
-    return 0;
-}
-
-/* Calls new_ids(missing) and has its bytes in `ids`. */
-static int ask_for_ids(PyObject *new_ids, Py_ssize_t missing, Py_buffer *ids)
-{
-    PyObject *given = PyObject_CallFunction(new_ids, "n", missing);
-    if (!given)
-        return -1;
-    int taken = PyObject_GetBuffer(given, ids, PyBUF_SIMPLE);
-    Py_DECREF(given);
-    if (taken < 0) {
-        ids->obj = NULL;
-        return -1;
-    }
-    if (ids->len != missing * ID_BYTES) {
-        PyErr_Format(PyExc_ValueError, "%zd ids have %zd bytes, not %zd", missing,
-                     missing * ID_BYTES, ids->len);
-        return -1;
-    }
-    return 0;
-}
-
-PyDoc_STRVAR(stamp_doc, "stamp(messages, ends, base_offset, timestamp, new_ids)\n--\n\n"
-             "Number the messages in place, fill missing ids, and write the checksums.");
-
-static PyObject *stamp(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
-{
-    (void)module;
-    if (expect(given, 5, "stamp") < 0)
-        return NULL;
-    uint64_t base_offset = PyLong_AsUnsignedLongLong(arguments[2]);
-    if (base_offset == UINT64_MAX && PyErr_Occurred())
-        return NULL;
-    uint64_t timestamp = PyLong_AsUnsignedLongLong(arguments[3]);
-    if (timestamp == UINT64_MAX && PyErr_Occurred())
-        return NULL;
-    Py_buffer messages, ids = {.obj = NULL};
-    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_WRITABLE) < 0)
-        return NULL;
-    Ends ends;
-    PyObject *result = NULL;
-    if (ends_take(&ends, arguments[1]) < 0)
-        goto done;
-    size_t length = (size_t)messages.len;
-    Py_ssize_t missing = count_missing(messages.buf, length, &ends);
-    if (missing > 0 && ask_for_ids(arguments[4], missing, &ids) < 0)
-        goto done;
-    if (missing < 0 || stamp_all(messages.buf, length, &ends, base_offset, timestamp,
-                                 missing ? ids.buf : NULL, missing) < 0) {
-        outside();
-        goto done;
-    }
-    result = Py_None;
-    Py_INCREF(result);
-done:
-    if (ids.obj)
-        PyBuffer_Release(&ids);
-    ends_done(&ends);
-    PyBuffer_Release(&messages);
-    return result;
-}
+/* Sealing and verifying. --------------------------------------------------------------------- */
 
 PyDoc_STRVAR(seal_doc, "seal(messages, ends)\n--\n\nWrite the checksums.");
 
@@ -609,8 +533,6 @@ static PyObject *seal(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     PyBuffer_Release(&messages);
     return result;
 }
-
-/* Verifying. ---------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(verify_doc, "verify(messages, ends)\n--\n\n"
              "The number of the first message whose checksum is wrong, or None.");
@@ -679,66 +601,6 @@ static PyObject *entries(PyObject *module, PyObject *const *arguments, Py_ssize_
     return made;
 }
 
-/* New ids (records/fresh_ids.py). ------------------------------------------------------------- */
-
-PyDoc_STRVAR(mix_doc, "mix(words, entropy)\n--\n\n"
-             "Fill the buffer with words of SplitMix64: 16 bytes are where it starts and what all\n"
-             "words are changed by.");
-
-static PyObject *mix(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
-{
-    (void)module;
-    if (expect(given, 2, "mix") < 0)
-        return NULL;
-    Py_buffer words, entropy;
-    if (PyObject_GetBuffer(arguments[0], &words, PyBUF_WRITABLE) < 0)
-        return NULL;
-    if (PyObject_GetBuffer(arguments[1], &entropy, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&words);
-        return NULL;
-    }
-    PyObject *result = NULL;
-    if (entropy.len == 16) {
-        uint64_t counter = load64(entropy.buf), change = load64((uint8_t *)entropy.buf + 8);
-        uint8_t *at = words.buf;
-        for (Py_ssize_t i = words.len / 8; i > 0; i--, at += 8, counter += SPLIT_MIX_STEP) {
-            uint64_t word = (counter ^ counter >> 30) * SPLIT_MIX_FIRST;
-            word = (word ^ word >> 27) * SPLIT_MIX_SECOND;
-            store64(at, word ^ word >> 31 ^ change);
-        }
-        result = Py_None;
-        Py_INCREF(result);
-    } else {
-        PyErr_SetString(PyExc_ValueError, "the entropy has 16 bytes");
-    }
-    PyBuffer_Release(&entropy);
-    PyBuffer_Release(&words);
-    return result;
-}
-
-PyDoc_STRVAR(uuids_doc, "uuids(words)\n--\n\n"
-             "Two random words per id, with version and variant put in.");
-
-static PyObject *uuids(PyObject *module, PyObject *given)
-{
-    (void)module;
-    Py_buffer words;
-    if (PyObject_GetBuffer(given, &words, PyBUF_SIMPLE) < 0)
-        return NULL;
-    Py_ssize_t count = words.len / ID_BYTES;
-    PyObject *ids = PyBytes_FromStringAndSize(NULL, count * ID_BYTES);
-    if (ids) {
-        const uint8_t *word = words.buf;
-        uint8_t *id = (uint8_t *)PyBytes_AsString(ids);
-        for (Py_ssize_t i = 0; i < count; i++, word += ID_BYTES, id += ID_BYTES) {
-            store64(id, (load64(word) & ~VERSION_BITS) | VERSION);
-            store64(id + 8, (load64(word + 8) & ~VARIANT_BITS) | VARIANT);
-        }
-    }
-    PyBuffer_Release(&words);
-    return ids;
-}
-
 /* One checksum, so that the tests can try every length. --------------------------------------- */
 
 PyDoc_STRVAR(checksum_doc, "checksum(hashed)\n--\n\nXXH3-64 of these bytes.");
@@ -775,8 +637,11 @@ static int configure(PyObject *module)
     }
 #if XXH3_HAS_AVX2
     __builtin_cpu_init();
-    if (strcmp(wanted, "on") == 0 && __builtin_cpu_supports("avx2")) {
+    if (strcmp(wanted, "on") == 0 && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("bmi2")) {
         hash_long = hash_long_avx2;
+        make_ids = make_ids_avx2;
+        stamp_run = stamp_run_avx2;
         instructions = "AVX2";
     }
 #endif
@@ -798,8 +663,7 @@ static PyMethodDef methods[] = {
     {"seal", FAST(seal), seal_doc},
     {"verify", FAST(verify), verify_doc},
     {"entries", FAST(entries), entries_doc},
-    {"mix", FAST(mix), mix_doc},
-    {"uuids", uuids, METH_O, uuids_doc},
+    {"uuids", FAST(uuids), uuids_doc},
     {"checksum", checksum, METH_O, checksum_doc},
     {"count", count, METH_O, count_doc},
     {"messages", FAST(messages), messages_doc},

@@ -9,7 +9,8 @@
  *  129..240    16 bytes at a time, in order
  *  241..       stripes of 64 bytes into eight accumulators, scrambled after every 1024 bytes
  *
- * Only the last class is worth vector instructions. AVX2 is chosen when the module is loaded.
+ * Only the last class is worth vector instructions. AVX2 is chosen when the module is loaded, and
+ * with it BMI2, which every processor with AVX2 has.
  */
 #ifndef BORZOI_XXH3_H
 #define BORZOI_XXH3_H
@@ -222,7 +223,7 @@ static uint64_t hash_long_portable(const uint8_t *input, size_t length)
 
 #if XXH3_HAS_AVX2
 
-#define WITH_AVX2 __attribute__((target("avx2")))
+#define WITH_AVX2 __attribute__((target("avx2,bmi2")))
 
 WITH_AVX2 static inline __m256i wide_load(const uint8_t *at)
 {
@@ -282,15 +283,20 @@ typedef uint64_t HashLong(const uint8_t *input, size_t length);
 
 static HashLong *hash_long = hash_long_portable;
 
-static inline uint64_t xxh3(const uint8_t *input, size_t length)
+static inline uint64_t xxh3_with(HashLong *of_long, const uint8_t *input, size_t length)
 {
     if (length > 240)
-        return hash_long(input, length);
+        return of_long(input, length);
     if (length > 128)
         return hash_129_to_240(input, length);
     if (length > 16)
         return hash_17_to_128(input, length);
     return hash_up_to_16(input, length);
+}
+
+static inline uint64_t xxh3(const uint8_t *input, size_t length)
+{
+    return xxh3_with(hash_long, input, length);
 }
 
 #endif

@@ -9,13 +9,13 @@ base offset, its count and the number of its first message.
 
 import asyncio
 import os
+import random
 import struct
 import sys
 from itertools import count
 from pathlib import Path
 from random import Random
 
-import numpy as np
 from tests.support.logs import batch_of
 
 from borzoi.model.namespace import Namespace
@@ -60,7 +60,7 @@ def open_partition(
         Namespace(0, 0, 0),
         log,
         open_offsets(directory, OffsetWriter(medium)),
-        new_ids=FreshIds(np.random.SFC64().random_raw),
+        new_ids=FreshIds(random.Random().randbytes),
         cipher=Cipher(KEY) if encrypted else None,
     )
 

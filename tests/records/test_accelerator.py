@@ -2,8 +2,10 @@
 
 import gc
 import os
+import random
 import subprocess
 import sys
+from array import array
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from borzoi.listeners.binary import CHECKED_AT_ONCE_MAX
 from borzoi.model.limits import PAYLOAD_BYTES_MAX, USER_HEADERS_BYTES_MAX
 from borzoi.records.accelerator import ACCELERATOR, FUNCTIONS, Native, load
 from borzoi.records.batch import SMALL, receive, stamp, walk
-from borzoi.records.fresh_ids import as_uuids, mixed_words
+from borzoi.records.fresh_ids import BLOCK, FreshIds
 from borzoi.records.header import MessageHeader, pack_header
 from borzoi.records.message import Message, encode_messages
 
@@ -213,14 +215,29 @@ def test_ten_million_damaged_requests_are_seen_alike(seed: int) -> None:
 
 
 @needs_accelerator
-@given(st.binary(min_size=16, max_size=16), st.integers(1, 50))
-def test_new_ids_are_the_same(entropy: bytes, count: int) -> None:
-    def ids() -> bytes:
-        return as_uuids(mixed_words(lambda _: entropy)(2 * count))
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.lists(st.sampled_from([0, 0, 0, 5]), min_size=1, max_size=150), max_size=4),
+    st.integers(0, 200),
+)
+def test_batches_are_stamped_with_the_same_new_ids(
+    seed: int, batches: list[list[int]], left: int
+) -> None:
+    """Drawn while it stamps, or all at once; `left` of the first block are left for them."""
 
-    accelerated = ids()
+    def stamped() -> list[bytes]:
+        new_ids = FreshIds(random.Random(seed).randbytes)
+        new_ids(BLOCK - left)
+        found = []
+        for ids in batches:
+            batch = sent([Message(b"x" * (seed % 300), each) for each in ids]).received()
+            stamp(batch, base_offset=7, timestamp=9, new_ids=new_ids)
+            found.append(bytes(batch.messages))
+        return [*found, new_ids(1)]
+
+    accelerated = stamped()
     with without_accelerator():
-        assert ids() == accelerated
+        assert stamped() == accelerated
 
 
 # ---- what only it can get wrong -----------------------------------------------------------------
@@ -233,7 +250,7 @@ def test_ends_that_are_not_in_the_buffer_are_refused(native: Native, ends: list[
     messages = memoryview(bytearray(200))
     for given_ends in (ends, np.array(ends, np.uint32)):
         with pytest.raises(ValueError, match="does not lie in the buffer"):
-            native.stamp(messages, given_ends, 0, 0, numbered_ids())
+            native.stamp(messages, given_ends, 0, 0, numbered_ids(), None)
         with pytest.raises(ValueError, match="does not lie in the buffer"):
             native.seal(messages, given_ends)
         sealed = memoryview(bytearray(messages))
@@ -250,7 +267,7 @@ def test_ends_that_are_not_in_the_buffer_are_refused(native: Native, ends: list[
 def test_ends_of_another_kind_are_refused(native: Native, ends: list[int]) -> None:
     messages = memoryview(bytearray(200))
     with pytest.raises((TypeError, OverflowError)):
-        native.stamp(messages, ends, 0, 0, numbered_ids())
+        native.stamp(messages, ends, 0, 0, numbered_ids(), None)
     with pytest.raises((TypeError, OverflowError)):
         native.verify(messages, ends)
     with pytest.raises((TypeError, OverflowError)):
@@ -281,12 +298,11 @@ def test_arguments_of_another_kind_are_refused(native: Native) -> None:
         ("split", 1),
         ("walk", 1),
         ("prefix", 1),
-        ("stamp", 5),
+        ("stamp", 6),
         ("seal", 2),
         ("verify", 2),
         ("entries", 4),
-        ("mix", 2),
-        ("uuids", 1),
+        ("uuids", 2),
         ("checksum", 1),
         ("count", 1),
         ("messages", 2),
@@ -302,10 +318,11 @@ def test_arguments_of_another_kind_are_refused(native: Native) -> None:
 
 
 def test_bytes_that_cannot_be_changed_are_not(native: Native) -> None:
+    generator: Any = memoryview(bytes(24))
     for attempt in (
-        lambda: native.stamp(memoryview(bytes(64)), [64], 0, 0, numbered_ids()),
+        lambda: native.stamp(memoryview(bytes(64)), [64], 0, 0, numbered_ids(), None),
         lambda: native.seal(memoryview(bytes(64)), [64]),
-        lambda: native.mix(np.frombuffer(bytes(64), np.uint64), bytes(16)),
+        lambda: native.uuids(generator, 1),
     ):
         with pytest.raises((BufferError, ValueError)):
             attempt()
@@ -348,6 +365,50 @@ def test_a_fault_of_the_maker_of_ids_is_passed_on() -> None:
     batch = sent([Message(b"x")] * 9).received()
     with pytest.raises(ZeroDivisionError):
         stamp(batch, base_offset=0, timestamp=0, new_ids=lambda count: bytes(count // 0))
+
+
+@needs_accelerator
+def test_a_fault_of_the_entropy_is_passed_on_and_the_generator_stays_sound() -> None:
+    def entropy(count: int) -> bytes:
+        raise OSError("none today")
+
+    new_ids = FreshIds(entropy)
+    batch = sent([Message(b"x")] * 9).received()
+    with pytest.raises(OSError, match="none today"):
+        stamp(batch, base_offset=0, timestamp=0, new_ids=new_ids)
+    assert new_ids.generator[2] == BLOCK
+
+
+@pytest.mark.parametrize("size", [0, 16, 23, 25, 32])
+def test_a_generator_of_another_size_is_refused(native: Native, size: int) -> None:
+    for attempt in (
+        lambda: native.stamp(
+            memoryview(bytearray(64)), [64], 0, 0, numbered_ids(), array("B", bytes(size))
+        ),
+        lambda: native.uuids(array("B", bytes(size)), 1),
+    ):
+        with pytest.raises(ValueError, match="has 24 bytes"):
+            attempt()
+
+
+def test_a_generator_that_says_more_than_a_block_is_used_up(native: Native) -> None:
+    batch = sent([Message(b"x")]).received()
+    generator = array("Q", (1, 2, 2**64 - 1))
+    asked: list[int] = []
+
+    def new_ids(count: int) -> bytes:
+        asked.append(count)
+        return b"n" * 16 * count
+
+    native.stamp(batch.messages, [len(batch.messages)], 0, 0, new_ids, generator)
+    assert (asked, bytes(batch.messages[8:24])) == ([1], b"n" * 16)
+    batch = sent([Message(b"x")]).received()
+    with pytest.raises(ValueError, match="a new id is zero"):
+        native.stamp(batch.messages, [len(batch.messages)], 0, 0, bytes_of_zero, generator)
+
+
+def bytes_of_zero(count: int) -> bytes:
+    return bytes(16 * count)
 
 
 @needs_accelerator

@@ -1,17 +1,22 @@
 """Ids for messages that came without one."""
 
 import os
+import random
 import uuid
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from tests.support.accelerators import needs_accelerator, without_accelerator
 
-from borzoi.records.fresh_ids import BLOCK, WORDS, FreshIds, as_uuids, mixed_words
+from borzoi.records import accelerator
+from borzoi.records.fresh_ids import BLOCK, FreshIds, as_uuids, mixed_words
 
 pytestmark = pytest.mark.usefixtures("both_ways")
+
+#: Portions on both sides of a block.
+PORTIONS = st.lists(st.sampled_from([0, 1, 2, 3, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK]))
 
 
 def split(ids: bytes) -> list[bytes]:
@@ -32,9 +37,9 @@ def test_all_but_the_six_fixed_bits_are_random() -> None:
     assert differing.bit_count() == 122
 
 
-@given(st.lists(st.sampled_from([0, 1, 3, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])))
+@given(PORTIONS)
 def test_no_id_is_given_twice_however_they_are_asked_for(counts: list[int]) -> None:
-    fresh = FreshIds(np.random.SFC64(7).random_raw)
+    fresh = FreshIds(random.Random(7).randbytes)
     ids: list[bytes] = []
     for count in counts:
         given_now = split(fresh(count))
@@ -43,9 +48,26 @@ def test_no_id_is_given_twice_however_they_are_asked_for(counts: list[int]) -> N
     assert len(set(ids)) == len(ids)
 
 
-def test_the_same_seed_gives_the_same_ids() -> None:
-    first, second = (FreshIds(np.random.SFC64(3).random_raw) for _ in range(2))
-    assert first(5) == second(5)
+@given(PORTIONS)
+def test_the_same_entropy_gives_the_same_ids_in_whatever_portions(counts: list[int]) -> None:
+    fresh, other = (FreshIds(random.Random(3).randbytes) for _ in range(2))
+    assert b"".join([fresh(count) for count in counts]) == other(sum(counts))
+
+
+@needs_accelerator
+@given(PORTIONS)
+def test_python_goes_on_where_the_accelerator_stopped_and_the_other_way_round(
+    counts: list[int],
+) -> None:
+    fresh, other = (FreshIds(random.Random(3).randbytes) for _ in range(2))
+    ids = b""
+    for number, count in enumerate(counts):
+        if number % 2:
+            ids += fresh(count)
+        else:
+            with without_accelerator():
+                ids += fresh(count)
+    assert ids == other(sum(counts))
 
 
 def splitmix64(state: int) -> int:
@@ -57,18 +79,29 @@ def splitmix64(state: int) -> int:
     return word ^ (word >> 31)
 
 
+def published_words(entropy: bytes, count: int) -> list[int]:
+    start, change = (int.from_bytes(entropy[at : at + 8], "little") for at in (0, 8))
+    golden = 0x9E3779B97F4A7C15
+    return [splitmix64(start + number * golden) ^ change for number in range(count)]
+
+
 @given(st.binary(min_size=16, max_size=16), st.integers(1, 40))
 def test_words_are_those_of_a_mixed_counter_changed_by_the_rest_of_the_entropy(
     entropy: bytes, count: int
 ) -> None:
     start, change = (int.from_bytes(entropy[at : at + 8], "little") for at in (0, 8))
-    golden = 0x9E3779B97F4A7C15
-    expected = [splitmix64(start + number * golden) ^ change for number in range(count)]
-    assert mixed_words(lambda count: entropy[:count])(count).tolist() == expected
+    assert mixed_words(start, change, count).tolist() == published_words(entropy, count)
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(0, 41))
+def test_ids_are_two_words_each(entropy: bytes, count: int) -> None:
+    words = np.array(published_words(entropy, 2 * count), np.uint64)
+    assert FreshIds(lambda wanted: entropy[:wanted])(count) == as_uuids(words)
 
 
 def test_every_bit_of_mixed_words_is_set_about_half_of_the_time() -> None:
-    words = mixed_words(os.urandom)(WORDS)
+    start, change = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
+    words = mixed_words(start, change, 2 * BLOCK)
     bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 128)
     shares = bits.mean(axis=0)
     assert abs(shares - 0.5).max() < 0.06
@@ -76,7 +109,7 @@ def test_every_bit_of_mixed_words_is_set_about_half_of_the_time() -> None:
 
 
 def test_each_block_starts_from_entropy_of_its_own() -> None:
-    fresh = FreshIds(mixed_words(os.urandom))
+    fresh = FreshIds(os.urandom)
     ids = split(fresh(BLOCK) + fresh(BLOCK) + fresh(BLOCK + 1))
     assert len(set(ids)) == 3 * BLOCK + 1
 
@@ -84,22 +117,32 @@ def test_each_block_starts_from_entropy_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("counts", "blocks"), [([1, BLOCK - 1], 1), ([BLOCK - 1, 2], 2), ([BLOCK + 5, 1], 2)]
 )
-def test_a_block_serves_until_too_few_are_left(counts: list[int], blocks: int) -> None:
+def test_a_block_serves_until_it_is_used_up(counts: list[int], blocks: int) -> None:
     drawn: list[int] = []
 
-    def draw(count: int) -> NDArray[np.uint64]:
+    def entropy(count: int) -> bytes:
         drawn.append(count)
-        return np.random.SFC64(7).random_raw(count)
+        return random.Random(len(drawn)).randbytes(count)
 
-    fresh = FreshIds(draw)
+    fresh = FreshIds(entropy)
     for count in counts:
         fresh(count)
-    assert drawn == [WORDS] * blocks
+    assert drawn == [16] * blocks
 
 
-def test_words_drawn_before_are_not_seen_again_in_later_ids() -> None:
-    fresh = FreshIds(mixed_words(os.urandom))
+def test_ids_given_before_stay_as_they_are() -> None:
+    fresh = FreshIds(os.urandom)
     first = fresh(BLOCK)
     kept = bytes(first)
     fresh(BLOCK)
     assert first == kept
+
+
+@needs_accelerator
+def test_the_accelerator_knows_where_a_block_ends() -> None:
+    assert accelerator.native is not None
+    fresh = FreshIds(os.urandom)
+    fresh(1)
+    with pytest.raises(ValueError, match=f"has {BLOCK - 1} ids left, not {BLOCK}"):
+        accelerator.native.uuids(fresh.generator, BLOCK)
+    assert len(accelerator.native.uuids(fresh.generator, BLOCK - 1)) == 16 * (BLOCK - 1)

@@ -1,8 +1,7 @@
 """A partition on a medium, with ids and a key that are the same in every run."""
 
+import random
 from pathlib import Path
-
-import numpy as np
 
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
@@ -15,7 +14,7 @@ from borzoi.storage.settings import Acknowledge, PartitionSettings, SegmentSetti
 from borzoi.storage.syncing import Syncer
 
 DIRECTORY = Path("/data/0")
-NEW_IDS = FreshIds(np.random.SFC64(1).random_raw)
+NEW_IDS = FreshIds(random.Random(1).randbytes)
 CIPHER = Cipher("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 
 

@@ -5,10 +5,10 @@ messages, many of one size, many of one size with differing headers, many of any
 makes of one what a segment holds.
 """
 
+import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -115,6 +115,6 @@ def sent_batches(draw: DrawFn, count_max: int = 40) -> Sent:
 def stored(request: Sent, *, base_offset: int = 0, timestamp: int = 1_700_000_000_000_000) -> Batch:
     """The batch as it lies in a segment; the ids given to messages without one are reproducible."""
     batch = request.received()
-    new_ids = FreshIds(np.random.SFC64(1).random_raw)
+    new_ids = FreshIds(random.Random(1).randbytes)
     stamp(batch, base_offset=base_offset, timestamp=timestamp, new_ids=new_ids)
     return batch

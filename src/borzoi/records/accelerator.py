@@ -6,6 +6,7 @@ compiles it, and the variable BORZOI_ACCELERATOR chooses: `on` (the default), `p
 vector instructions) or `off`.
 """
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -52,8 +53,10 @@ class Native(Protocol):
         base_offset: int,
         timestamp: int,
         new_ids: Callable[[int], NDArray[np.uint8] | bytes],
+        generator: "array[int] | None",
     ) -> None:
-        """Number the messages in place, fill missing ids, and write the checksums."""
+        """Number the messages in place, fill missing ids, and write the checksums. The generator
+        is that of `FreshIds`."""
 
     def seal(self, messages: memoryview, ends: Ends) -> None:
         """Write the checksums."""
@@ -64,11 +67,8 @@ class Native(Protocol):
     def entries(self, ends: Ends, relative_offset: int, position: int, timestamp: int) -> bytes:
         """The index entries of a batch."""
 
-    def mix(self, words: NDArray[np.uint64], entropy: bytes) -> None:
-        """Fill an array with random words, from 16 bytes."""
-
-    def uuids(self, words: NDArray[np.uint64]) -> bytes:
-        """Two random words per id, with version and variant put in."""
+    def uuids(self, generator: "array[int]", count: int) -> bytes:
+        """The next ids of a generator, which has that many left."""
 
     def checksum(self, hashed: bytes | bytearray | memoryview) -> int:
         """XXH3-64 of these bytes."""

@@ -25,6 +25,7 @@ from borzoi.model.limits import HEADER_BYTES, U32_MAX, U64_MAX
 from borzoi.records import accelerator
 from borzoi.records.checksum import DIGEST, checksum, checksums_between, joined_digests
 from borzoi.records.columns import Column, equal_column, gathered_column, scatter_column
+from borzoi.records.fresh_ids import FreshIds
 from borzoi.records.header import CHECKSUM_AT, ID_AT, LENGTHS_AT, OFFSET_AT, TIMESTAMP_AT
 from borzoi.records.layouts import (
     SHARED,
@@ -294,7 +295,9 @@ def stamp(batch: Batch, base_offset: int, timestamp: int, new_ids: NewIds) -> No
     assert base_offset + batch.count <= U64_MAX
     ends = batch._ends
     if native is not None:
-        native.stamp(batch.messages, ends, base_offset, timestamp, new_ids)
+        # It draws the ids itself where it can, while it has the message at hand.
+        generator = new_ids.generator if isinstance(new_ids, FreshIds) else None
+        native.stamp(batch.messages, ends, base_offset, timestamp, new_ids, generator)
         return
     if isinstance(ends, list):
         _stamp_each(batch.messages, ends, base_offset, timestamp, new_ids)

@@ -10,6 +10,8 @@
     9..16    random
 """
 
+import struct
+from array import array
 from collections.abc import Callable
 from typing import Final
 
@@ -20,10 +22,10 @@ from borzoi.records import accelerator
 
 ID_BYTES: Final = 16
 
-#: Ids made at a time: 64 KiB of them, so that a small batch only takes a slice.
+#: Ids from the same entropy. The accelerator has the same number.
 BLOCK: Final = 4096
-#: Words in the ids of one draw.
-WORDS: Final = 2 * BLOCK
+ENTROPY_BYTES: Final = 16
+_two_words: Final = struct.Struct("<QQ").unpack
 
 #: None where the accelerator was not built, and in tests of what runs without it.
 native: accelerator.Native | None = accelerator.native
@@ -37,38 +39,69 @@ FIXED_BITS: Final = np.tile(np.array([0x0040_0000_0000_0000, 0x80], "<u8"), BLOC
 GOLDEN: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 FIRST_MIX: Final = np.uint64(0xBF58_476D_1CE4_E5B9)
 SECOND_MIX: Final = np.uint64(0x94D0_49BB_1331_11EB)
+STEPS: Final = np.arange(2 * BLOCK, dtype=np.uint64) * GOLDEN
 
 
-def mixed_words(entropy: Callable[[int], bytes]) -> Callable[[int], NDArray[np.uint64]]:
-    """Gives up to WORDS random words from 16 bytes of entropy each time.
+class FreshIds:
+    """Called with a count, gives that many ids. `entropy(n)` returns n random bytes, e.g.
+    `os.urandom`.
 
-    Half of the entropy is where the counter starts, the other half changes what comes of it: words
-    of one call never repeat, and ids of two calls are equal only if 128 random bits agree. Many
-    times faster than Python's generator, and nothing to load. What is given holds until the next
-    call.
+    Each block of ids takes 16 bytes of entropy. Half of it is where the counter starts, the other
+    half changes what comes of it: words of one block never repeat, and ids of two blocks are equal
+    only if 128 random bits agree. Many times faster than Python's generator, and nothing to load.
     """
 
-    steps = np.arange(WORDS, dtype=np.uint64) * GOLDEN
-    # Used again, because memory that is new each time costs more than the arithmetic.
-    kept = np.empty((2, WORDS), np.uint64)
+    __slots__ = ("_entropy", "_made", "generator")
 
-    def draw(count: int) -> NDArray[np.uint64]:
-        words: NDArray[np.uint64] = kept[0, :count]
+    def __init__(self, entropy: Callable[[int], bytes]) -> None:
+        self._entropy = entropy
+        #: The entropy of a block as two words, and how many of its ids are used. The accelerator
+        #: draws from it while it stamps, and calls for one id when all are used.
+        self.generator = array("Q", (0, 0, BLOCK))
+        #: The ids of the block, where there is no accelerator.
+        self._made: bytes | None = None
+
+    def __call__(self, count: int) -> bytes:
+        left = BLOCK - self.generator[2]
+        if count <= left:
+            return self._taken(count)
+        pieces = [self._taken(left)]
+        while count > left:
+            count -= left
+            self._begin_block()
+            left = BLOCK
+            pieces.append(self._taken(min(count, left)))
+        return b"".join(pieces)
+
+    def _begin_block(self) -> None:
+        generator = self.generator
+        generator[0], generator[1] = _two_words(self._entropy(ENTROPY_BYTES))
+        generator[2] = 0
+        self._made = None
+
+    def _taken(self, count: int) -> bytes:
+        """Ids of this block, which has that many left."""
         if native is not None:
-            native.mix(words, entropy(16))
-            return words
-        start, change = np.frombuffer(entropy(16), "<u8")
-        np.add(steps[:count], start, out=words)
-        _mix(words, kept[1, :count])
-        words ^= change
-        return words
-
-    return draw
+            return native.uuids(self.generator, count)
+        start, change, used = self.generator
+        made = self._made
+        if made is None:
+            made = self._made = as_uuids(mixed_words(start, change, 2 * BLOCK))
+        self.generator[2] = used + count
+        return made[used * ID_BYTES : (used + count) * ID_BYTES]
 
 
-def _mix(words: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> None:
-    """In place; `shifted` is memory to work with."""
-    np.right_shift(words, np.uint64(30), out=shifted)
+def as_uuids(words: NDArray[np.uint64]) -> bytes:
+    """Two random words per id, at most those of a block; version and variant put in."""
+    ids: NDArray[np.uint64] = words & RANDOM_BITS[: len(words)]
+    ids |= FIXED_BITS[: len(words)]
+    return ids.astype("<u8", copy=False).tobytes()
+
+
+def mixed_words(start: int, change: int, count: int) -> NDArray[np.uint64]:
+    """A counter that begins at `start`, mixed, and changed; at most those of a block."""
+    words: NDArray[np.uint64] = STEPS[:count] + np.uint64(start)
+    shifted = words >> np.uint64(30)
     words ^= shifted
     words *= FIRST_MIX
     np.right_shift(words, np.uint64(27), out=shifted)
@@ -76,37 +109,5 @@ def _mix(words: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> None:
     words *= SECOND_MIX
     np.right_shift(words, np.uint64(31), out=shifted)
     words ^= shifted
-
-
-class FreshIds:
-    """Called with a count, gives that many ids.
-
-    `draw(WORDS)` returns that many random words, e.g. `mixed_words(os.urandom)`; it must not be
-    shared.
-    """
-
-    __slots__ = ("_draw", "_next", "_ready")
-
-    def __init__(self, draw: Callable[[int], NDArray[np.uint64]]) -> None:
-        self._draw = draw
-        self._ready = b""
-        self._next = 0
-
-    def __call__(self, count: int) -> bytes:
-        start = self._next
-        end = start + count * ID_BYTES
-        if end > len(self._ready):
-            blocks = -(-count // BLOCK)
-            self._ready = b"".join([as_uuids(self._draw(WORDS)) for _ in range(blocks)])
-            start, end = 0, count * ID_BYTES
-        self._next = end
-        return self._ready[start:end]
-
-
-def as_uuids(words: NDArray[np.uint64]) -> bytes:
-    """Two random words per id, at most WORDS, which are used up; version and variant put in."""
-    if native is not None:
-        return native.uuids(words)
-    words &= RANDOM_BITS[: len(words)]
-    words |= FIXED_BITS[: len(words)]
-    return words.astype("<u8", copy=False).tobytes()
+    words ^= np.uint64(change)
+    return words

@@ -10,7 +10,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.deduplication import Deduplicator
 from borzoi.partitions.partition import Deletable, Partition
 from borzoi.partitions.warming import warm
-from borzoi.records.fresh_ids import FreshIds, mixed_words
+from borzoi.records.fresh_ids import FreshIds
 from borzoi.security.encryption import Cipher
 from borzoi.server.descriptor_limit import room_for_files
 from borzoi.server.settings import Settings
@@ -136,4 +136,4 @@ def random_ids() -> FreshIds:
 
     They name messages and open nothing, so a generator that the system seeds is enough.
     """
-    return FreshIds(mixed_words(os.urandom))
+    return FreshIds(os.urandom)

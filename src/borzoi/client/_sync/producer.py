@@ -31,7 +31,7 @@ from borzoi.model.errors import (
 )
 from borzoi.model.limits import PAYLOAD_BYTES_MAX, U32_MAX
 from borzoi.model.partitioning import Partitioning, partition_for_key
-from borzoi.records.fresh_ids import FreshIds, mixed_words
+from borzoi.records.fresh_ids import FreshIds
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Producer(Generic[T]):
         self._when_full = when_full
         self._timeout = timeout
         self._patience = client._options.timeout if timeout is None else timeout
-        self._new_ids = FreshIds(mixed_words(os.urandom))
+        self._new_ids = FreshIds(os.urandom)
         self._gathering: Gathering[Outcome] = Gathering(batching, Outcome)
         #: Guards the state that the worker shares with senders; never held across an await.
         self._guard = threading.Lock()
