@@ -7,7 +7,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from tests.support.wire_client import answer_in
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.interface import ByteStreamArguments, Listener
 from borzoi.listeners.sockets import SocketOptions, listening_socket
 from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
@@ -30,7 +31,6 @@ from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.protocol.websocket.frames import Limits
 from borzoi.records.message import decode_messages
-from borzoi.server.listening import ByteStreamArguments
 
 PATIENCE_SECONDS = 60.0
 PLENTY = 1000
@@ -63,15 +63,10 @@ async def tcp_listener(
     kind: type[TcpListener] = TcpListener,
 ) -> AsyncIterator[TcpListener]:
     """A plain listener; sessions that end are noted in `ended`."""
-    listener = kind(
-        listening_socket(LOOPBACK),
-        options=options or SocketOptions(),
-        **byte_streams(server, admission, ended),
-    )
-    try:
+    shared = byte_streams(server, admission, ended)
+    options = options or SocketOptions()
+    with closing(kind(listening_socket(LOOPBACK), options=options, **shared)) as listener:
         yield listener
-    finally:
-        listener.close()
 
 
 @asynccontextmanager
@@ -85,11 +80,8 @@ async def tls_listener(
     """The same with TLS."""
     listener = TlsListener(**byte_streams(server, admission, ended))
     await listener.start(listening_socket(LOOPBACK), context)
-    try:
+    async with _closing(listener):
         yield listener
-    finally:
-        listener.close()
-        await turns(5)
 
 
 @asynccontextmanager
@@ -110,8 +102,15 @@ async def websocket_listener(
     else:
         listener = SecureWebSocketListener(limits=limits, **shared)
         await listener.start(listening_socket(LOOPBACK), context)
-    try:
+    async with _closing(listener):
         yield listener
+
+
+@asynccontextmanager
+async def _closing(listener: Listener) -> AsyncIterator[None]:
+    """What a close sets off has happened at the end."""
+    try:
+        yield
     finally:
         listener.close()
         await turns(5)

@@ -51,6 +51,11 @@ def ranged(function: Any) -> Any:
     return function
 
 
+def part_of(where: str | None, **among: Any) -> tuple[TopicRange, Condition | None]:
+    """Where the messages are, and which of them are meant."""
+    return range_of(**among), condition(where) if where else None
+
+
 def range_of(start: str, end: str | None, partitions: tuple[int, ...]) -> TopicRange:
     begin: Any = start_of(start)
     until: datetime | int | None = None
@@ -88,11 +93,8 @@ def read(
     topic: Topic,
     path: Path | None,
     file_form: str | None,
-    start: str,
-    end: str | None,
-    partitions: tuple[int, ...],
-    where: str | None,
     form: str,
+    **part: Any,
 ) -> None:
     """Write a part of STREAM/TOPIC to a file, or to standard output as JSON lines or CSV."""
     kind = form_of(path, file_form, READ_FORMATS)
@@ -101,8 +103,7 @@ def read(
     if path is None and chosen(form) is not Format.TABLE:
         raise click.UsageError("-o formats the summary of a file; --format chooses the rows")
     with reported():
-        among = range_of(start, end, partitions)
-        passes = condition(where) if where else None
+        among, passes = part_of(**part)
     with connected() as client, ExitStack() as stack:
         sink = stack.enter_context(opened_sink(kind, path))
         count = 0
@@ -268,18 +269,14 @@ def replay(
     source: Topic,
     target: Topic,
     keep_partitions: bool,
-    start: str,
-    end: str | None,
-    partitions: tuple[int, ...],
-    where: str | None,
     form: str,
+    **part: Any,
 ) -> None:
     """Send a part of one topic to another, with ids and headers."""
     if source == target:
         raise click.UsageError("the two topics must differ")
     with reported():
-        among = range_of(start, end, partitions)
-        passes = condition(where) if where else None
+        among, passes = part_of(**part)
     count = 0
     with connected() as client, _progress(client, source, among, show=True) as advance:
         for partition, run in checked_runs(client, source, among):

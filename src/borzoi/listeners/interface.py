@@ -6,11 +6,24 @@ transport must pass.
 """
 
 import socket
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import Protocol, TypedDict
 
-from borzoi.handlers.sessions import SessionRecord
+from borzoi.handlers.sessions import Session, SessionRecord
+from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol
+from borzoi.memory.pool import MemoryPool
 from borzoi.model.value import Value
+
+
+class ByteStreamArguments(TypedDict):
+    """The arguments that all listeners of the binary protocol over byte streams take."""
+
+    binary: BinaryProtocol
+    pool: MemoryPool
+    admission: Admission
+    on_connect: Callable[[Session], None]
+    on_disconnect: Callable[[Session], None]
 
 
 class Detached(Value):

@@ -6,12 +6,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol
-from borzoi.listeners.interface import Listener
+from borzoi.listeners.interface import ByteStreamArguments, Listener
 from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
 from borzoi.listeners.process_metrics import ProcessSources, process_families
 from borzoi.listeners.sockets import BACKLOG, SocketOptions, bound_socket
@@ -39,6 +39,9 @@ from borzoi.server.transport_settings import (
 from borzoi.telemetry.durations import Durations
 from borzoi.telemetry.exposition import Family
 
+if TYPE_CHECKING:
+    from borzoi.listeners.tls import TlsListener
+
 SECOND_US = 1_000_000
 
 #: Seconds of silence before the kernel sends keepalive probes, ...
@@ -54,16 +57,6 @@ class Endpoint(Value):
     name: str
     section: str
     listener: Listener
-
-
-class ByteStreamArguments(TypedDict):
-    """The arguments that all listeners of the binary protocol over byte streams take."""
-
-    binary: BinaryProtocol
-    pool: MemoryPool
-    admission: Admission
-    on_connect: Callable[[Session], None]
-    on_disconnect: Callable[[Session], None]
 
 
 class ListeningContext(Value):
@@ -177,10 +170,16 @@ async def _tcp(
         from borzoi.listeners.tls import TlsListener
 
         secure = TlsListener(options=options, **around.byte_streams(admission))
-        await secure.start(sock, tls_context(tcp.tls, "tcp.tls"))
-        return Endpoint("tcp (TLS)", "tcp", secure)
+        return await _secured("tcp", secure, sock, tcp.tls)
     plain = TcpListener(sock, options=options, **around.byte_streams(admission))
     return Endpoint("tcp", "tcp", plain)
+
+
+async def _secured(
+    section: str, listener: "TlsListener", sock: socket.socket, tls: TlsSection
+) -> Endpoint:
+    await listener.start(sock, tls_context(tls, f"{section}.tls"))
+    return Endpoint(f"{section} (TLS)", section, listener)
 
 
 def _loaded_http() -> Callable[..., Listener]:
@@ -232,8 +231,7 @@ async def _websocket(
         from borzoi.listeners.websocket.secure import SecureWebSocketListener
 
         secure = SecureWebSocketListener(limits=limits, **around.byte_streams(admission))
-        await secure.start(sock, tls_context(websocket.tls, "websocket.tls"))
-        return Endpoint("websocket (TLS)", "websocket", secure)
+        return await _secured("websocket", secure, sock, websocket.tls)
     plain = WebSocketListener(sock, limits=limits, **around.byte_streams(admission))
     return Endpoint("websocket", "websocket", plain)
 

@@ -5,20 +5,18 @@ messages leave by `sendfile` here as well.
 """
 
 import socket
-from collections.abc import Callable
 from time import monotonic
+from typing import Unpack
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import WOULD_BLOCK
 from borzoi.listeners.acknowledging import acknowledge, may_be_held_back
-from borzoi.listeners.admission import Admission
-from borzoi.listeners.binary import BinaryProtocol, Reply
+from borzoi.listeners.binary import Reply
 from borzoi.listeners.connection import Conversation
-from borzoi.listeners.interface import Detached
+from borzoi.listeners.interface import ByteStreamArguments, Detached
 from borzoi.listeners.sockets import SocketOptions
 from borzoi.listeners.tcp import TcpConnection, TcpListener
 from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
-from borzoi.memory.pool import MemoryPool
 from borzoi.model.system import TransportKind
 from borzoi.protocol.websocket.frames import Limits
 
@@ -129,23 +127,11 @@ class WebSocketListener(TcpListener):
         self,
         sock: socket.socket,
         *,
-        binary: BinaryProtocol,
-        pool: MemoryPool,
-        admission: Admission,
         limits: Limits,
-        on_connect: Callable[[Session], None],
-        on_disconnect: Callable[[Session], None],
+        **shared: Unpack[ByteStreamArguments],
     ) -> None:
         self._limits = limits
-        super().__init__(
-            sock,
-            binary=binary,
-            pool=pool,
-            admission=admission,
-            options=SocketOptions(),
-            on_connect=on_connect,
-            on_disconnect=on_disconnect,
-        )
+        super().__init__(sock, options=SocketOptions(), **shared)
 
     def _connection(self, sock: socket.socket, session: Session) -> TcpConnection:
         return WebSocketConnection(self, sock, session, self._limits)

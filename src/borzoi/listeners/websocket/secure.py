@@ -1,15 +1,13 @@
 """WebSocket over TLS: the connection of `listeners/tls.py` with frames in between."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Unpack
 
-from borzoi.handlers.sessions import Session
 from borzoi.listeners.accepting import Peer
-from borzoi.listeners.admission import Admission
-from borzoi.listeners.binary import BinaryProtocol, Reply
+from borzoi.listeners.binary import Reply
+from borzoi.listeners.interface import ByteStreamArguments
 from borzoi.listeners.tls import TlsConnection, TlsListener
 from borzoi.listeners.websocket.dialogue import HANDSHAKE_SECONDS_MAX, Dialogue
-from borzoi.memory.pool import MemoryPool
 from borzoi.model.system import TransportKind
 from borzoi.protocol.websocket.frames import Limits
 
@@ -84,23 +82,8 @@ class SecureWebSocketListener(TlsListener):
 
     transport = TransportKind.WEBSOCKET
 
-    def __init__(
-        self,
-        *,
-        binary: BinaryProtocol,
-        pool: MemoryPool,
-        admission: Admission,
-        limits: Limits,
-        on_connect: Callable[[Session], None],
-        on_disconnect: Callable[[Session], None],
-    ) -> None:
-        super().__init__(
-            binary=binary,
-            pool=pool,
-            admission=admission,
-            on_connect=on_connect,
-            on_disconnect=on_disconnect,
-        )
+    def __init__(self, *, limits: Limits, **shared: Unpack[ByteStreamArguments]) -> None:
+        super().__init__(**shared)
         self._limits = limits
 
     def _connection(self, peer: Peer) -> TlsConnection:
