@@ -9,10 +9,9 @@ import pytest
 from tests.support.accelerators import needs_accelerator
 from tests.support.conversations import Sink, answered
 from tests.support.embedded import EmbeddedServer, embedded_server
-from tests.support.listening import turns
+from tests.support.listening import count_closely, turns
 
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.gathering import ALONE_MAX, GATHERED_BYTES_MAX, TURN_BYTES_MAX
 from borzoi.memory.pool import MemoryPool
@@ -263,13 +262,7 @@ async def repeating(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> Client
     for _ in range(3):
         await clients.get_company()
     clients.closely = 0
-    respond = BinaryProtocol.respond
-
-    def counted(*arguments: Any) -> Any:
-        clients.closely += 1
-        return respond(*arguments)
-
-    monkeypatch.setattr(BinaryProtocol, "respond", counted)
+    count_closely(clients, monkeypatch)
     return clients
 
 

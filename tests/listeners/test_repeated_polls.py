@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.conversations import PING, Sink, root_talk
 from tests.support.embedded import EmbeddedServer, embedded_server, whole
-from tests.support.listening import turns
+from tests.support.listening import count_closely, turns
 from tests.support.sends import send_frame, send_of
 
 from borzoi.listeners.binary import BinaryProtocol
@@ -87,13 +87,7 @@ def consuming(
     """A consumer of ten messages."""
     found = Consuming(server)
     found.ask(send_frame(*(b"%d" % number for number in range(10))))
-    respond = BinaryProtocol.respond
-
-    def counted(*arguments: Any) -> Any:
-        found.closely += 1
-        return respond(*arguments)
-
-    monkeypatch.setattr(BinaryProtocol, "respond", counted)
+    count_closely(found, monkeypatch)
     yield found
     found.talk.lost()
 

@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from typing import Any, Self
 
+import pytest
 from tests.support.embedded import EmbeddedServer
 from tests.support.sends import send_of
 from tests.support.wire_client import answer_in
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
+from borzoi.listeners.binary import BinaryProtocol
 from borzoi.listeners.interface import ByteStreamArguments, Listener
 from borzoi.listeners.sockets import SocketOptions, listening_socket
 from borzoi.listeners.tcp import TcpListener
@@ -120,6 +122,17 @@ def _left(server: EmbeddedServer, session: Session, ended: list[Session] | None)
     server.services.sessions.remove(session)
     if ended is not None:
         ended.append(session)
+
+
+def count_closely(counter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the requests that are not answered as repeated ones, in `counter.closely`."""
+    respond = BinaryProtocol.respond
+
+    def counted(*arguments: Any) -> Any:
+        counter.closely += 1
+        return respond(*arguments)
+
+    monkeypatch.setattr(BinaryProtocol, "respond", counted)
 
 
 async def turns(count: int) -> None:

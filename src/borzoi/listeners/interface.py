@@ -6,6 +6,7 @@ transport must pass.
 """
 
 import socket
+import ssl
 from collections.abc import Callable, Collection
 from typing import Protocol, TypedDict
 
@@ -83,3 +84,10 @@ class Adopter(Protocol):
     def adopt(self, detached: Detached) -> Connection | None:
         """Continue where `detach` stopped. None when the connection limit is reached: the socket is
         closed then."""
+
+
+class SecureListener(Listener, Protocol):
+    """A transport over TLS."""
+
+    async def start(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        """Accept connections from now on."""

@@ -6,12 +6,11 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import BinaryProtocol
-from borzoi.listeners.interface import ByteStreamArguments, Listener
+from borzoi.listeners.interface import ByteStreamArguments, Listener, SecureListener
 from borzoi.listeners.on_demand import OnDemandListener, datagram_socket
 from borzoi.listeners.process_metrics import ProcessSources, process_families
 from borzoi.listeners.sockets import BACKLOG, SocketOptions, bound_socket
@@ -38,9 +37,6 @@ from borzoi.server.transport_settings import (
 )
 from borzoi.telemetry.durations import Durations
 from borzoi.telemetry.exposition import Family
-
-if TYPE_CHECKING:
-    from borzoi.listeners.tls import TlsListener
 
 SECOND_US = 1_000_000
 
@@ -176,7 +172,7 @@ async def _tcp(
 
 
 async def _secured(
-    section: str, listener: "TlsListener", sock: socket.socket, tls: TlsSection
+    section: str, listener: SecureListener, sock: socket.socket, tls: TlsSection
 ) -> Endpoint:
     await listener.start(sock, tls_context(tls, f"{section}.tls"))
     return Endpoint(f"{section} (TLS)", section, listener)
