@@ -23,6 +23,10 @@
 
 #include "xxh3.h"
 
+/* Another number whenever a function changes what it takes or returns: accelerator.py has the same,
+ * and does not use a module of another one. */
+#define INTERFACE 1
+
 #define HEADER_BYTES 64
 #define ID_AT 8
 #define OFFSET_AT 24
@@ -646,7 +650,8 @@ static int configure(PyObject *module)
     }
 #endif
     if (types_make(module) < 0 ||
-        PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions) < 0)
+        PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions) < 0 ||
+        PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
         return -1;
     return PyModule_AddIntConstant(module, "FEW", FEW);
 }

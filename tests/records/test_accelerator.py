@@ -30,7 +30,7 @@ from xxhash import xxh3_64_intdigest
 
 from borzoi.listeners.binary import CHECKED_AT_ONCE_MAX
 from borzoi.model.limits import PAYLOAD_BYTES_MAX, USER_HEADERS_BYTES_MAX
-from borzoi.records.accelerator import ACCELERATOR, FUNCTIONS, Native, load
+from borzoi.records.accelerator import ACCELERATOR, FUNCTIONS, INTERFACE, Native, load
 from borzoi.records.batch import SMALL, receive, stamp, walk
 from borzoi.records.fresh_ids import BLOCK, FreshIds
 from borzoi.records.header import MessageHeader, pack_header
@@ -68,17 +68,21 @@ def test_a_module_that_was_not_built_is_done_without() -> None:
     )
 
 
+WHOLE = "INSTRUCTIONS = 'plain'\n" + "".join(f"{name} = print\n" for name in FUNCTIONS)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "description"),
     [
         (
             "found_one",
-            "INSTRUCTIONS = 'plain'\n" + "".join(f"{name} = print\n" for name in FUNCTIONS),
+            f"INTERFACE = {INTERFACE}\n{WHOLE}",
             "on, with plain instructions",
         ),
+        ("older_functions", WHOLE, "off: it was built from older sources; install borzoi again"),
         (
             "older_one",
-            "INSTRUCTIONS = 'plain'",
+            f"INTERFACE = {INTERFACE}\nINSTRUCTIONS = 'plain'",
             "off: it was built from older sources; install borzoi again",
         ),
         ("refusing_one", "raise ImportError('it has its reasons')", "off: it has its reasons"),

@@ -100,8 +100,10 @@ class Native(Protocol):
         as 64-bit integers; None where that takes more than plain lines, which is for Python."""
 
 
-#: What a module must have; one from before an update lacks the newer ones.
+#: What a module must have; one from before an update lacks the newer ones,
 FUNCTIONS: Final = tuple(name for name in vars(Native) if name[0] != "_")
+#: or has another number here, because functions changed what they take or return.
+INTERFACE: Final = 1
 
 
 class Accelerator(NamedTuple):
@@ -120,7 +122,8 @@ def load(name: str = "borzoi.records._native") -> Accelerator:
     except ImportError as refused:
         reason = str(refused)
     else:
-        if all(hasattr(found, function) for function in FUNCTIONS):
+        is_whole = all(hasattr(found, function) for function in FUNCTIONS)
+        if is_whole and getattr(found, "INTERFACE", 0) == INTERFACE:
             return Accelerator(found, f"on, with {found.INSTRUCTIONS} instructions")
         reason = "it was built from older sources; install borzoi again"
     return Accelerator(None, f"off: {reason}")
