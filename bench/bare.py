@@ -11,7 +11,6 @@ import selectors
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
 from typing import cast
 
 import uvloop
@@ -35,9 +34,42 @@ def accepted(sock: socket.socket) -> socket.socket:
     return connection
 
 
-def received(buffer: memoryview) -> Iterator[tuple[socket.socket, int]]:
-    """Connections from which something was received into the buffer, and how much."""
+def serve_sends() -> None:
+    """Receive each frame into one buffer, write it to a file, answer 8 bytes."""
     sock, selector = listening(), selectors.DefaultSelector()
+    buffer = memoryview(bytearray(4 << 20))
+    with tempfile.TemporaryFile() as file:
+        fd = file.fileno()
+        selector.register(sock, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is sock:
+                    selector.register(accepted(sock), selectors.EVENT_READ)
+                    continue
+                connection = cast("socket.socket", key.fileobj)
+                filled = connection.recv_into(buffer)
+                if not filled:
+                    selector.unregister(connection)
+                    continue
+                length, _ = REQUEST_PREFIX.unpack_from(buffer)
+                size = length + 4
+                while filled < size:
+                    # What a client with Nagle's algorithm waits for before it sends the rest.
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                    filled += connection.recv_into(buffer[filled:size])
+                os.write(fd, buffer[8:size])
+                connection.send(ANSWER)
+
+
+def serve_ranges(size: int, paths: list[str]) -> None:
+    """Answer each frame with the next `size` bytes of the files, by sendfile, over and over."""
+    sock, selector = listening(), selectors.DefaultSelector()
+    buffer = bytearray(65536)
+    files = [os.open(path, os.O_RDONLY) for path in paths]
+    ranges = itertools.cycle(
+        (fd, start) for fd in files for start in range(0, os.fstat(fd).st_size - size + 1, size)
+    )
+    head = RESPONSE_PREFIX.pack(0, size)
     selector.register(sock, selectors.EVENT_READ)
     while True:
         for key, _ in selector.select():
@@ -45,42 +77,14 @@ def received(buffer: memoryview) -> Iterator[tuple[socket.socket, int]]:
                 selector.register(accepted(sock), selectors.EVENT_READ)
                 continue
             connection = cast("socket.socket", key.fileobj)
-            filled = connection.recv_into(buffer)
-            if filled:
-                yield connection, filled
-            else:
+            if not connection.recv_into(buffer):
                 selector.unregister(connection)
-
-
-def serve_sends() -> None:
-    """Receive each frame into one buffer, write it to a file, answer 8 bytes."""
-    buffer = memoryview(bytearray(4 << 20))
-    with tempfile.TemporaryFile() as file:
-        fd = file.fileno()
-        for connection, filled in received(buffer):
-            length, _ = REQUEST_PREFIX.unpack_from(buffer)
-            size = length + 4
-            while filled < size:
-                # What a client with Nagle's algorithm waits for before it sends the rest.
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-                filled += connection.recv_into(buffer[filled:size])
-            os.write(fd, buffer[8:size])
-            connection.send(ANSWER)
-
-
-def serve_ranges(size: int, paths: list[str]) -> None:
-    """Answer each frame with the next `size` bytes of the files, by sendfile, over and over."""
-    files = [os.open(path, os.O_RDONLY) for path in paths]
-    ranges = itertools.cycle(
-        (fd, start) for fd in files for start in range(0, os.fstat(fd).st_size - size + 1, size)
-    )
-    head = RESPONSE_PREFIX.pack(0, size)
-    for connection, _ in received(memoryview(bytearray(65536))):
-        connection.send(head, socket.MSG_MORE)
-        fd, position = next(ranges)
-        end = position + size
-        while position < end:
-            position += os.sendfile(connection.fileno(), fd, position, end - position)
+                continue
+            connection.send(head, socket.MSG_MORE)
+            fd, position = next(ranges)
+            end = position + size
+            while position < end:
+                position += os.sendfile(connection.fileno(), fd, position, end - position)
 
 
 class Echo(asyncio.Protocol):
