@@ -86,20 +86,68 @@ async def test_a_single_processor_belongs_to_who_has_work(
     assert await callbacks_in(3) == 0
 
 
-async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
-    clock: Clock, made: BusyPoll, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def yields_before_it_sleeps(
+    made: BusyPoll, clock: Clock, monkeypatch: pytest.MonkeyPatch, taken: list[float]
+) -> int:
+    """How often it gives way until it blocks, when that takes so long, over and over."""
+    yields = 0
+
     def give_way() -> None:
-        clock.now += 2 * busy_poll.ALONE_SECONDS
+        nonlocal yields
+        clock.now += taken[yields % len(taken)]
+        yields += 1
+        made.is_touched = True  # requests keep coming
 
     monkeypatch.setattr(os, "sched_yield", give_way)
     made.touch(clock.now)
-    await asyncio.sleep(0)
+    while made.awake and yields < 1000:
+        await asyncio.sleep(0)
+    return yields
+
+
+ALONE = busy_poll.ALONE_SECONDS / 2
+SHORT = 2 * busy_poll.ALONE_SECONDS
+LONG = 2 * busy_poll.LONG_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("taken", "yields"),
+    [
+        ([LONG], 2),
+        ([SHORT], 8),
+        # A client on the same processor.
+        ([ALONE, SHORT], 18),
+        ([ALONE, ALONE, ALONE, SHORT], 52),
+    ],
+)
+async def test_a_processor_that_somebody_else_wants_is_left_alone_for_a_while(
+    clock: Clock,
+    made: BusyPoll,
+    monkeypatch: pytest.MonkeyPatch,
+    taken: list[float],
+    yields: int,
+) -> None:
+    assert await yields_before_it_sleeps(made, clock, monkeypatch, taken) == yields
     made.touch(clock.now)
     assert await callbacks_in(5) == 0
     clock.now += busy_poll.AWAY_SECONDS
     made.touch(clock.now)
     assert await callbacks_in(5) == 5
+
+
+async def test_who_still_wants_it_afterwards_is_noticed_sooner(
+    clock: Clock, made: BusyPoll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for taken, expected in (([LONG], 2), ([LONG], 1), ([SHORT], 1), ([ALONE, LONG], 2)):
+        assert await yields_before_it_sleeps(made, clock, monkeypatch, taken) == expected
+        clock.now += busy_poll.AWAY_SECONDS
+
+
+@pytest.mark.parametrize("taken", [[ALONE], [ALONE] * 32 + [LONG], [ALONE] * 8 + [SHORT]])
+async def test_work_of_the_kernel_now_and_then_is_no_competition(
+    clock: Clock, made: BusyPoll, monkeypatch: pytest.MonkeyPatch, taken: list[float]
+) -> None:
+    assert await yields_before_it_sleeps(made, clock, monkeypatch, taken) == 1000
 
 
 async def test_it_rests_while_the_answer_is_made_elsewhere(clock: Clock, made: BusyPoll) -> None:
