@@ -61,11 +61,16 @@ def polled(client: WireClient, topic: str) -> int:
 
 
 def fill_up(server: RunningServer, client: WireClient, topic: str) -> None:
-    """Send until the disk takes no more, then take its last bytes as well."""
+    """Send until the disk takes no more, and use its last bytes as well."""
     for size in (50_000, 2_000, 10):
         with contextlib.suppress(StorageFailure):
             while True:
                 send(client, topic, size=size)
+    take_the_rest(server)
+
+
+def take_the_rest(server: RunningServer) -> None:
+    """Use the last bytes of the disk."""
     with (server.directory / "crammed").open("ab", buffering=0) as file:
         with contextlib.suppress(OSError):
             while file.write(bytes(4096)):
@@ -73,8 +78,11 @@ def fill_up(server: RunningServer, client: WireClient, topic: str) -> None:
 
 
 def restarted(server: RunningServer) -> None:
-    """Stop and start without the readiness file, which a full disk may refuse."""
+    """Stop and start without the readiness file, which a full disk refuses. What the stop has freed
+    is used again, as is the space of the old readiness file."""
     assert server.stop() == 0
+    (server.directory / "runtime" / "current_config.toml").unlink()
+    take_the_rest(server)
     server.start(says="is ready at")
 
 
