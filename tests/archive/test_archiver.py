@@ -220,6 +220,19 @@ async def test_metadata_is_copied_when_it_changed_and_old_copies_go() -> None:
     assert without.counters.states_archived == 0
 
 
+async def test_what_a_killed_server_has_archived_can_be_restored(tmp_path: Path) -> None:
+    """The metadata that names a topic is in the archive before the first segment of the topic."""
+    log = open_partition(tmp_path)
+    fill(log, 20)
+    store, state = Noting(MemoryStore()), State()
+    state.last_index = 3
+    await archiver_to(store, concurrency=1).run([view_of(log)], state)
+    written = [key for op, key, _ in store.noted if op in ("put", "create")]
+    marker = next(at for at, key in enumerate(written) if key.endswith("3/marker.json"))
+    segments = [at for at, key in enumerate(written) if "/streams/" in key]
+    assert marker < min(segments)
+
+
 async def test_metadata_that_cannot_be_copied_is_counted() -> None:
     class Down(MemoryStore):
         async def put(self, key, data):

@@ -98,7 +98,11 @@ class Archiver:
         self._state_index: int | None = None
 
     async def run(self, partitions: Sequence[PartitionView], state: StateFiles | None) -> None:
-        """One run: archive what is sealed and not archived yet."""
+        """One run: archive what is sealed and not archived yet.
+
+        The metadata goes first: a server that dies in between leaves no archived segment whose
+        topic the archive does not know.
+        """
         failed_before = self.counters.turns_failed
         try:
             await self._ask_first()
@@ -108,9 +112,9 @@ class Archiver:
             log.warning("cannot use the archive: %s", fault)
             return
         self.counters.lag_segments = len(work)
-        await self._upload_all(work)
         if state is not None and self._settings.include_state:
             await self._try_archive_state(state)
+        await self._upload_all(work)
         if not self.counters.lag_segments and self.counters.turns_failed == failed_before:
             self.counters.last_success = self._clock()
 
