@@ -1,11 +1,10 @@
 """A server with scripted answers: late, wrong, half, or none at all."""
 
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Final
 
 from tests.support.request_frames import RequestReader
 
@@ -14,6 +13,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.system import ClusterMetadata, GetClusterMetadata
 from borzoi.protocol.contract import Response
 from borzoi.protocol.framing import encode_response
+from borzoi.testing.loopback import LoopbackServer
 
 #: Answers of a script: nothing, or the end of the connection.
 SILENCE: Final = None
@@ -70,29 +70,14 @@ def in_three_parts(payload: bytes) -> list[bytes]:
     ]
 
 
-@dataclass(slots=True)
-class ScriptedServer:
+class ScriptedServer(LoopbackServer):
     """Answers each request of each connection as the script says."""
 
-    script: Script
-    asked: list[Asked] = field(default_factory=list)
-    _listener: socket.socket = field(init=False)
-    _connections: list[socket.socket] = field(default_factory=list)
-    _threads: list[threading.Thread] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._run(self._accept)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, port = self._listener.getsockname()
-        return host, port
-
-    @property
-    def url(self) -> str:
-        host, port = self.address
-        return f"borzoi://iggy:iggy@{host}:{port}"
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.asked: list[Asked] = []
+        self._connections: list[socket.socket] = []
+        super().__init__()
 
     @property
     def codes(self) -> list[int]:
@@ -105,17 +90,14 @@ class ScriptedServer:
             with suppress(OSError):
                 connection.sendall(data)
 
-    def _run(self, work: Callable[..., None], *arguments: object) -> None:
-        thread = threading.Thread(target=work, args=arguments)
-        self._threads.append(thread)
-        thread.start()
+    def drop(self) -> None:
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self._connections.append(connection)
-                self._run(self._serve, len(self._connections) - 1, connection)
+    def _accepted(self, connection: socket.socket) -> None:
+        self._connections.append(connection)
+        self._start(self._serve, len(self._connections) - 1, connection)
 
     def _serve(self, number: int, connection: socket.socket) -> None:
         decoder = RequestReader()
@@ -131,20 +113,6 @@ class ScriptedServer:
                     elif answer is not SILENCE:
                         connection.sendall(answer)
         connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._threads[0].join()
-        for connection in self._connections:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
 
 
 @contextmanager

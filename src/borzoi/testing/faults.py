@@ -3,14 +3,15 @@
 import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Self
+from typing import Final
+
+from borzoi.testing.loopback import LoopbackServer
 
 RECEIVED_BYTES: Final = 256 * 1024
 
 
-class Proxy:
+class Proxy(LoopbackServer):
     """Forwards connections to a server, with faults on demand.
 
     >>> with server.proxy() as proxy:                                       # doctest: +SKIP
@@ -20,28 +21,13 @@ class Proxy:
 
     def __init__(self, target: tuple[str, int], *, credentials: str = "iggy:iggy") -> None:
         self._target = target
-        self._credentials = credentials
-        self._listener = socket.create_server(("127.0.0.1", 0))
         self._guard = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._threads: list[threading.Thread] = []
         self._delay = 0.0
         self._may_pass = threading.Event()
         self._may_pass.set()
         self._refuses = False
-        self._is_closed = False
-        self._start(self._accept)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, port = self._listener.getsockname()
-        return host, port
-
-    @property
-    def url(self) -> str:
-        """A connection string through the proxy."""
-        host, port = self.address
-        return f"borzoi://{self._credentials}@{host}:{port}"
+        super().__init__(credentials)
 
     @property
     def connections(self) -> int:
@@ -49,7 +35,6 @@ class Proxy:
         return len(self._pairs)
 
     def drop(self) -> None:
-        """Cut every open connection; new ones are accepted as before."""
         with self._guard:
             for pair in self._pairs:
                 _cut(*pair)
@@ -71,46 +56,24 @@ class Proxy:
         self._may_pass.set()
 
     def close(self) -> None:
-        """Cut everything and stop listening."""
-        self._is_closed = True
         self.speak()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._threads[0].join()
-        self.drop()
-        for thread in self._threads:
-            thread.join()
+        super().close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _start(self, work: Callable[..., None], *arguments: object) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while not self._is_closed:
-                near, _ = self._listener.accept()
-                if self._refuses:
-                    near.close()
-                    continue
-                try:
-                    far = socket.create_connection(self._target)
-                except OSError:
-                    near.close()
-                    continue
-                for sock in (near, far):
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with self._guard:
-                    self._pairs.append((near, far))
-                self._start(self._forward, near, far)
-                self._start(self._forward, far, near)
+    def _accepted(self, near: socket.socket) -> None:
+        if self._refuses:
+            near.close()
+            return
+        try:
+            far = socket.create_connection(self._target)
+        except OSError:
+            near.close()
+            return
+        for sock in (near, far):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._guard:
+            self._pairs.append((near, far))
+        self._start(self._forward, near, far)
+        self._start(self._forward, far, near)
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
