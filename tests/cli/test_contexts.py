@@ -1,5 +1,5 @@
 import pytest
-from tests.support.command_line import CommandLine, assert_said, in_formats
+from tests.support.command_line import CommandLine, assert_said, assert_shown, in_formats
 
 
 @pytest.fixture
@@ -21,12 +21,9 @@ def test_a_context_is_created_used_listed_and_deleted(offline, form, names):
     assert_said(made, form, "Context 'prod' was created.", {"created": "prod"})
     assert_said(used, form, "Context 'prod' is in use.", {"active": "prod"})
     assert_said(deleted, form, "Context 'prod' was deleted.", {"deleted": "prod"})
-    if form == "table":
-        assert "prod*" in listed
-    else:
-        default = {"name": "default", "active": False, "transport": None, "username": None}
-        prod = {"name": "prod", "active": True, "transport": "tcp", "username": "ann"}
-        assert listed == [default, prod]
+    default = {"name": "default", "active": False, "transport": None, "username": None}
+    prod = {"name": "prod", "active": True, "transport": "tcp", "username": "ann"}
+    assert_shown(listed, form, "prod*", [default, prod])
     assert offline.document("context", "list")[0]["active"] is True
 
 

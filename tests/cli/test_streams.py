@@ -1,5 +1,5 @@
 import pytest
-from tests.support.command_line import assert_said, in_formats, one_of
+from tests.support.command_line import assert_said, assert_shown, in_formats
 
 from borzoi.cli.documents import record_of
 
@@ -17,14 +17,10 @@ def test_a_stream_is_created_described_and_listed(borzoi, client, form, names):
         described = borzoi.document(group, get, "made", form=form)
         by_id = borzoi.document(group, get, known["id"], form=form)
         listed = borzoi.document(group, list_, form=form)
-        if form == "table":
-            assert made == f"Stream 'made' was created with id {known['id']}.\n"
-            assert "made" in described
-            assert "made" in listed
-        else:
-            assert one_of(made, form)["id"] == known["id"]
-            assert one_of(described, form) == known == one_of(by_id, form)
-            assert listed == [record_of(one) for one in client.get_streams()]
+        assert_said(made, form, f"Stream 'made' was created with id {known['id']}.", known)
+        assert_shown(described, form, "made", known)
+        assert_shown(by_id, form, "made", known)
+        assert_shown(listed, form, "made", [record_of(one) for one in client.get_streams()])
     finally:
         client.delete_stream("made")
 

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from tests.support.command_line import assert_said, in_formats, one_of, parsed
+from tests.support.command_line import assert_said, assert_shown, in_formats, parsed
 
 from borzoi.cli.documents import record_of
 from borzoi.client import Client
@@ -38,14 +38,9 @@ def test_a_user_is_created_described_listed_and_deleted(borzoi, client, form, na
     deleted = borzoi.document(group, delete, "bob", form=form)
     assert client.get_user("bob") is None
     assert details["permissions"]["globally"]["read_streams"] is True
-    if form == "table":
-        assert made == f"User 'bob' was created with id {details['id']}.\n"
-        assert "bob" in described
-        assert "bob" in listed
-    else:
-        assert one_of(made, form)["id"] == details["id"]
-        assert one_of(described, form) == details
-        assert listed == users
+    assert_said(made, form, f"User 'bob' was created with id {details['id']}.", details)
+    assert_shown(described, form, "bob", details)
+    assert_shown(listed, form, "bob", users)
     assert_said(deleted, form, "User 'bob' was deleted.", {"deleted": "bob"})
 
 

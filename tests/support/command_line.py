@@ -84,6 +84,14 @@ def assert_said(said: Any, form: str, sentence: str, record: Any) -> None:
         assert one_of(said, form) == record
 
 
+def assert_shown(shown: Any, form: str, text: str, document: Any) -> None:
+    """A table in which people find the text, and the whole document for programs."""
+    if form == "table":
+        assert text in shown
+    else:
+        assert (shown if isinstance(document, list) else one_of(shown, form)) == document
+
+
 @pytest.fixture(scope="session")
 def server():
     """One server for all tests of a worker; a conftest imports it."""
