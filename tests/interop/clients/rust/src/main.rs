@@ -66,19 +66,10 @@ async fn refused<T>(attempt: impl Future<Output = Result<T, IggyError>>, expecte
 /// A stream with one topic, "events".
 async fn topic_of(client: &IggyClient, stream: &str, partitions: u32) -> (Identifier, Identifier) {
     client.create_stream(stream).await.unwrap();
-    client
-        .create_topic(
-            &named(stream),
-            EVENTS,
-            partitions,
-            CompressionAlgorithm::None,
-            None,
-            IggyExpiry::NeverExpire,
-            MaxTopicSize::ServerDefault,
-        )
-        .await
-        .unwrap();
-    (named(stream), named(EVENTS))
+    let (stream, plain) = (named(stream), CompressionAlgorithm::None);
+    let (never, size) = (IggyExpiry::NeverExpire, MaxTopicSize::ServerDefault);
+    client.create_topic(&stream, EVENTS, partitions, plain, None, never, size).await.unwrap();
+    (stream, named(EVENTS))
 }
 
 fn messages(first: u32, count: u32) -> Vec<IggyMessage> {
@@ -165,16 +156,9 @@ async fn topics(address: &str) {
     assert_eq!(partitions, [0, 1, 2]);
     client.create_partitions(&stream, &topic, 2).await.unwrap();
     client.delete_partitions(&stream, &topic, 4).await.unwrap();
+    let (never, size) = (IggyExpiry::NeverExpire, MaxTopicSize::ServerDefault);
     client
-        .update_topic(
-            &stream,
-            &topic,
-            "for ever",
-            CompressionAlgorithm::None,
-            None,
-            IggyExpiry::NeverExpire,
-            MaxTopicSize::ServerDefault,
-        )
+        .update_topic(&stream, &topic, "for ever", CompressionAlgorithm::None, None, never, size)
         .await
         .unwrap();
     let all = client.get_topics(&stream).await.unwrap();
