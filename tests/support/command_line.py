@@ -48,6 +48,12 @@ class CommandLine:
         assert result.exit_code == 0, result.output
         return result.stdout
 
+    def refused(self, exit_code: int, *arguments: object) -> str:
+        """Standard error of a call that has to end with this exit code and print nothing else."""
+        result = self.invoke(*arguments)
+        assert (result.exit_code, result.stdout) == (exit_code, ""), result.output
+        return result.stderr
+
     def document(self, *arguments: object, form: str = "json", option: str = "-o") -> Any:
         """The document of a call in a format; a table stays text."""
         return parsed(self.run(*arguments, option, form), form)
