@@ -76,7 +76,6 @@ class ScriptedServer(LoopbackServer):
     def __init__(self, script: Script) -> None:
         self.script = script
         self.asked: list[Asked] = []
-        self._connections: list[socket.socket] = []
         super().__init__()
 
     @property
@@ -90,13 +89,7 @@ class ScriptedServer(LoopbackServer):
             with suppress(OSError):
                 connection.sendall(data)
 
-    def drop(self) -> None:
-        for connection in self._connections:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
     def _accepted(self, connection: socket.socket) -> None:
-        self._connections.append(connection)
         self._start(self._serve, len(self._connections) - 1, connection)
 
     def _serve(self, number: int, connection: socket.socket) -> None:

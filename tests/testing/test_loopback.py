@@ -1,6 +1,5 @@
 import socket
 import threading
-from contextlib import suppress
 
 import pytest
 
@@ -8,17 +7,7 @@ from borzoi.testing.loopback import LoopbackServer
 
 
 class Echo(LoopbackServer):
-    def __init__(self, credentials: str = "iggy:iggy") -> None:
-        self.connections: list[socket.socket] = []
-        super().__init__(credentials)
-
-    def drop(self) -> None:
-        for connection in self.connections:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
     def _accepted(self, connection: socket.socket) -> None:
-        self.connections.append(connection)
         self._start(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:

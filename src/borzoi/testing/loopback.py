@@ -14,6 +14,7 @@ class LoopbackServer(ABC):
     def __init__(self, credentials: str = "iggy:iggy") -> None:
         self._credentials = credentials
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
 
@@ -28,9 +29,11 @@ class LoopbackServer(ABC):
         host, port = self.address
         return f"borzoi://{self._credentials}@{host}:{port}"
 
-    @abstractmethod
     def drop(self) -> None:
         """Cut every open connection; new ones are accepted as before."""
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Cut everything and stop listening."""
@@ -57,7 +60,9 @@ class LoopbackServer(ABC):
     def _accept(self) -> None:
         with suppress(OSError):  # closed
             while True:
-                self._accepted(self._listener.accept()[0])
+                connection, _ = self._listener.accept()
+                self._connections.append(connection)
+                self._accepted(connection)
 
     @abstractmethod
     def _accepted(self, connection: socket.socket) -> None:
