@@ -1,5 +1,5 @@
 import pytest
-from tests.support.embedded import EmbeddedServer, sent, with_topic
+from tests.support.embedded import EmbeddedServer, with_topic
 
 from borzoi.handlers.consumer_quota import ConsumerQuota
 from borzoi.metadata.effects import (
@@ -55,8 +55,7 @@ def test_what_ends_the_offsets_ends_the_count(effect: Effect, forgotten: bool) -
 async def test_stores_and_committing_polls_count_and_other_polls_do_not(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await with_topic(server)
-    await sent(server)
+    await with_topic(server, messages=1)
     monkeypatch.setattr(server.services.consumer_quota, "_most", 2)
     root = server.root()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.embedded import BROKEN_ROWS, EmbeddedServer, embedded_server, sent, with_topic
+from tests.support.embedded import BROKEN_ROWS, EmbeddedServer, embedded_server, with_topic
 from tests.support.sends import send_of
 
 from borzoi.handlers.answers import Delivery
@@ -63,8 +63,7 @@ async def test_an_answer_is_a_value_and_a_refusal_an_exception(server: EmbeddedS
 
 
 async def test_a_poll_is_answered_with_where_its_messages_are(server: EmbeddedServer) -> None:
-    await with_topic(server)
-    await sent(server, 3)
+    await with_topic(server, messages=3)
     consumer = Consumer(ConsumerKind.CONSUMER, 1)
     poll = PollMessages(consumer, "s", "t", 0, PollingStrategy.first(), 10)
     for request in (poll, msgspec.structs.replace(poll, auto_commit=True)):
@@ -100,8 +99,7 @@ ALONE = Consumer(ConsumerKind.CONSUMER, "c")
 async def test_a_stale_session_goes_on_except_for_what_needs_its_groups_or_its_registration(
     server: EmbeddedServer, request_: Request, refusal: type[BorzoiError] | None
 ) -> None:
-    await with_topic(server)
-    await sent(server)
+    await with_topic(server, messages=1)
     client = server.root()
     client.session.stale = True
     if refusal is None:

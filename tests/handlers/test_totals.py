@@ -37,8 +37,7 @@ async def test_listings_wait_for_partitions_of_other_owners(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answers are the same when the owner is somewhere else and answers later."""
-    await with_topic(server)
-    await sent(server, 3)
+    await with_topic(server, messages=3)
     root = server.root()
     requests: list[Request] = [GetStreams(), GetStream("s"), GetTopics("s"), GetTopic("s", "t")]
     here = [await root.call(request) for request in requests]

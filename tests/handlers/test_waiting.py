@@ -59,8 +59,7 @@ async def test_a_message_wakes_who_waits_for_it(server: EmbeddedServer) -> None:
 
 
 async def test_messages_that_are_there_are_not_waited_for(server: EmbeddedServer) -> None:
-    await with_topic(server)
-    await sent(server, 2)
+    await with_topic(server, messages=2)
     assert (await server.root().call(poll_of(60_000))).messages_count == 2
 
 

@@ -283,8 +283,7 @@ def poll_payload(
 async def test_a_poll_resolves_its_topic_once_from_whatever_offset(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await with_topic(server)
-    await sent(server, 3)
+    await with_topic(server, messages=3)
     root = server.root()
     counted = resolving(monkeypatch)
     for offset, left in ((0, 3), (2, 1), (1, 2)):
@@ -301,8 +300,7 @@ async def test_a_poll_resolves_its_topic_once_from_whatever_offset(
 async def test_a_repeated_poll_commits_and_is_refused_like_the_first(
     server: EmbeddedServer,
 ) -> None:
-    await with_topic(server)
-    await sent(server, 12)
+    await with_topic(server, messages=12)
     root = server.root()
     reader = Consumer(ConsumerKind.CONSUMER, "reader")
     following = PollMessages(reader, "s", "t", 0, PollingStrategy.next(), 5, auto_commit=True)

@@ -169,11 +169,13 @@ async def embedded_server(
 
 
 async def with_topic(
-    server: EmbeddedServer, *, partitions: int = 2, message_expiry: int = NEVER
+    server: EmbeddedServer, *, partitions: int = 2, message_expiry: int = NEVER, messages: int = 0
 ) -> EmbeddedServer:
-    """The server with a topic `t` in a stream `s`."""
+    """The server with a topic `t` in a stream `s`, and so many messages in its first partition."""
     await server.root().call(CreateStream("s"))
     await server.root().call(CreateTopic("s", "t", partitions, message_expiry=message_expiry))
+    if messages:
+        await sent(server, messages)
     return server
 
 

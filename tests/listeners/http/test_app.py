@@ -56,8 +56,7 @@ async def test_a_large_poll_is_answered_piece_by_piece_alike(
 
 
 async def test_an_empty_poll_names_no_partition(server: EmbeddedServer) -> None:
-    await with_topic(server)
-    await sent(server, 3)
+    await with_topic(server, messages=3)
     async with Caller(app_of(server)) as caller:
         await caller.login()
         polled = (await caller.get(MESSAGES, params={"value": "99"})).json()
