@@ -1,4 +1,4 @@
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from tests.support.metrics import Series, samples_in, series
 
 from borzoi.archive.archiver import Counters
 from borzoi.objectstore.memory import MemoryStore
@@ -7,16 +7,8 @@ from borzoi.server.archive_metrics import archive_families
 from borzoi.telemetry.exposition import openmetrics
 
 
-def scraped(counters: Counters, meters: Meters) -> dict[tuple[str, str], float]:
-    """The values by name and labels, read with the parser of Prometheus' own client."""
-    text = openmetrics(archive_families(counters, meters)).decode()
-    return {
-        (sample.name, ",".join(f"{name}={value}" for name, value in sample.labels.items())): (
-            sample.value
-        )
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+def scraped(counters: Counters, meters: Meters) -> dict[Series, float]:
+    return samples_in(openmetrics(archive_families(counters, meters)))
 
 
 async def test_everything_that_is_counted_is_published() -> None:
@@ -27,21 +19,21 @@ async def test_everything_that_is_counted_is_published() -> None:
     meters.retries["put", "Throttled"] += 2
     found = scraped(counters, meters)
     expected = {
-        ("borzoi_archive_segments_total", "outcome=archived"): counters.segments_archived,
-        ("borzoi_archive_segments_total", "outcome=failed"): counters.segments_failed,
-        ("borzoi_archive_states_total", "outcome=archived"): counters.states_archived,
-        ("borzoi_archive_states_total", "outcome=failed"): counters.states_failed,
-        ("borzoi_archive_bytes_total", ""): counters.bytes_archived,
-        ("borzoi_archive_lag_segments", ""): counters.lag_segments,
-        ("borzoi_archive_turns_failed_total", ""): counters.turns_failed,
-        ("borzoi_archive_deletions_blocked_total", ""): counters.deletions_blocked,
-        ("borzoi_archive_last_success_timestamp", ""): 1_700_000_000.5,
-        ("borzoi_objstore_requests_total", "op=put,outcome=ok"): 1,
-        ("borzoi_objstore_retries_total", "op=put,reason=Throttled"): 2,
-        ("borzoi_objstore_bytes_total", "op=put"): 3,
-        ("borzoi_objstore_inflight", "op=put"): 0,
-        ("borzoi_objstore_request_seconds_count", "op=put"): 1,
-        ("borzoi_objstore_request_seconds_sum", "op=put"): 0.005,
+        series("borzoi_archive_segments_total", outcome="archived"): counters.segments_archived,
+        series("borzoi_archive_segments_total", outcome="failed"): counters.segments_failed,
+        series("borzoi_archive_states_total", outcome="archived"): counters.states_archived,
+        series("borzoi_archive_states_total", outcome="failed"): counters.states_failed,
+        series("borzoi_archive_bytes_total"): counters.bytes_archived,
+        series("borzoi_archive_lag_segments"): counters.lag_segments,
+        series("borzoi_archive_turns_failed_total"): counters.turns_failed,
+        series("borzoi_archive_deletions_blocked_total"): counters.deletions_blocked,
+        series("borzoi_archive_last_success_timestamp"): 1_700_000_000.5,
+        series("borzoi_objstore_requests_total", op="put", outcome="ok"): 1,
+        series("borzoi_objstore_retries_total", op="put", reason="Throttled"): 2,
+        series("borzoi_objstore_bytes_total", op="put"): 3,
+        series("borzoi_objstore_inflight", op="put"): 0,
+        series("borzoi_objstore_request_seconds_count", op="put"): 1,
+        series("borzoi_objstore_request_seconds_sum", op="put"): 0.005,
     }
     assert {name: found[name] for name in expected} == expected
     assert len(set(expected.values())) > 10, "no two of them are mixed up"

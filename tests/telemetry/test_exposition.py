@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from tests.support.metrics import samples_in, series
 
 from borzoi.telemetry.durations import Durations
 from borzoi.telemetry.exposition import (
@@ -67,16 +68,12 @@ def test_numbers_of_several_processes_are_added_up() -> None:
     sent = msgspec.msgpack.encode(process(1, slow, 70))
     other = msgspec.msgpack.decode(sent, type=list[Family])
     both = merged([process(0, fast, 90), other])
-    found = {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(openmetrics(both).decode())
-        for sample in family.samples
-    }
-    assert found["calls_total", (("op", "get"),)] == 3
-    assert found["calls_total", (("op", "0"),)] == found["calls_total", (("op", "1"),)] == 5
-    assert found["seconds_count", ()] == 2
-    assert found["seconds_sum", ()] == pytest.approx(0.01001)
-    assert found["lag", (("shard", "0"),)] == 0
-    assert found["lag", (("shard", "1"),)] == 1
-    assert found["done", ()] == 70
+    found = samples_in(openmetrics(both))
+    assert found[series("calls_total", op="get")] == 3
+    assert found[series("calls_total", op="0")] == found[series("calls_total", op="1")] == 5
+    assert found[series("seconds_count")] == 2
+    assert found[series("seconds_sum")] == pytest.approx(0.01001)
+    assert found[series("lag", shard="0")] == 0
+    assert found[series("lag", shard="1")] == 1
+    assert found[series("done")] == 70
     assert openmetrics(merged([process(0, fast, 90)])) == openmetrics(process(0, fast, 90))

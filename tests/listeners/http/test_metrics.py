@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support.embedded import EmbeddedServer, embedded_server, sent, with_topic
 from tests.support.http_calls import Caller, app_of, metrics_of
 from tests.support.listening import turns
+from tests.support.metrics import Series, samples_in, series
 
 from borzoi.listeners.http.metrics import Metrics, lag_of
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
@@ -17,29 +17,16 @@ from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOffset
 from borzoi.protocol.commands.users import LoginUser
 
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
-
-async def scraped(metrics: Metrics) -> Samples:
-    """Every value by its name and labels."""
-    families = text_string_to_metric_families((await metrics.text()).decode())
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in families
-        for sample in family.samples
-    }
-
-
-def labelled(samples: Samples, name: str, **labels: str) -> float:
-    return samples[name, tuple(sorted(labels.items()))]
+async def scraped(metrics: Metrics) -> dict[Series, float]:
+    return samples_in(await metrics.text())
 
 
 async def test_the_names_people_know_count_what_there_is(server: EmbeddedServer) -> None:
     metrics = metrics_of(server)
     empty = await scraped(metrics)
-    assert [empty[name, ()] for name in ("streams", "messages", "users")] == [0, 0, 1]
-    await with_topic(server)
-    await sent(server, 7)
+    assert [empty[series(name)] for name in ("streams", "messages", "users")] == [0, 0, 1]
+    await with_topic(server, messages=7)
     metrics.sources.calls = lambda: 5
     found = await scraped(metrics)
     expected = {
@@ -52,18 +39,17 @@ async def test_the_names_people_know_count_what_there_is(server: EmbeddedServer)
         "users": 1,
         "clients": len(server.services.sessions),
     }
-    assert {name: found[name, ()] for name in expected} == expected
+    assert {name: found[series(name)] for name in expected} == expected
 
 
 async def test_they_are_right_after_a_restart(tmp_path: Path) -> None:
     async with embedded_server(tmp_path / "data") as server:
-        await with_topic(server)
-        await sent(server, 7)
+        await with_topic(server, messages=7)
         before = await scraped(metrics_of(server))
     async with embedded_server(tmp_path / "data") as server:
         after = await scraped(metrics_of(server))
     for name in ("streams", "topics", "partitions", "segments", "messages", "users"):
-        assert after[name, ()] == before[name, ()]
+        assert after[series(name)] == before[series(name)]
 
 
 async def test_partitions_have_series_of_their_own(server: EmbeddedServer) -> None:
@@ -71,25 +57,24 @@ async def test_partitions_have_series_of_their_own(server: EmbeddedServer) -> No
     await sent(server, 7, size=10)
     found = await scraped(metrics_of(server))
     place = {"stream": "s", "topic": "t", "partition": "0"}
-    assert labelled(found, "borzoi_partition_messages", **place) == 7
-    assert labelled(found, "borzoi_partition_size_bytes", **place) == 7 * (64 + 10)
-    assert labelled(found, "borzoi_partition_segments", **place) == 1
-    assert labelled(found, "borzoi_partition_current_offset", **place) == 6
+    assert found[series("borzoi_partition_messages", **place)] == 7
+    assert found[series("borzoi_partition_size_bytes", **place)] == 7 * (64 + 10)
+    assert found[series("borzoi_partition_segments", **place)] == 1
+    assert found[series("borzoi_partition_current_offset", **place)] == 6
     place["partition"] = "1"
-    assert labelled(found, "borzoi_partition_messages", **place) == 0
+    assert found[series("borzoi_partition_messages", **place)] == 0
 
 
 async def test_series_of_partitions_are_bounded(server: EmbeddedServer) -> None:
     await with_topic(server)
     found = await scraped(metrics_of(server, partitions_max=1))
-    assert found["borzoi_partitions_left_out", ()] == 1
+    assert found[series("borzoi_partitions_left_out")] == 1
     assert sum(name == "borzoi_partition_messages" for name, _ in found) == 1
-    assert found["partitions", ()] == 2
+    assert found[series("partitions")] == 2
 
 
 async def test_lag_is_what_the_offsets_say_for_three_groups(server: EmbeddedServer) -> None:
-    await with_topic(server)
-    await sent(server, 10)
+    await with_topic(server, messages=10)
     root = server.root()
     for name, offset in (("ahead", 9), ("behind", 3), ("new", None)):
         await root.call(CreateConsumerGroup("s", "t", name))
@@ -102,12 +87,12 @@ async def test_lag_is_what_the_offsets_say_for_three_groups(server: EmbeddedServ
     found = await scraped(metrics_of(server))
     place = {"stream": "s", "topic": "t", "partition": "0"}
     lags = {
-        group: labelled(found, "borzoi_group_lag", **place, group=group)
+        group: found[series("borzoi_group_lag", **place, group=group)]
         for group in ("ahead", "behind", "new")
     }
     assert lags == {"ahead": 0, "behind": 6, "new": 10}
     place["partition"] = "1"
-    assert labelled(found, "borzoi_group_lag", **place, group="new") == 0
+    assert found[series("borzoi_group_lag", **place, group="new")] == 0
 
 
 async def test_lags_are_bounded_too(server: EmbeddedServer) -> None:
@@ -116,11 +101,11 @@ async def test_lags_are_bounded_too(server: EmbeddedServer) -> None:
         await server.root().call(CreateConsumerGroup("s", "t", name))
     found = await scraped(metrics_of(server, lags_max=4))
     assert sum(name == "borzoi_group_lag" for name, _ in found) == 4
-    assert found["borzoi_group_lags_left_out", ()] == 2
+    assert found[series("borzoi_group_lags_left_out")] == 2
     # A partition without series has no lag either.
     found = await scraped(metrics_of(server, partitions_max=1))
     assert sum(name == "borzoi_group_lag" for name, _ in found) == 3
-    assert found["borzoi_group_lags_left_out", ()] == 3
+    assert found[series("borzoi_group_lags_left_out")] == 3
 
 
 def test_lag_never_counts_what_is_not_there() -> None:
@@ -137,13 +122,13 @@ async def test_requests_are_timed_by_command_and_transport(server: EmbeddedServe
         await caller.get("/ping")
     found = await scraped(metrics_of(server))
     name = "borzoi_request_seconds_count"
-    assert labelled(found, name, command="ping", transport="http") == 1
-    assert labelled(found, name, command="create_stream", transport="tcp") == 1
+    assert found[series(name, command="ping", transport="http")] == 1
+    assert found[series(name, command="create_stream", transport="tcp")] == 1
     # One in sixteen is measured and counts for all.
-    assert 32 <= labelled(found, name, command="send_messages", transport="tcp") <= 96
-    assert found["borzoi_pool_limit_bytes", ()] > 0
+    assert 32 <= found[series(name, command="send_messages", transport="tcp")] <= 96
+    assert found[series("borzoi_pool_limit_bytes")] > 0
     for queue in ("passwords", "polls", "others", "syncs"):
-        assert labelled(found, "borzoi_queue_depth", queue=queue) == 0
+        assert found[series("borzoi_queue_depth", queue=queue)] == 0
 
 
 async def test_who_waits_is_counted_by_what_it_waits_for(tmp_path: Path) -> None:
@@ -161,7 +146,7 @@ async def test_who_waits_is_counted_by_what_it_waits_for(tmp_path: Path) -> None
         await turns(1)  # it is handed over, and its sync has not begun
         found = await scraped(metrics_of(server))
         depths = [
-            labelled(found, "borzoi_queue_depth", queue=queue)
+            found[series("borzoi_queue_depth", queue=queue)]
             for queue in ("polls", "passwords", "others", "syncs")
         ]
         assert depths == [1, 2, 1, server.services.syncs.pending]
