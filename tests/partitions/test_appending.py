@@ -84,12 +84,7 @@ async def test_a_duplicate_waits_until_its_first_copy_is_safe() -> None:
     first = appender.append(batch_of([b"a"], ids=[1]), now=1)
     await asyncio.sleep(0)
     again = appender.append(batch_of([b"a"], ids=[1]), now=1)
-    assert first is not None
-    assert again is not None
-    assert not again.done()
-    syncer.run_all()
-    assert first.done()
-    assert again.done()
+    syncer.run_all_for(first, again)
 
 
 def faulty(level: Acknowledge) -> tuple[SegmentedLog, list[bool]]:

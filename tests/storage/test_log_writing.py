@@ -133,12 +133,10 @@ async def test_synced_messages_are_seen_when_the_disk_has_them() -> None:
     syncer = ManualSyncer()
     log, _ = new_log(Acknowledge.SYNCED, syncer=syncer)
     waiter = append(log, b"a")
-    assert waiter is not None
     await asyncio.sleep(0)
     assert log.read(0, 10).count == 0
     assert (log.visible_offset, log.messages_count) == (0, 0)
-    syncer.run_all()
-    assert waiter.done()
+    syncer.run_all_for(waiter)
     assert stored_payloads(log) == [b"a"]
 
 
@@ -157,8 +155,7 @@ async def test_what_is_written_together_is_waited_for_together() -> None:
     assert not second.done()
     assert log.visible_offset == 2
     await asyncio.sleep(0)
-    syncer.run_all()
-    assert second.done()
+    syncer.run_all_for(second)
 
 
 async def test_a_barrier_waits_for_everything_before_it() -> None:
@@ -169,12 +166,7 @@ async def test_a_barrier_waits_for_everything_before_it() -> None:
     early = log.barrier()
     await asyncio.sleep(0)
     late = log.barrier()
-    assert early is not None
-    assert late is not None
-    assert not early.done()
-    syncer.run_all()
-    assert early.done()
-    assert late.done()
+    syncer.run_all_for(early, late)
     assert log.barrier() is None
 
 

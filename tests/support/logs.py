@@ -1,5 +1,6 @@
 """Logs, batches to append to them, and syncs that run on demand."""
 
+from asyncio import Future
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,3 +98,9 @@ class ManualSyncer:
     def run_all(self) -> None:
         while self.run_next():
             pass
+
+    def run_all_for(self, *waiters: "Future[None] | None") -> None:
+        """The same; all of these have waited for it and are answered by it."""
+        assert not any(waiter is None or waiter.done() for waiter in waiters)
+        self.run_all()
+        assert all(waiter is not None and waiter.done() for waiter in waiters)
