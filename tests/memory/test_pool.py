@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.interpreter import run_python
 
 from borzoi.memory.pool import (
     BUCKET_BYTES,
@@ -222,13 +223,9 @@ def test_another_process_sees_the_bytes(pool):
         "arena.view[position:position + 5] = b'world'"
     )
     descriptor = pool.arena.descriptor
-    answer = subprocess.run(
-        [sys.executable, "-c", program, str(descriptor), str(buffer.position)],
-        pass_fds=[descriptor],
-        capture_output=True,
-        check=True,
-    )
-    assert answer.stdout == b"hello"
+    arguments = (str(descriptor), str(buffer.position))
+    answer = run_python("-c", program, *arguments, pass_fds=[descriptor], check=True)
+    assert answer.stdout == "hello"
     assert buffer.view[:5] == b"world"
 
 

@@ -3,7 +3,6 @@
 import gc
 import os
 import random
-import subprocess
 import sys
 from array import array
 from itertools import pairwise
@@ -123,11 +122,7 @@ def test_without_vector_instructions_the_checksums_are_the_same() -> None:
         f"assert all(native.checksum(b) == x(b) for n in {LENGTHS} for b in [bytes(range(256)) * "
         "(n // 256 + 1)] for b in [b[:n]])"
     )
-    subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"BORZOI_ACCELERATOR": "portable"},
-        check=True,
-    )
+    run_python("-c", program, env=os.environ | {"BORZOI_ACCELERATOR": "portable"}, check=True)
 
 
 # ---- the same as in Python ----------------------------------------------------------------------

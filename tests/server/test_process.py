@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import trusting
+from tests.support.interpreter import run_python
 from tests.support.sends import send_of
 from tests.support.server import ServerDied, directory_in_memory, running_server
 from tests.support.starts import start_with
@@ -227,14 +228,9 @@ def test_a_wrong_setting_ends_a_start_with_two_and_a_sentence() -> None:
     with pytest.raises(ServerDied, match=r"tcp\.address: 'nowhere' is not allowed"):
         with running_server({"TCP_ADDRESS": "nowhere"}):
             pass
-    ended = subprocess.run(
-        [sys.executable, "-m", "borzoi", "serve"],
-        env={"BORZOI_TCP_ADDRESS": "nowhere", "PATH": ""},
-        capture_output=True,
-        check=False,
-    )
+    ended = run_python("-m", "borzoi", "serve", env={"BORZOI_TCP_ADDRESS": "nowhere", "PATH": ""})
     assert ended.returncode == 2
-    assert b"Traceback" not in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_fresh_start_forgets_what_was_there() -> None:
@@ -387,5 +383,4 @@ def test_a_server_of_one_process_loads_nothing_that_only_several_need() -> None:
         "needed = ('bus', 'envelopes', 'line', 'routing', 'metadata_copy', 'metadata_copies');"
         "print([name for name in needed if f'borzoi.shard.{name}' in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert found.stdout == b"[]\n"
+    assert run_python("-c", program, check=True).stdout == "[]\n"

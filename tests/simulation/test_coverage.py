@@ -8,14 +8,13 @@ not is printed.
 import ast
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.interpreter import run_python
 
 CORE = Path(__file__).resolve().parents[2] / "src/borzoi/consensus"
 FAST_SEEDS = os.environ.get("BORZOI_COVERAGE_SEEDS", "1..80")
@@ -207,14 +206,10 @@ def test_the_table_names_what_is_in_the_core():
 
 def measured(folder: Path, name: str, *arguments: str) -> None:
     """One process under `coverage`, with a data file of its own."""
-    command = [
-        sys.executable, "-m", "coverage", "run", "--branch", "--source=borzoi.consensus",
-        "-m", "borzoi", "simulate", *arguments,
-    ]  # fmt: skip
+    coverage = ("-m", "coverage", "run", "--branch", "--source=borzoi.consensus")
+    simulation = ("-m", "borzoi", "simulate", *arguments)
     environment = {**os.environ, "COVERAGE_FILE": str(folder / f".coverage.{name}")}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=3600
-    )
+    done = run_python(*coverage, *simulation, env=environment, timeout=3600)
     assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
 
 
@@ -226,10 +221,7 @@ def seeds(numbers: str, settings: dict[str, float] | None = None) -> tuple[str, 
 def reported(folder: Path) -> dict[str, Any]:
     environment = {**os.environ, "COVERAGE_FILE": str(folder / ".coverage")}
     for arguments in (("combine", str(folder)), ("json", "-o", str(folder / "coverage.json"))):
-        subprocess.run(
-            [sys.executable, "-m", "coverage", *arguments],
-            env=environment, check=True, capture_output=True,
-        )  # fmt: skip
+        run_python("-m", "coverage", *arguments, env=environment, check=True)
     report: dict[str, Any] = json.loads((folder / "coverage.json").read_text())
     return report
 

@@ -1,10 +1,9 @@
 """A run is a function of its seed: whatever the process, whatever the fidelity."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+from tests.support.interpreter import run_python
 
 SEEDS = (11, 24)
 PROGRAM = """
@@ -19,10 +18,9 @@ for seed in map(int, sys.argv[2:]):
 
 
 def digests(hash_seed: str, full: int) -> str:
-    command = [sys.executable, "-c", PROGRAM, str(full), *map(str, SEEDS)]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout
+    seeds = map(str, SEEDS)
+    return run_python("-c", PROGRAM, str(full), *seeds, env=environment, check=True).stdout
 
 
 @pytest.fixture(scope="module")

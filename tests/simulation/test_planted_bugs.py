@@ -1,11 +1,10 @@
 """Every rule that a planted bug breaks is watched: the search or a script finds the damage."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 
 from borzoi.simulator.draws import draw
 from borzoi.simulator.outcome import Failure
@@ -61,8 +60,7 @@ def test_a_broken_rule_is_shown_by_its_own_test(name):
     """Such a test runs with the bug, which must do the damage, and without it."""
     rule, script = SCRIPTED_ELSEWHERE[name]
     began = children_times()
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", script, cwd=ROOT)
     assert done.returncode == 0, done.stdout
     assert name in (ROOT / script.partition("::")[0]).read_text()
     shown = Failure("script", script, 0)

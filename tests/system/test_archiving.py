@@ -1,14 +1,13 @@
 """A real server archives while it serves, is killed, and comes back from its archive elsewhere."""
 
 import re
-import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.interpreter import run_python
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
@@ -26,9 +25,7 @@ BATCHES, PER_BATCH = 12, 20
 
 
 def borzoi(*arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "borzoi", *map(str, arguments)], capture_output=True, text=True
-    )
+    done = run_python("-m", "borzoi", *map(str, arguments))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

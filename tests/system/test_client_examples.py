@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 
 from borzoi.client import Client
 from borzoi.testing import Server
@@ -41,13 +42,8 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("name", SAID)
 def test_an_example_says_what_it_shows(name: str, server: Server) -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / name, server.url],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=EXAMPLE_SECONDS_MAX,
-    )
+    example = EXAMPLES / name
+    done = run_python(example, server.url, stdin=subprocess.DEVNULL, timeout=EXAMPLE_SECONDS_MAX)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert done.stdout.splitlines() == SAID[name]
@@ -62,14 +58,8 @@ def test_the_web_service_stores_what_it_is_told(server: Server) -> None:
         "        answer = web.post('/orders', json={'customer': 'ada', 'item': item})\n"
         "        print(answer.status_code, answer.json())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=EXAMPLES,
-        env=os.environ | {"SERVER": server.url},
-        capture_output=True,
-        text=True,
-        timeout=EXAMPLE_SECONDS_MAX,
-    )
+    environment = os.environ | {"SERVER": server.url}
+    done = run_python("-c", program, cwd=EXAMPLES, env=environment, timeout=EXAMPLE_SECONDS_MAX)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["201 {'stored': 'tea'}", "201 {'stored': 'milk'}"]
     with Client(server.url) as client:
@@ -79,12 +69,7 @@ def test_the_web_service_stores_what_it_is_told(server: Server) -> None:
 
 def test_type_checkers_have_no_complaint() -> None:
     names = [*SAID, "fastapi_service.py"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *names],
-        cwd=EXAMPLES,
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-m", "pyright", "--pythonpath", sys.executable, *names, cwd=EXAMPLES)
     if "0 errors" not in done.stdout:
         if "error: " not in done.stdout:
             pytest.skip(f"pyright cannot run here: {done.stdout}{done.stderr}")

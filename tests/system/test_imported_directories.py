@@ -5,13 +5,12 @@ the questions that were put to the published server after its restart are put to
 """
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.support.golden import GOLDEN_DATA, GOLDEN_KEY
+from tests.support.interpreter import run_python
 from tests.support.server import running_server
 from tests.support.wire_client import WireClient
 
@@ -36,10 +35,9 @@ TOPIC_BYTES_MIN = 50
 
 
 def imported(case: str, target: Path) -> None:
-    command = [sys.executable, "-m", "borzoi", "import", "iggy", str(GOLDEN_DATA / case / "data")]
-    if case == "encrypted":
-        command += ["--encryption-key", GOLDEN_KEY]
-    subprocess.run([*command, "--to", str(target)], check=True, capture_output=True)
+    key = ("--encryption-key", GOLDEN_KEY) if case == "encrypted" else ()
+    source = GOLDEN_DATA / case / "data"
+    run_python("-m", "borzoi", "import", "iggy", source, *key, "--to", target, check=True)
 
 
 def comparable(step: dict, payload: bytes) -> object:
@@ -86,10 +84,6 @@ def test_an_imported_directory_is_answered_for_as_the_published_server_does(case
             expected = bytes.fromhex(step["response_payload_hex"])
             assert comparable(step, payload) == comparable(step, expected), about
         assert server.stop() == 0
-    verified = subprocess.run(
-        [sys.executable, "-m", "borzoi", "log", "verify", str(tmp_path / "data")],
-        check=False,
-        capture_output=True,
-        env={"BORZOI_SYSTEM_ENCRYPTION_KEY": GOLDEN_KEY, "PATH": ""},
-    )
-    assert verified.returncode == 0, verified.stdout.decode()
+    environment = {"BORZOI_SYSTEM_ENCRYPTION_KEY": GOLDEN_KEY, "PATH": ""}
+    verified = run_python("-m", "borzoi", "log", "verify", tmp_path / "data", env=environment)
+    assert verified.returncode == 0, verified.stdout

@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 from tests.support.listening import FrameClient
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
@@ -259,12 +259,7 @@ def complaints(server: RunningServer) -> list[str]:
 
 
 def verified(directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "borzoi", "log", "verify", str(directory)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python("-m", "borzoi", "log", "verify", directory)
 
 
 def test_a_load_leaves_no_complaint_no_memory_and_no_damage(

@@ -3,12 +3,12 @@ empty start unless the operator says so."""
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.interpreter import run_python
 from tests.support.server import RunningServer, ServerDied, running_server
 from tests.support.wire_client import WireClient
 
@@ -58,12 +58,7 @@ def filled(server: RunningServer) -> Path:
 
 
 def log_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "borzoi", "log", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python("-m", "borzoi", "log", *arguments)
 
 
 def remove_streams(partition: Path) -> None:

@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import run_python
 from tests.support.server import RunningServer, running_server
 from tests.support.shard_processes import shard_of, shard_processes, wait_for
 from tests.support.wire_client import WireClient
@@ -161,10 +160,7 @@ def test_what_keeps_one_shard_from_starting_is_told_once_and_ends_all(tmp_path: 
         "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
         "BORZOI_HTTP_ENABLED": "false",
     }
-    ended = subprocess.run(
-        [sys.executable, "-m", "borzoi", "serve"],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    ended = run_python("-m", "borzoi", "serve", env=environment, cwd=tmp_path, timeout=60)
     assert ended.returncode == exit_statuses.CANNOT_START
     assert ended.stderr.count("borzoi cannot start: ") == 1
     assert "info.json" in ended.stderr
@@ -173,10 +169,7 @@ def test_what_keeps_one_shard_from_starting_is_told_once_and_ends_all(tmp_path: 
 def test_the_directory_of_a_server_is_refused_to_another(tmp_path: Path) -> None:
     with running_server(shards(2), directory=tmp_path / "data") as server:
         environment = {**server.environment, "BORZOI_TCP_ADDRESS": "127.0.0.1:0"}
-        ended = subprocess.run(
-            [sys.executable, "-m", "borzoi", "serve"],
-            env=environment, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        ended = run_python("-m", "borzoi", "serve", env=environment, timeout=60)
         assert ended.returncode == exit_statuses.CANNOT_START
         assert f"in use by another server (process {server.process.pid})" in ended.stderr
 
