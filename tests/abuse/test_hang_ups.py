@@ -10,11 +10,10 @@ import pytest
 from tests.support.attacked import MESSAGES, root, server_with_messages
 from tests.support.certificates import trusting
 from tests.support.good_client import resident_bytes
+from tests.support.polls import poll_of
 from tests.support.quic_client import quic_client
 from tests.support.server import RunningServer
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.tokens import (
     CreatePersonalAccessToken,
     LoginWithPersonalAccessToken,
@@ -29,9 +28,7 @@ MEBIBYTE = 1 << 20
 #: One answer that stays would be more than this.
 GROWN_BYTES_MAX = 48 * MEBIBYTE
 READ_BYTES = 1000
-POLL = encode_request(
-    PollMessages(Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), MESSAGES)
-)
+POLL = encode_request(poll_of(MESSAGES))
 HangUp = Callable[[RunningServer, str], None]
 
 

@@ -4,9 +4,9 @@ import pytest
 from tests.support.attacked import KEY, server_with_topic
 from tests.support.attackers import attacking, large_message, logged_in
 from tests.support.good_client import measured, resident_bytes
+from tests.support.polls import poll_of
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages
+from borzoi.protocol.commands.messages import PolledMessages
 from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
@@ -15,7 +15,7 @@ ENCRYPTED = {"SYSTEM_ENCRYPTION_ENABLED": "true", "SYSTEM_ENCRYPTION_KEY": KEY}
 MEBIBYTE = 1 << 20
 #: The largest payload that clients may send.
 SIZE = 64_000_000
-POLL = PollMessages(Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 1)
+POLL = poll_of(1)
 
 
 def test_a_good_client_is_served_beside_sends_of_large_messages() -> None:

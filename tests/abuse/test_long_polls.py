@@ -10,19 +10,17 @@ from tests.support.attacked import (
 )
 from tests.support.attackers import attacking
 from tests.support.good_client import measured, resident_bytes
+from tests.support.polls import poll_of
 from tests.support.sends import send_frame
 from tests.support.wire_client import WireClient
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages
+from borzoi.protocol.commands.messages import PolledMessages
 from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 
 MEBIBYTE = 1 << 20
-POLL = PollMessages(
-    Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), MESSAGES
-)
+POLL = poll_of(MESSAGES)
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "zstd"])

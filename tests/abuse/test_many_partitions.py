@@ -4,20 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.polls import poll_of
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.consuming import PollingStrategy
 from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PolledMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, encode_messages
 
 pytestmark = pytest.mark.system
-
-BATCH = encode_messages([Message(bytes(100))])
-READER = Consumer(ConsumerKind.CONSUMER, 1)
 
 
 def create(client: WireClient, topics: int, partitions: int) -> None:
@@ -27,15 +25,14 @@ def create(client: WireClient, topics: int, partitions: int) -> None:
 
 
 def send(client: WireClient, topic: int, partition: int) -> None:
-    indexes, messages = (memoryview(part) for part in BATCH)
     place = Partitioning.partition(partition)
-    client.call(SendMessages("s", f"t{topic}", place, 1, indexes, messages))
+    client.call(send_of(bytes(100), topic=f"t{topic}", partitioning=place))
 
 
 def polled(client: WireClient, topic: int, partition: int) -> int:
-    found = client.call(
-        PollMessages(READER, "s", f"t{topic}", partition, PollingStrategy.offset(0), 9, True)
-    )
+    start = PollingStrategy.offset(0)
+    poll = poll_of(9, topic=f"t{topic}", partition=partition, strategy=start, commit=True)
+    found = client.call(poll)
     assert isinstance(found, PolledMessages)
     return found.messages_count
 

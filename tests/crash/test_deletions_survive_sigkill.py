@@ -10,23 +10,22 @@ from itertools import count
 from random import Random
 
 import pytest
+from tests.support.polls import poll_of
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import PATIENCE_SECONDS, WireClient
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import Disconnected
-from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands import topics
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PolledMessages, SendMessages
 from borzoi.protocol.commands.partitions import CreatePartitions, DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.crash
 
 CYCLES = int(os.environ.get("BORZOI_CRASH_CYCLES", "4"))
 SEED = int(os.environ.get("BORZOI_CRASH_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
-READER = Consumer(ConsumerKind.CONSUMER, 1)
 
 
 @dataclass
@@ -72,9 +71,7 @@ def live(client: WireClient, told: Told, random: Random, began: threading.Event)
 
 
 def message(topic: str, text: str) -> SendMessages:
-    indexes, messages = encode_messages([Message(text.encode())])
-    views = memoryview(indexes), memoryview(messages)
-    return SendMessages("s", topic, Partitioning.partition(0), 1, *views)
+    return send_of(text.encode(), topic=topic)
 
 
 def check(server: RunningServer, told: Told) -> None:
@@ -89,10 +86,7 @@ def check(server: RunningServer, told: Told) -> None:
             found = client.call(topics.GetTopic("s", name))
             assert isinstance(found, topics.TopicDetails)
             for partition in found.partitions:
-                poll = PollMessages(
-                    READER, "s", name, partition.id, PollingStrategy.first(), 1000, False
-                )
-                polled = client.call(poll)
+                polled = client.call(poll_of(1000, topic=name, partition=partition.id))
                 assert isinstance(polled, PolledMessages)
                 for one in decode_messages(polled.messages):
                     number, _, index = one.payload.decode().partition("/")

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.support.embedded import BROKEN_ROWS, EmbeddedServer, embedded_server, with_topic
+from tests.support.polls import poll_of
 from tests.support.sends import send_of
 
 from borzoi.handlers.answers import Delivery
@@ -64,8 +65,7 @@ async def test_an_answer_is_a_value_and_a_refusal_an_exception(server: EmbeddedS
 
 async def test_a_poll_is_answered_with_where_its_messages_are(server: EmbeddedServer) -> None:
     await with_topic(server, messages=3)
-    consumer = Consumer(ConsumerKind.CONSUMER, 1)
-    poll = PollMessages(consumer, "s", "t", 0, PollingStrategy.first(), 10)
+    poll = poll_of(10)
     for request in (poll, msgspec.structs.replace(poll, auto_commit=True)):
         answer = server.dispatcher.perform(server.root().session, request)
         delivery = await answer if isinstance(answer, Future) else answer

@@ -1,5 +1,6 @@
 import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer
+from tests.support.polls import READER
 from tests.support.sends import send_of
 
 from borzoi.metadata import queries
@@ -21,7 +22,6 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
 from borzoi.records.message import decode_messages
 
-READER = Consumer(ConsumerKind.CONSUMER, 1)
 GROUP = Consumer(ConsumerKind.GROUP, "billing")
 
 

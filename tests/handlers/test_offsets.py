@@ -1,5 +1,6 @@
 import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer
+from tests.support.sends import send_of
 
 from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.errors import (
@@ -10,9 +11,7 @@ from borzoi.model.errors import (
     MemberNotFound,
     PartitionNotFound,
 )
-from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.groups import CreateConsumerGroup, JoinConsumerGroup
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import (
     DeleteConsumerOffset,
     GetConsumerOffset,
@@ -20,7 +19,6 @@ from borzoi.protocol.commands.offsets import (
 )
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, encode_messages
 
 NAMED = Consumer(ConsumerKind.CONSUMER, "my-consumer")
 HASHED = Consumer(ConsumerKind.CONSUMER, 2115191887)
@@ -31,10 +29,7 @@ GROUP = Consumer(ConsumerKind.GROUP, "g")
 async def messages(root: EmbeddedClient) -> None:
     await root.call(CreateStream("s"))
     await root.call(CreateTopic("s", "t", 2))
-    indexes, body = encode_messages([Message(b"m")] * 3)
-    await root.call(
-        SendMessages("s", "t", Partitioning.partition(0), 3, memoryview(indexes), memoryview(body))
-    )
+    await root.call(send_of(*[b"m"] * 3))
 
 
 async def test_a_stored_offset_is_found_by_name_and_by_the_hash_of_it(root: EmbeddedClient) -> None:

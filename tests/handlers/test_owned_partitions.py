@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from tests.support.embedded import EmbeddedServer, embedded_server, with_topic
+from tests.support.polls import READER, poll_of
 from tests.support.sends import send_of
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import BorzoiError
 from borzoi.model.namespace import Namespace
 from borzoi.model.partitioning import Partitioning
@@ -21,11 +22,9 @@ from borzoi.protocol.commands.offsets import GetConsumerOffset
 from borzoi.protocol.contract import Request
 from borzoi.records.message import decode_messages
 
-READER = Consumer(ConsumerKind.CONSUMER, 1)
-
 
 def poll(strategy: PollingStrategy, *, commit: bool = False, partition_id: int = 0) -> PollMessages:
-    return PollMessages(READER, "s", "t", partition_id, strategy, 3, commit)
+    return poll_of(3, partition=partition_id, strategy=strategy, commit=commit)
 
 
 REQUESTS: tuple[Request, ...] = (

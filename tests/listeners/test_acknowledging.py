@@ -16,12 +16,11 @@ import pytest
 from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer
 from tests.support.listening import tcp_listener, tls_listener, websocket_listener
+from tests.support.polls import poll_of
 from tests.support.sends import send_frame
 
 from borzoi.listeners import acknowledging
 from borzoi.listeners.acknowledging import SEGMENT_BYTES_MAX, acknowledge, may_be_held_back
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
 from borzoi.protocol.websocket.frames import Opcode, frame_head
@@ -42,8 +41,7 @@ def batch(size: int) -> bytes:
 
 
 def poll(count: int) -> bytes:
-    reader = Consumer(ConsumerKind.CONSUMER, 1)
-    return encode_request(PollMessages(reader, "s", "t", 0, PollingStrategy.first(), count, False))
+    return encode_request(poll_of(count))
 
 
 class NagleClient:

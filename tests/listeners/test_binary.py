@@ -15,6 +15,8 @@ from tests.support.embedded import (
     whole,
     with_topic,
 )
+from tests.support.polls import poll_of
+from tests.support.sends import send_of
 
 from borzoi.handlers.answers import NOTHING_DELIVERED, Delivery
 from borzoi.handlers.dispatch import Dispatcher
@@ -40,7 +42,7 @@ from borzoi.model.partitioning import Partitioning
 from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.groups import CreateConsumerGroup, JoinConsumerGroup
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.partitions import DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
@@ -48,7 +50,7 @@ from borzoi.protocol.commands.tokens import TokenInfo
 from borzoi.protocol.commands.users import CreateUser, UpdatePermissions
 from borzoi.protocol.contract import encode_payload
 from borzoi.protocol.errors import code_of
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 from borzoi.storage.reading import Reading
 
 
@@ -73,10 +75,7 @@ async def test_stored_messages_stay_in_their_file_unless_they_are_few(
     await with_topic(server)
     size = READ_BYTES_MAX - HEADER_BYTES
     await sent(server, 2, size=size)
-    poll = PollMessages(
-        Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), count
-    )
-    payload = Payload(memoryview(encode_payload(poll)))
+    payload = Payload(memoryview(encode_payload(poll_of(count))))
     reply = server.binary.respond(server.root().session, Code.POLL_MESSAGES, payload)
     assert not isinstance(reply, Future)
     assert isinstance(reply, RangesReply) == (count == 2)
@@ -159,9 +158,7 @@ def send_payload(
     partitioning: Partitioning, count: int = 1, *, trailing: bytes = b""
 ) -> memoryview:
     """A send; `trailing` follows the last field of its metadata."""
-    indexes, body = encode_messages([Message(b"m")] * count)
-    request = SendMessages("s", "t", partitioning, count, memoryview(indexes), memoryview(body))
-    plain = encode_payload(request)
+    plain = encode_payload(send_of(*[b"m"] * count, partitioning=partitioning))
     fields_end = 4 + int.from_bytes(plain[:4], "little")
     length = (fields_end - 4 + len(trailing)).to_bytes(4, "little")
     return memoryview(bytearray(length + plain[4:fields_end] + trailing + plain[fields_end:]))

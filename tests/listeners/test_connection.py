@@ -20,6 +20,7 @@ from tests.support.conversations import (
 )
 from tests.support.embedded import EmbeddedServer, embedded_server, whole, with_topic
 from tests.support.listening import turns
+from tests.support.polls import poll_of
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import DONE, RangesReply, Reply, failed
@@ -31,7 +32,6 @@ from borzoi.listeners.connection import (
 )
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN, FRAMES_PER_TURN
 from borzoi.memory.pool import MemoryPool, PooledBuffer
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import StorageFailure
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.limits import (
@@ -42,7 +42,6 @@ from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import (
     POLLED_PREFIX,
-    PollMessages,
 )
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
@@ -231,10 +230,7 @@ async def test_a_poll_that_is_not_sent_yet_keeps_what_it_found(tmp_path: Path) -
         for payload in sent:
             talk.feed(batch_frame(payload)[:100])
             talk.feed(batch_frame(payload)[100:])
-        poll = PollMessages(
-            Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 100, False
-        )
-        talk.feed(memoryview(encode_request(poll)))
+        talk.feed(memoryview(encode_request(poll_of(100))))
         held = sink.sent[-1]
         assert isinstance(held, RangesReply)
         assert held.tail

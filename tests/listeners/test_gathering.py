@@ -10,6 +10,7 @@ from tests.support.accelerators import needs_accelerator
 from tests.support.conversations import Sink, answered
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.listening import count_closely, turns
+from tests.support.sends import FIRST_PARTITION, send_of
 
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.connection import Conversation
@@ -34,12 +35,8 @@ from borzoi.storage.reading import Reading
 PLACE = Namespace(0, 0, 0)
 
 
-def send(*payloads: bytes, partitioning: Partitioning | None = None) -> bytes:
-    indexes, messages = encode_messages([Message(payload) for payload in payloads])
-    where = Partitioning.partition(0) if partitioning is None else partitioning
-    return encode_request(
-        SendMessages(0, 0, where, len(payloads), memoryview(indexes), memoryview(messages))
-    )
+def send(*payloads: bytes, partitioning: Partitioning = FIRST_PARTITION) -> bytes:
+    return encode_request(send_of(*payloads, stream=0, topic=0, partitioning=partitioning))
 
 
 class Clients:

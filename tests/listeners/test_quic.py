@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
+from tests.support.polls import poll_of
 from tests.support.quic_client import QuicClient, quic_client, quic_listener
 from tests.support.sends import numbered_send
 from tests.support.wire_client import answer_in_frame
@@ -16,11 +17,9 @@ from tests.support.wire_client import answer_in_frame
 from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.quic import QuicListener
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import StreamNotFound, Unauthenticated
 from borzoi.model.system import TransportKind
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.users import CreateUser
@@ -31,11 +30,6 @@ from borzoi.records.message import decode_messages
 PING = encode_request(Ping())
 #: The library allows a client this many at a time.
 STREAMS = 100
-
-
-def poll_of(count: int) -> PollMessages:
-    consumer = Consumer(ConsumerKind.CONSUMER, 1)
-    return PollMessages(consumer, "s", "t", 0, PollingStrategy.first(), count)
 
 
 async def until(condition: Callable[[], bool]) -> None:

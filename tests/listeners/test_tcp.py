@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.embedded import EmbeddedServer, embedded_server, with_topic
 from tests.support.listening import EVERYTHING, PATIENCE_SECONDS, FrameClient, tcp_listener, turns
+from tests.support.polls import READER
 from tests.support.sends import send_of
 
 from borzoi.handlers.sessions import Session
@@ -22,7 +23,7 @@ from borzoi.listeners.connection import Conversation
 from borzoi.listeners.sockets import SocketOptions, host_of, listening_socket, peer_text
 from borzoi.listeners.tcp import LARGE_PIECE_BYTES, RECEIVE_BUFFER_BYTES, TcpConnection, TcpListener
 from borzoi.memory.pool import PooledBuffer
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import StorageFailure
 from borzoi.model.limits import CONTROL_PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
 from borzoi.model.users import GlobalPermissions, Permissions
@@ -36,7 +37,6 @@ from borzoi.records.message import decode_messages
 from borzoi.storage.reading import Produced
 
 PING = encode_request(Ping())
-READER = Consumer(ConsumerKind.CONSUMER, 1)
 
 
 @pytest.fixture

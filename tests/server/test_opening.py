@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.embedded import EmbeddedClient, embedded_server, with_topic
+from tests.support.polls import poll_of
 from tests.support.sends import send_of
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import SendMessages
 from borzoi.records.message import Message, decode_messages
 from borzoi.server.config import load
 from borzoi.server.opening import folders_of, random_ids, store_of
@@ -21,10 +21,7 @@ def send(*ids: int) -> SendMessages:
 
 
 async def stored(client: EmbeddedClient) -> list[tuple[int, int]]:
-    reader = Consumer(ConsumerKind.CONSUMER, 1)
-    polled = await client.call(
-        PollMessages(reader, "s", "t", 0, PollingStrategy.first(), 100, False)
-    )
+    polled = await client.call(poll_of(100))
     return [(message.offset, message.id) for message in decode_messages(polled.messages)]
 
 

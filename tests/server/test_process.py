@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.support.certificates import trusting
 from tests.support.interpreter import run_python
+from tests.support.polls import READER
 from tests.support.sends import send_of
 from tests.support.server import ServerDied, directory_in_memory, running_server
 from tests.support.starts import start_with
@@ -28,7 +29,6 @@ from borzoi.metadata.commands import Command
 from borzoi.metadata.groups import JoinGroup
 from borzoi.metadata.proposals import Proposal
 from borzoi.metadata.topics import resolved
-from borzoi.model.consuming import Consumer, ConsumerKind
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.system import TransportKind
 from borzoi.protocol.commands.groups import CreateConsumerGroup
@@ -46,7 +46,6 @@ from borzoi.shard.metadata_plane import MetadataPlane
 
 pytestmark = pytest.mark.system
 
-READER = Consumer(ConsumerKind.CONSUMER, 1)
 SECRET = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 
 

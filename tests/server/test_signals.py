@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 
@@ -26,9 +26,7 @@ TRANSPORTS = ("TCP", "QUIC", "HTTP", "WEBSOCKET")
 def send_one(client: WireClient) -> None:
     client.call(CreateStream("s"))
     client.call(CreateTopic("s", "t", 1))
-    indexes, messages = encode_messages([Message(b"only in memory")])
-    views = memoryview(indexes), memoryview(messages)
-    client.call(SendMessages("s", "t", Partitioning.partition(0), 1, *views))
+    client.call(send_of(b"only in memory"))
 
 
 def polled(server: RunningServer) -> list[bytes]:

@@ -22,13 +22,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from tests.support.polls import poll_of
 from tests.support.sends import send_frame
 from tests.support.wire_client import WireClient
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
 from borzoi.records.layouts import INDEX_DTYPE
@@ -80,9 +80,7 @@ def pings(address: Address, count: int) -> None:
 
 
 def polls(address: Address, count: int, messages: int) -> None:
-    reader = Consumer(ConsumerKind.CONSUMER, 1)
-    poll = PollMessages(reader, "s", "t", 0, PollingStrategy.first(), messages)
-    everywhere(address, count, encode_request(poll))
+    everywhere(address, count, encode_request(poll_of(messages)))
 
 
 def batches(address: Address, count: int, messages: int) -> None:

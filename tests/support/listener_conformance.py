@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listening import FrameClient, turns
+from tests.support.polls import poll_of
 from tests.support.sends import send_of
 from tests.support.wire_client import answer_in
 
@@ -20,8 +21,6 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
 from borzoi.listeners.interface import Adopter, Listener
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.commands.users import CreateUser, GetUser
@@ -114,7 +113,7 @@ def limits() -> Admission:
     return Admission(ROOM, ROOM)
 
 
-POLL = PollMessages(Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 1000)
+POLL = poll_of(1000)
 
 
 async def answers_come_whole_and_in_order(subject: Subject) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import pytest
 from tests.support.embedded import EmbeddedServer
+from tests.support.polls import poll_of
 from tests.support.sends import send_of
 from tests.support.wire_client import answer_in
 
@@ -25,9 +26,7 @@ from borzoi.listeners.tcp import TcpListener
 from borzoi.listeners.tls import TlsListener
 from borzoi.listeners.websocket.plain import WebSocketListener
 from borzoi.listeners.websocket.secure import SecureWebSocketListener
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import REQUEST_PREFIX, RESPONSE_PREFIX, encode_request
@@ -37,9 +36,7 @@ from borzoi.records.message import decode_messages
 PATIENCE_SECONDS = 60.0
 PLENTY = 1000
 LOOPBACK = ("127.0.0.1", 0)
-EVERYTHING = PollMessages(
-    Consumer(ConsumerKind.CONSUMER, 1), "s", "t", 0, PollingStrategy.first(), 100_000, False
-)
+EVERYTHING = poll_of(100_000)
 
 
 def byte_streams(

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 from tests.support.interpreter import run_python
+from tests.support.polls import poll_of
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 
@@ -59,19 +58,7 @@ def test_a_killed_server_comes_back_from_its_archive(tmp_path: Path) -> None:
             client.call(CreateStream("s"))
             client.call(CreateTopic("s", "t", 1))
             for first in range(0, len(payloads), PER_BATCH):
-                indexes, body = encode_messages(
-                    [Message(payload) for payload in payloads[first : first + PER_BATCH]]
-                )
-                client.call(
-                    SendMessages(
-                        "s",
-                        "t",
-                        Partitioning.partition(0),
-                        PER_BATCH,
-                        memoryview(indexes),
-                        memoryview(body),
-                    )
-                )
+                client.call(send_of(*payloads[first : first + PER_BATCH]))
         deadline = time.monotonic() + PATIENCE_SECONDS
         while segments_archived(server) < BATCHES // 2:
             assert time.monotonic() < deadline, "nothing was archived"
@@ -85,17 +72,7 @@ def test_a_killed_server_comes_back_from_its_archive(tmp_path: Path) -> None:
     with running_server({"SYSTEM_SEGMENT_SIZE": "8 KiB"}, directory=tmp_path / "back") as server:
         with WireClient(server.tcp_address) as client:
             client.login()
-            polled: Any = client.call(
-                PollMessages(
-                    Consumer(ConsumerKind.CONSUMER, 1),
-                    "s",
-                    "t",
-                    0,
-                    PollingStrategy.first(),
-                    len(payloads),
-                    auto_commit=False,
-                )
-            )
+            polled: Any = client.call(poll_of(len(payloads)))
     found = [message.payload for message in decode_messages(polled.messages)]
     assert len(found) == BATCHES * PER_BATCH, "two batches in each of the sealed segments"
     assert found == payloads[: len(found)]

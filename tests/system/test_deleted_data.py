@@ -5,38 +5,34 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.polls import poll_of
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.consuming import PollingStrategy
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.catalog import Request
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
 from borzoi.protocol.commands.partitions import DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
-from borzoi.records.message import Message, encode_messages
 
 pytestmark = pytest.mark.system
 
 #: Files are removed after the answer, away from the loop, and a sync under way ends first.
 PATIENCE_SECONDS = 60.0
 BATCHES = 8
-BATCH = encode_messages([Message(bytes(1000))] * 600)
+BATCH = [bytes(1000)] * 600
 
 
 def fill(client: WireClient) -> None:
     """Several sealed segments in one partition, a few messages in the other, and readers."""
     client.call(CreateStream("s"))
     client.call(CreateTopic("s", "t", 2))
-    indexes, messages = (memoryview(part) for part in BATCH)
     for partition in (*[0] * BATCHES, 1):
-        client.call(
-            SendMessages("s", "t", Partitioning.partition(partition), 600, indexes, messages)
-        )
-    reader = Consumer(ConsumerKind.CONSUMER, 1)
+        client.call(send_of(*BATCH, partitioning=Partitioning.partition(partition)))
     for offset in range(0, 600 * BATCHES, 600):
-        client.call(PollMessages(reader, "s", "t", 0, PollingStrategy.offset(offset), 600, False))
+        client.call(poll_of(600, strategy=PollingStrategy.offset(offset)))
 
 
 def open_though_deleted(server: RunningServer) -> list[str]:

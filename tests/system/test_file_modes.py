@@ -5,28 +5,17 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.support.sends import send_of
 from tests.support.server import running_server
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.topics import Compression
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, encode_messages
 
 pytestmark = pytest.mark.system
-
-
-def send(client: WireClient) -> None:
-    indexes, messages = encode_messages([Message(b"payload")])
-    client.call(
-        SendMessages(
-            "s", "t", Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
-        )
-    )
 
 
 def modes_below(folder: Path) -> dict[str, str]:
@@ -50,7 +39,7 @@ def test_directories_are_0700_and_files_0600_whatever_the_umask(tmp_path: Path, 
                 client.call(CreateStream("s"))
                 client.call(CreateTopic("s", "t", 2, Compression.NONE, 0))
                 reader = Consumer(ConsumerKind.CONSUMER, "reader")
-                send(client)
+                client.call(send_of(b"payload"))
                 client.call(StoreConsumerOffset(reader, "s", "t", 0, 0))
                 assert modes_below(data) == {}
             assert server.stop() == 0

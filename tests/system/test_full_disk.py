@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError, StorageFailure
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.topics import Compression
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 
@@ -45,12 +45,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def send(client: WireClient, topic: str, *, size: int = 50_000) -> None:
-    indexes, messages = encode_messages([Message(b"x" * size)])
-    client.call(
-        SendMessages(
-            "s", topic, Partitioning.partition(0), 1, memoryview(indexes), memoryview(messages)
-        )
-    )
+    client.call(send_of(b"x" * size, topic=topic))
 
 
 def polled(client: WireClient, topic: str) -> int:

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 from tests.support.interpreter import run_python
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, ServerDied, running_server
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.errors import BorzoiError
-from borzoi.model.partitioning import Partitioning
 from borzoi.model.topics import Compression
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.partitions import DeletePartitions
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 
@@ -28,12 +28,7 @@ READER = Consumer(ConsumerKind.CONSUMER, "reader")
 
 
 def send(client: WireClient, count: int) -> None:
-    indexes, messages = encode_messages([Message(b"payload" * 20) for _ in range(count)])
-    client.call(
-        SendMessages(
-            "s", "t", Partitioning.partition(0), count, memoryview(indexes), memoryview(messages)
-        )
-    )
+    client.call(send_of(*[b"payload" * 20] * count))
 
 
 def poll(client: WireClient) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
@@ -14,7 +15,7 @@ from borzoi.model.topics import Compression
 from borzoi.model.users import GlobalPermissions, Permissions, UserStatus
 from borzoi.protocol.catalog import Request
 from borzoi.protocol.commands.groups import CreateConsumerGroup, GetConsumerGroups
-from borzoi.protocol.commands.messages import PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOffset
 from borzoi.protocol.commands.partitions import CreatePartitions
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStreams
@@ -26,7 +27,7 @@ from borzoi.protocol.commands.tokens import (
 )
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, GetTopics
 from borzoi.protocol.commands.users import ChangePassword, CreateUser, GetUser, GetUsers
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 
 pytestmark = pytest.mark.system
 
@@ -50,11 +51,7 @@ def fill(client: WireClient) -> str:
     client.call(CreateConsumerGroup("s", "t", "g"))
     for start in range(0, len(SENT), BATCH):
         batch = SENT[start : start + BATCH]
-        indexes, messages = encode_messages([Message(payload) for payload in batch])
-        partitioning = Partitioning.partition(1)
-        client.call(
-            SendMessages("s", "t", partitioning, BATCH, memoryview(indexes), memoryview(messages))
-        )
+        client.call(send_of(*batch, partitioning=Partitioning.partition(1)))
     client.call(StoreConsumerOffset(READER, "s", "t", 1, 41))
     reading = Permissions(GlobalPermissions(read_streams=True))
     client.call(CreateUser("bob", "secret", UserStatus.ACTIVE, reading))

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 from tests.support.interpreter import run_python
+from tests.support.polls import poll_of
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.shard_processes import shard_of, shard_processes, wait_for
 from tests.support.wire_client import WireClient
 
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
 from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import PolledMessages, PollMessages, SendMessages
+from borzoi.protocol.commands.messages import PolledMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import decode_messages
 from borzoi.server import exit_statuses
 
 pytestmark = pytest.mark.system
 
-READER = Consumer(ConsumerKind.CONSUMER, 1)
 PARTITIONS = 6
 
 
@@ -51,15 +51,11 @@ def one_client_of_each_shard(server: RunningServer, count: int) -> Iterator[dict
 
 
 def send(client: WireClient, partition: int, *payloads: bytes) -> None:
-    indexes, messages = encode_messages([Message(payload) for payload in payloads])
-    views = memoryview(indexes), memoryview(messages)
-    client.call(SendMessages("s", "t", Partitioning.partition(partition), len(payloads), *views))
+    client.call(send_of(*payloads, partitioning=Partitioning.partition(partition)))
 
 
 def polled(client: WireClient, partition: int) -> list[bytes]:
-    found = client.call(
-        PollMessages(READER, "s", "t", partition, PollingStrategy.first(), 1000, False)
-    )
+    found = client.call(poll_of(1000, partition=partition))
     assert isinstance(found, PolledMessages)
     return [bytes(message.payload) for message in decode_messages(found.messages)]
 

@@ -3,15 +3,14 @@
 import time
 
 import pytest
+from tests.support.sends import send_of
 from tests.support.server import running_server
 from tests.support.wire_client import WireClient
 
 from borzoi.model.limits import PARTITIONS_PER_REQUEST_MAX
 from borzoi.model.partitioning import Partitioning
-from borzoi.protocol.commands.messages import SendMessages
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic, TopicDetails
-from borzoi.records.message import Message, encode_messages
 from borzoi.server import exit_statuses
 from borzoi.server.process import STOP_SECONDS_MAX
 
@@ -23,16 +22,13 @@ PARTITIONS = PARTITIONS_PER_REQUEST_MAX
 @pytest.mark.deep  # half a minute of the disk, which what runs beside it would miss
 @pytest.mark.parametrize("acknowledge", ["buffered", "written"])
 def test_a_thousand_partitions_are_saved_within_the_time_of_a_stop(acknowledge: str) -> None:
-    indexes, messages = encode_messages([Message(b"kept")])
     with running_server({"SYSTEM_PARTITION_ACKNOWLEDGE": acknowledge}) as server:
         with WireClient(server.tcp_address) as client:
             client.login()
             client.call(CreateStream("s"))
             client.call(CreateTopic("s", "t", PARTITIONS))
             for number in range(PARTITIONS):
-                partitioning = Partitioning.partition(number)
-                views = memoryview(indexes), memoryview(messages)
-                client.call(SendMessages("s", "t", partitioning, 1, *views))
+                client.call(send_of(b"kept", partitioning=Partitioning.partition(number)))
         began = time.monotonic()
         assert server.stop() == exit_statuses.OK, server.output
         assert time.monotonic() - began <= STOP_SECONDS_MAX

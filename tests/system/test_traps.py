@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.support.polls import poll_of
+from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
 from tests.support.wire_client import WireClient
 
@@ -36,11 +38,10 @@ from borzoi.protocol.commands.topics import (
     UpdateTopic,
 )
 from borzoi.protocol.commands.users import CreateUser, LoginUser
-from borzoi.records.message import Message, decode_messages, encode_messages
+from borzoi.records.message import Message, decode_messages
 
 pytestmark = pytest.mark.system
 
-READER = Consumer(ConsumerKind.CONSUMER, 1)
 GROUP = Consumer(ConsumerKind.GROUP, "g")
 PATIENCE_SECONDS = 60.0
 
@@ -77,21 +78,12 @@ def ask(client: WireClient, request: Request) -> Any:
 def send(*payloads: bytes, partition: int = 0, first_id: int = 0) -> SendMessages:
     ids = range(first_id, first_id + len(payloads)) if first_id else [0] * len(payloads)
     made = [Message(payload, number) for payload, number in zip(payloads, ids, strict=True)]
-    indexes, messages = encode_messages(made)
-    return SendMessages(
-        "s",
-        "t",
-        Partitioning.partition(partition),
-        len(payloads),
-        memoryview(indexes),
-        memoryview(messages),
-    )
+    return send_of(*made, partitioning=Partitioning.partition(partition))
 
 
 def stored(client: WireClient, partition: int = 0) -> list[tuple[int, bytes]]:
     """Offset and payload of everything in a partition."""
-    poll = PollMessages(READER, "s", "t", partition, PollingStrategy.first(), 1000, False)
-    polled = ask(client, poll)
+    polled = ask(client, poll_of(1000, partition=partition))
     messages = decode_messages(polled.messages)
     assert len(messages) == polled.messages_count
     return [(message.offset, message.payload) for message in messages]

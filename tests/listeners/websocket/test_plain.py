@@ -7,6 +7,7 @@ import socket
 import pytest
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listening import FrameClient, turns, websocket_listener
+from tests.support.polls import poll_of
 from tests.support.sends import numbered_send
 from tests.support.websocket_client import called, opened, received
 from tests.support.wire_client import answer_in_frame
@@ -17,10 +18,9 @@ from borzoi.handlers.sessions import Session
 from borzoi.listeners.admission import Admission
 from borzoi.listeners.binary import failed
 from borzoi.listeners.websocket import plain
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
+from borzoi.model.consuming import PollingStrategy
 from borzoi.model.errors import Unauthenticated
 from borzoi.model.system import TransportKind
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.streams import GetStreams
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.protocol.framing import encode_request
@@ -32,11 +32,6 @@ UPGRADE = (
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 PING = encode_request(Ping())
-
-
-def poll_of(count: int) -> PollMessages:
-    consumer = Consumer(ConsumerKind.CONSUMER, 1)
-    return PollMessages(consumer, "s", "t", 0, PollingStrategy(PollingKind.OFFSET, 0), count, False)
 
 
 def masked(data: bytes, *, final: bool = True, opcode: Opcode = Opcode.BINARY) -> bytes:
@@ -74,7 +69,7 @@ async def test_messages_go_in_and_come_out_as_they_were(
         opened(listener.address, login=True) as client,
     ):
         await called(client, numbered_send(count, size))
-        polled = await called(client, poll_of(count))
+        polled = await called(client, poll_of(count, strategy=PollingStrategy.offset(0)))
         payloads = [message.payload for message in decode_messages(polled.messages)]
         assert payloads == [bytes([n % 256]) * size for n in range(count)]
 

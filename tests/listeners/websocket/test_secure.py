@@ -8,6 +8,7 @@ import pytest
 from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer, with_topic
 from tests.support.listening import FrameClient, turns, websocket_listener
+from tests.support.polls import poll_of
 from tests.support.sends import numbered_send
 from tests.support.websocket_client import called, opened, received
 from websockets.exceptions import ConnectionClosed
@@ -15,9 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from borzoi.listeners.binary import failed
 from borzoi.listeners.interface import Listener
 from borzoi.listeners.websocket import secure
-from borzoi.model.consuming import Consumer, ConsumerKind, PollingKind, PollingStrategy
 from borzoi.model.system import TransportKind
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.system import GetMe, Ping
 from borzoi.records.message import decode_messages
 from borzoi.security.certificates import self_signed_context
@@ -40,12 +39,10 @@ async def test_messages_go_in_and_come_out_as_they_were(
 ) -> None:
     await with_topic(server)
     send = numbered_send(count, size)
-    consumer = Consumer(ConsumerKind.CONSUMER, 1)
-    poll = PollMessages(consumer, "s", "t", 0, PollingStrategy(PollingKind.FIRST, 0), count, False)
     async with opened(listener.address, login=True, context=trusting()) as client:
         assert (await called(client, GetMe())).transport is TransportKind.WEBSOCKET
         await called(client, send)
-        polled = await called(client, poll)
+        polled = await called(client, poll_of(count))
         payloads = [message.payload for message in decode_messages(polled.messages)]
         assert payloads == [bytes([n % 256]) * size for n in range(count)]
 
