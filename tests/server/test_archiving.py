@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.archives import files_in
 from tests.support.embedded import EmbeddedServer, embedded_server, sent_singly, with_topic
+from tests.support.starts import settings_with
 
 from borzoi.archive.catalog import Selection, read_catalog
 from borzoi.archive.restoring import plan_restore, restore, restore_state
@@ -15,7 +16,6 @@ from borzoi.protocol.commands.segments import DeleteSegments
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.server.archiving import archiver_of, default_name
-from borzoi.server.config import load
 from borzoi.server.housekeeping import clean
 from borzoi.server.opening import folders_of
 from borzoi.server.settings import Settings
@@ -170,8 +170,7 @@ def test_a_server_is_called_after_its_cluster_or_its_host(
     tmp_path: Path, variables: dict[str, str], name: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "db.example.org")
-    settings = load({f"BORZOI_{key}": value for key, value in variables.items()}, tmp_path).settings
-    assert default_name(settings) == (name or "db-example-org")
+    assert default_name(settings_with(tmp_path, **variables)) == (name or "db-example-org")
 
 
 def test_nothing_is_archived_unless_it_is_asked_for(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.embedded import embedded_server
+from tests.support.starts import settings_with
 
 from borzoi.model.errors import BorzoiError, InvalidCredentials, ResourceNotFound, Unauthenticated
 from borzoi.model.identifiers import ROOT_USER_ID
@@ -31,19 +32,13 @@ from borzoi.server.assembly import (
     open_data,
     store_new_root,
 )
-from borzoi.server.config import load
-from borzoi.server.settings import Settings
 from borzoi.storage.settings import Acknowledge
 
 KEY = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 
 
-def settings_of(folder: Path, **variables: str) -> Settings:
-    return load({f"BORZOI_{name}": value for name, value in variables.items()}, folder).settings
-
-
 def test_root_is_made_the_first_time_and_found_the_second(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path)
+    settings = settings_with(tmp_path)
     environment = {"BORZOI_ROOT_USERNAME": "admin", "BORZOI_ROOT_PASSWORD": "secret"}
     first = open_data(settings, tmp_path, environment=environment, default_credentials=False)
     assert (first.root.username, first.root.shown_password) == ("admin", None)
@@ -62,7 +57,7 @@ def test_root_is_not_stored_before_its_password_can_be_known(tmp_path: Path) -> 
     shown = set()
     for _ in range(2):
         opened = open_data(
-            settings_of(tmp_path), tmp_path, environment={}, default_credentials=False
+            settings_with(tmp_path), tmp_path, environment={}, default_credentials=False
         )
         shown.add(opened.root.shown_password)
         opened.state_log.close()
@@ -72,7 +67,7 @@ def test_root_is_not_stored_before_its_password_can_be_known(tmp_path: Path) -> 
 
 
 def test_a_generated_password_is_shown(tmp_path: Path) -> None:
-    opened = open_data(settings_of(tmp_path), tmp_path, environment={}, default_credentials=False)
+    opened = open_data(settings_with(tmp_path), tmp_path, environment={}, default_credentials=False)
     assert opened.root.shown_password is not None
     assert len(opened.root.shown_password) >= 20
     opened.state_log.close()
@@ -165,13 +160,13 @@ async def test_a_deleted_user_has_left_its_groups_when_the_deletion_is_answered(
 def test_fsync_is_another_word_for_synced(
     tmp_path: Path, variables: dict[str, str], level: Acknowledge
 ) -> None:
-    assert acknowledge_of(settings_of(tmp_path, **variables)) is level
+    assert acknowledge_of(settings_with(tmp_path, **variables)) is level
 
 
 def test_the_cluster_has_the_configured_nodes_and_one_leader(tmp_path: Path) -> None:
-    alone = cluster_nodes(settings_of(tmp_path), follower=False).metadata()
+    alone = cluster_nodes(settings_with(tmp_path), follower=False).metadata()
     assert [node.tcp_port for node in alone.nodes] == [8090]
-    settings = settings_of(
+    settings = settings_with(
         tmp_path,
         CLUSTER_ENABLED="true",
         CLUSTER_NODE_OTHERS_0_NAME="two",
@@ -186,7 +181,7 @@ def test_the_cluster_has_the_configured_nodes_and_one_leader(tmp_path: Path) -> 
 
 
 def test_a_pool_can_be_switched_off(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, SYSTEM_MEMORY_POOL_ENABLED="false")
+    settings = settings_with(tmp_path, SYSTEM_MEMORY_POOL_ENABLED="false")
     opened = open_data(settings, tmp_path, environment={}, default_credentials=True)
     assert opened.pool.limit_bytes == 0
     opened.state_log.close()

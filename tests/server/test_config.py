@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from tests.support.starts import settings_with
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.server.config import KEYS, check_follower, load, parts_not_there
@@ -246,7 +247,7 @@ def test_rules_between_keys_are_told_by_name(
     environment: dict[str, str], key: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidConfiguration, match=key.replace(".", r"\.")):
-        load({f"BORZOI_{name}": value for name, value in environment.items()}, tmp_path)
+        settings_with(tmp_path, **environment)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.support.embedded import EmbeddedClient, EmbeddedServer, described, embedded_server
 from tests.support.sends import send_of
+from tests.support.starts import settings_with
 
 from borzoi.handlers.call import Services
 from borzoi.handlers.sessions import Session
@@ -202,8 +203,7 @@ async def test_the_line_about_the_server_is_written(
 
 async def test_what_is_switched_off_is_no_chore(server: EmbeddedServer, tmp_path: Path) -> None:
     def names(**variables: str) -> set[str]:
-        environment = {f"BORZOI_{name}": value for name, value in variables.items()}
-        settings = load(environment, tmp_path).settings
+        settings = settings_with(tmp_path, **variables)
         rows = [
             *shard_chores(settings, server.services),
             *writer_chores(settings, server.services),

@@ -8,6 +8,7 @@ import pytest
 from tests.support.certificates import trusting
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.listening import FrameClient, turns
+from tests.support.starts import settings_with
 
 from borzoi.listeners.sockets import SocketOptions, listening_socket
 from borzoi.listeners.tcp import TcpConnection, TcpListener
@@ -16,7 +17,6 @@ from borzoi.model.errors import InvalidConfiguration
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.framing import encode_request
 from borzoi.security.certificates import self_signed
-from borzoi.server.config import load
 from borzoi.server.listening import (
     PROBED_AFTER_SECONDS,
     Endpoint,
@@ -39,14 +39,13 @@ async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
 
 
 def settings_of(folder: Path, **variables: str) -> Settings:
-    environment = {
-        "BORZOI_TCP_ADDRESS": "127.0.0.1:0",
-        "BORZOI_HTTP_ENABLED": "false",
-        "BORZOI_WEBSOCKET_ENABLED": "false",
-        "BORZOI_QUIC_ENABLED": "false",
+    only_tcp = {
+        "TCP_ADDRESS": "127.0.0.1:0",
+        "HTTP_ENABLED": "false",
+        "WEBSOCKET_ENABLED": "false",
+        "QUIC_ENABLED": "false",
     }
-    environment |= {f"BORZOI_{name}": value for name, value in variables.items()}
-    return load(environment, folder).settings
+    return settings_with(folder, **(only_tcp | variables))
 
 
 async def listening(server: EmbeddedServer, settings: Settings) -> list[Endpoint]:

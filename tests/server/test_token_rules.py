@@ -8,17 +8,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.embedded import EmbeddedServer, embedded_server
 from tests.support.http_calls import Caller, app_of
+from tests.support.starts import settings_with
 
 from borzoi.model.errors import InvalidConfiguration
 from borzoi.security.jwt import HmacKey, taken_apart
-from borzoi.server.config import load
 from borzoi.server.token_rules import key_of, others_of
 from borzoi.server.transport_settings import HttpSection
 
 
 def section_of(folder: Path, **settings: str) -> HttpSection:
-    environment = {f"BORZOI_HTTP_{name}": value for name, value in settings.items()}
-    return load(environment, folder).settings.http
+    return settings_with(folder, **{f"HTTP_{key}": value for key, value in settings.items()}).http
 
 
 def test_a_secret_is_used_as_it_is_or_as_base64(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tests.support.starts import settings_with
 
 from borzoi.model.errors import InvalidConfiguration
-from borzoi.server.config import load
 
 ISSUER = {
     "HTTP_JWT_TRUSTED_ISSUERS_0_ISSUER": "them",
@@ -13,10 +13,6 @@ ISSUER = {
     "HTTP_JWT_TRUSTED_ISSUERS_0_JWKS_URL": "https://them.example/keys",
     "HTTP_JWT_TRUSTED_ISSUERS_0_USER_ID": "3",
 }
-
-
-def loaded(folder: Path, settings: dict[str, str]) -> None:
-    load({f"BORZOI_{name}": value for name, value in settings.items()}, folder)
 
 
 @pytest.mark.parametrize(
@@ -50,22 +46,18 @@ def test_what_cannot_work_is_told_with_its_key(
     tmp_path: Path, settings: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(InvalidConfiguration, match=sentence):
-        loaded(tmp_path, settings)
+        settings_with(tmp_path, **settings)
 
 
 def test_what_is_switched_off_is_not_judged(tmp_path: Path) -> None:
-    loaded(tmp_path, {"HTTP_ENABLED": "false", "HTTP_MAX_REQUEST_SIZE": "0"})
-    loaded(tmp_path, {"HTTP_CORS_ENABLED": "false", "HTTP_CORS_ALLOW_CREDENTIALS": "true"})
-    loaded(tmp_path, {"HTTP_METRICS_ENABLED": "false", "HTTP_METRICS_ENDPOINT": "x"})
+    settings_with(tmp_path, HTTP_ENABLED="false", HTTP_MAX_REQUEST_SIZE="0")
+    settings_with(tmp_path, HTTP_CORS_ENABLED="false", HTTP_CORS_ALLOW_CREDENTIALS="true")
+    settings_with(tmp_path, HTTP_METRICS_ENABLED="false", HTTP_METRICS_ENDPOINT="x")
 
 
 def test_what_works_is_taken(tmp_path: Path) -> None:
-    loaded(tmp_path, ISSUER)
-    loaded(tmp_path, {"HTTP_ADDRESS": "[::]:3000", "HTTP_JWT_ACCESS_TOKEN_EXPIRY": "none"})
-    loaded(
-        tmp_path,
-        {
-            "HTTP_CORS_ALLOW_CREDENTIALS": "true",
-            "HTTP_CORS_ALLOWED_ORIGINS": "http://one.example",
-        },
+    settings_with(tmp_path, **ISSUER)
+    settings_with(tmp_path, HTTP_ADDRESS="[::]:3000", HTTP_JWT_ACCESS_TOKEN_EXPIRY="none")
+    settings_with(
+        tmp_path, HTTP_CORS_ALLOW_CREDENTIALS="true", HTTP_CORS_ALLOWED_ORIGINS="http://one.example"
     )

@@ -1,4 +1,4 @@
-"""What a server that a test runs itself is started with."""
+"""What a server that a test runs itself is started with, and its settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from borzoi.server.config import load
 from borzoi.server.launching import Start
 from borzoi.server.placement import ALONE, Placement
+from borzoi.server.settings import Settings
 
 
 def start_with(
@@ -24,3 +25,8 @@ def start_with(
         environment=environment,
         placement=placement,
     )
+
+
+def settings_with(folder: Path, **variables: str) -> Settings:
+    """The settings with these variables, named without their prefix, or a file in the folder."""
+    return load({f"BORZOI_{name}": value for name, value in variables.items()}, folder).settings
