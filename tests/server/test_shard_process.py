@@ -1,12 +1,15 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import msgspec
 from tests.server.test_control_messages import BEGIN
+from tests.support.interpreter import run_python
 
 from borzoi.server import exit_statuses
 from borzoi.server.control_messages import control_pair, encode, send
@@ -39,17 +42,18 @@ def test_a_shard_starts_with_what_the_server_was_started_with() -> None:
     assert not start.fresh, "the supervisor has emptied the directory before"
 
 
+def status_of(control: socket.socket, lock: IO[str], name: str, folder: Path) -> int:
+    """How the process of a shard ends by itself."""
+    given = (control.fileno(), lock.fileno())
+    program = ("-m", "borzoi.server.shard_process", *map(str, given), name)
+    return run_python(*program, pass_fds=given, cwd=folder, timeout=60).returncode
+
+
 def test_a_process_without_a_supervisor_ends(tmp_path: Path) -> None:
     ours, theirs = control_pair()
     with theirs, (tmp_path / "lock").open("w") as lock:
         ours.close()
-        arguments = [str(theirs.fileno()), str(lock.fileno()), "shard-0"]
-        ended = subprocess.run(
-            [sys.executable, "-m", "borzoi.server.shard_process", *arguments],
-            pass_fds=(theirs.fileno(), lock.fileno()),
-            check=False,
-        )
-    assert ended.returncode == exit_statuses.CANNOT_START
+        assert status_of(theirs, lock, "shard-0", tmp_path) == exit_statuses.CANNOT_START
 
 
 def test_a_process_whose_supervisor_died_before_it_could_notice_ends(tmp_path: Path) -> None:
@@ -59,15 +63,7 @@ def test_a_process_whose_supervisor_died_before_it_could_notice_ends(tmp_path: P
         arena = os.memfd_create("arena")
         send(ours, encode(alone), (arena,))
         os.close(arena)
-        arguments = [str(theirs.fileno()), str(lock.fileno()), "shard-1"]
-        ended = subprocess.run(
-            [sys.executable, "-m", "borzoi.server.shard_process", *arguments],
-            pass_fds=(theirs.fileno(), lock.fileno()),
-            cwd=tmp_path,
-            timeout=60,
-            check=False,
-        )
-    assert ended.returncode == exit_statuses.CANNOT_START
+        assert status_of(theirs, lock, "shard-1", tmp_path) == exit_statuses.CANNOT_START
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
