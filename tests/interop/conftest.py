@@ -7,6 +7,9 @@ import pytest
 from tests.support.certificates import write_self_signed
 from tests.support.interop import Program, run_scenario
 from tests.support.server import RunningServer, running_server
+from tests.support.wire_client import WireClient
+
+from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
 
 Play = Callable[..., None]
 
@@ -16,6 +19,16 @@ def server() -> Iterator[RunningServer]:
     with running_server() as running:
         yield running
         assert running.stop() == 0, running.output
+
+
+@pytest.fixture
+def token(server: RunningServer) -> str:
+    """A personal access token of the root user."""
+    with WireClient(server.tcp_address) as client:
+        client.login()
+        made = client.call(CreatePersonalAccessToken("interop", 0))
+    assert isinstance(made, RawToken)
+    return made.token
 
 
 @pytest.fixture

@@ -8,9 +8,6 @@ import pytest
 from tests.support.interop import MESSAGING, PYTHON_PROGRAM, run_reconnecting, run_scenario
 from tests.support.server import RunningServer, running_server
 from tests.support.transports import EVERY_TRANSPORT, SECTIONS
-from tests.support.wire_client import WireClient
-
-from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
 
 pytestmark = pytest.mark.interop
 
@@ -40,12 +37,8 @@ def test_our_client_gets_what_the_published_one_expects(
     play([sys.executable, PYTHON_PROGRAM], scenario)
 
 
-def test_our_client_logs_in_with_a_token(play: Callable[..., None], server: RunningServer) -> None:
-    with WireClient(server.tcp_address) as client:
-        client.login()
-        made = client.call(CreatePersonalAccessToken("interop", 0))
-    assert isinstance(made, RawToken)
-    play([sys.executable, PYTHON_PROGRAM], "token_login", made.token)
+def test_our_client_logs_in_with_a_token(play: Callable[..., None], token: str) -> None:
+    play([sys.executable, PYTHON_PROGRAM], "token_login", token)
 
 
 @pytest.mark.usefixtures("colour")

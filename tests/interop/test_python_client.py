@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from tests.support.interop import MESSAGING, PYTHON_PROGRAM, run_reconnecting
 from tests.support.server import RunningServer, running_server
-from tests.support.wire_client import WireClient
-
-from borzoi.protocol.commands.tokens import CreatePersonalAccessToken, RawToken
 
 pytestmark = pytest.mark.interop
 
@@ -68,13 +65,9 @@ def test_the_python_client_gets_what_it_expects(
 
 
 def test_the_python_client_logs_in_with_a_token(
-    play: Callable[..., None], server: RunningServer, interpreter: str | Path
+    play: Callable[..., None], token: str, interpreter: str | Path
 ) -> None:
-    with WireClient(server.tcp_address) as client:
-        client.login()
-        made = client.call(CreatePersonalAccessToken("interop", 0))
-    assert isinstance(made, RawToken)
-    play([interpreter, PYTHON_PROGRAM], "token_login", made.token)
+    play([interpreter, PYTHON_PROGRAM], "token_login", token)
 
 
 def test_the_python_client_speaks_tls(
