@@ -88,12 +88,7 @@ def output_of(command: list[str], path: Path) -> str:
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-        env=environment,
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment
     )
     assert done.returncode == 0, done.stdout + done.stderr + log_of(path)
     return done.stdout
