@@ -62,6 +62,7 @@ typedef struct {
     Py_buffer view;
     uint32_t *grown;
     Py_ssize_t room;
+    size_t equal_size; /* that of every message, or 0 */
 } Ends;
 
 static void ends_begin(Ends *ends)
@@ -71,6 +72,7 @@ static void ends_begin(Ends *ends)
     ends->view.obj = NULL;
     ends->grown = NULL;
     ends->room = FEW;
+    ends->equal_size = 0;
 }
 
 static void ends_done(Ends *ends)
@@ -162,14 +164,15 @@ static PyObject *ends_given(const Ends *ends)
     return ends_behind(ends, 0);
 }
 
-/* A few ends alone; many with the size that all messages have, or 0. Done with the ends. */
-static PyObject *found(Ends *ends, size_t equal_size)
+/* A few ends of sound messages alone, many with their common size (or 0); None for `sound` 0, and
+ * for less the exception there is. Done with the ends. */
+static PyObject *found(Ends *ends, int sound)
 {
-    PyObject *given = ends_given(ends);
+    PyObject *given = sound > 0 ? ends_given(ends) : NULL;
     if (given && ends->count >= FEW)
-        given = Py_BuildValue("(Nn)", given, (Py_ssize_t)equal_size);
+        given = Py_BuildValue("(Nn)", given, (Py_ssize_t)ends->equal_size);
     ends_done(ends);
-    return given;
+    return sound == 0 ? Py_NewRef(Py_None) : given;
 }
 
 /* Whether a message from `start` to `end` lies inside; every caller asks before it reads. */
@@ -194,11 +197,61 @@ static inline uint64_t checksum_of(const uint8_t *message, size_t size)
     return xxh3(message + ID_AT, size - ID_AT);
 }
 
+/* What functions are given: 0 when it is taken, -1 with an exception and nothing held. -------- */
+
 static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
 {
     if (given == expected)
         return 0;
     PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
+    return -1;
+}
+
+static inline int number_take(uint64_t *number, PyObject *given)
+{
+    *number = PyLong_AsUnsignedLongLong(given);
+    return *number == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
+}
+
+/* The buffers of the first two arguments, the second as these flags want it. */
+static inline int buffers_take(Py_buffer *first, Py_buffer *second, PyObject *const *arguments,
+                               int flags)
+{
+    if (PyObject_GetBuffer(arguments[0], first, PyBUF_SIMPLE) < 0)
+        return -1;
+    if (PyObject_GetBuffer(arguments[1], second, flags) == 0)
+        return 0;
+    PyBuffer_Release(first);
+    return -1;
+}
+
+/* A function of one argument, whose bytes `name_bytes` gets. */
+#define TAKES_BYTES(name)                                               \
+    static PyObject *name(PyObject *module, PyObject *given)            \
+    {                                                                   \
+        (void)module;                                                   \
+        Py_buffer bytes;                                                \
+        if (PyObject_GetBuffer(given, &bytes, PyBUF_SIMPLE) < 0)        \
+            return NULL;                                                \
+        PyObject *made = name##_bytes(bytes.buf, (size_t)bytes.len);    \
+        PyBuffer_Release(&bytes);                                       \
+        return made;                                                    \
+    }
+
+static void batch_done(Py_buffer *messages, Ends *ends)
+{
+    ends_done(ends);
+    PyBuffer_Release(messages);
+}
+
+/* Messages as these flags want them, and their ends: the first two arguments. */
+static inline int batch_take(Py_buffer *messages, Ends *ends, PyObject *const *arguments, int flags)
+{
+    if (PyObject_GetBuffer(arguments[0], messages, flags) < 0)
+        return -1;
+    if (ends_take(ends, arguments[1]) == 0)
+        return 0;
+    batch_done(messages, ends);
     return -1;
 }
 
@@ -235,7 +288,7 @@ static size_t sound_size(const uint8_t *messages, size_t length, const uint8_t *
 
 /* Whether the batch is sound; then its ends, for which there is room, are filled in. */
 static int is_sound(const uint8_t *messages, size_t length, const uint8_t *indexes, size_t count,
-                    Ends *ends, size_t *equal_size)
+                    Ends *ends)
 {
     size_t start = 0;
     uint64_t previous_offset = 0;
@@ -263,9 +316,9 @@ static int is_sound(const uint8_t *messages, size_t length, const uint8_t *index
             return 0;
         ends_add(ends, (uint32_t)end);
         if (i == 0)
-            *equal_size = size;
-        else if (*equal_size != size)
-            *equal_size = 0;
+            ends->equal_size = size;
+        else if (ends->equal_size != size)
+            ends->equal_size = 0;
         previous_offset = offset;
         start = end;
     }
@@ -274,7 +327,7 @@ static int is_sound(const uint8_t *messages, size_t length, const uint8_t *index
 
 /* Fill in the ends of a request: 1 when it is sound, 0 when not, -1 with an exception. */
 static int check_request(const uint8_t *messages, size_t length, const uint8_t *indexes,
-                         size_t indexes_length, size_t count, Ends *ends, size_t *equal_size)
+                         size_t indexes_length, uint64_t count, Ends *ends)
 {
     /* The count is what the index has bytes for. Messages that cannot all be there get no room. */
     if (!count || indexes_length % ENTRY_BYTES || indexes_length / ENTRY_BYTES != count ||
@@ -285,11 +338,11 @@ static int check_request(const uint8_t *messages, size_t length, const uint8_t *
     /* Many take milliseconds: whoever checks them on a thread leaves the others theirs. */
     PyThreadState *thread = count >= MANY ? PyEval_SaveThread() : NULL;
     int sound = 1;
-    *equal_size = sound_size(messages, length, indexes, count);
-    if (*equal_size)
-        ends_fill(ends, (uint32_t)*equal_size, (Py_ssize_t)count);
+    ends->equal_size = sound_size(messages, length, indexes, (size_t)count);
+    if (ends->equal_size)
+        ends_fill(ends, (uint32_t)ends->equal_size, (Py_ssize_t)count);
     else
-        sound = is_sound(messages, length, indexes, count, ends, equal_size);
+        sound = is_sound(messages, length, indexes, (size_t)count, ends);
     if (thread)
         PyEval_RestoreThread(thread);
     return sound;
@@ -298,14 +351,14 @@ static int check_request(const uint8_t *messages, size_t length, const uint8_t *
 /* The same for the batch whose number of messages is at `count_at`, where four bytes are; its index
  * follows that, and its messages follow the index. */
 static int check_behind(const uint8_t *bytes, size_t size, size_t count_at, size_t *messages_start,
-                        Ends *ends, size_t *equal_size)
+                        Ends *ends)
 {
     size_t count = load32(bytes + count_at), indexes_start = count_at + 4;
     *messages_start = indexes_start + count * ENTRY_BYTES;
     if (count > MESSAGES_MAX || *messages_start > size)
         return 0;
     return check_request(bytes + *messages_start, size - *messages_start, bytes + indexes_start,
-                         count * ENTRY_BYTES, count, ends, equal_size);
+                         count * ENTRY_BYTES, count, ends);
 }
 
 PyDoc_STRVAR(check_doc, "check(messages, indexes, count)\n--\n\n"
@@ -315,74 +368,42 @@ PyDoc_STRVAR(check_doc, "check(messages, indexes, count)\n--\n\n"
 static PyObject *check(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void)module;
-    if (expect(given, 3, "check") < 0)
-        return NULL;
-    size_t count = PyLong_AsSize_t(arguments[2]);
-    if (count == (size_t)-1 && PyErr_Occurred())
-        return NULL;
     Py_buffer messages, indexes;
-    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_SIMPLE) < 0)
+    uint64_t count;
+    if (expect(given, 3, "check") < 0 || number_take(&count, arguments[2]) < 0 ||
+        buffers_take(&messages, &indexes, arguments, PyBUF_SIMPLE) < 0)
         return NULL;
-    if (PyObject_GetBuffer(arguments[1], &indexes, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&messages);
-        return NULL;
-    }
     Ends ends;
     ends_begin(&ends);
-    size_t equal_size = 0;
     int sound = check_request(messages.buf, (size_t)messages.len, indexes.buf, (size_t)indexes.len,
-                              count, &ends, &equal_size);
+                              count, &ends);
     PyBuffer_Release(&indexes);
     PyBuffer_Release(&messages);
-    if (sound > 0)
-        return found(&ends, equal_size);
-    ends_done(&ends);
-    if (sound < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    return found(&ends, sound);
 }
 
 PyDoc_STRVAR(split_doc, "split(payload)\n--\n\n"
              "The constant bytes of a send, where its messages begin, and what `check` says of\n"
              "them; None for a payload that is faulty or very long.");
 
-static PyObject *split(PyObject *module, PyObject *given)
+static PyObject *split_bytes(const uint8_t *payload, size_t size)
 {
-    (void)module;
-    Py_buffer payload;
-    if (PyObject_GetBuffer(given, &payload, PyBUF_SIMPLE) < 0)
-        return NULL;
-    const uint8_t *bytes = payload.buf;
-    size_t size = (size_t)payload.len;
-    size_t metadata = size < 8 ? 0 : load32(bytes);
+    size_t metadata = size < 8 ? 0 : load32(payload);
     Ends ends;
     ends_begin(&ends);
-    size_t equal_size = 0, messages_start = 0;
+    size_t messages_start = 0;
     int sound = 0;
     /* The count is the end of the metadata. */
     if (metadata >= 4 && metadata <= METADATA_BYTES_MAX && metadata + 4 <= size)
-        sound = check_behind(bytes, size, metadata, &messages_start, &ends, &equal_size);
-    PyObject *result = NULL;
-    if (sound > 0) {
-        PyObject *constant = PyBytes_FromStringAndSize((const char *)bytes + 4,
-                                                       (Py_ssize_t)metadata - 4);
-        PyObject *checked = found(&ends, equal_size);
-        if (constant && checked) {
-            result = Py_BuildValue("(NnN)", constant, (Py_ssize_t)messages_start, checked);
-        } else {
-            Py_XDECREF(constant);
-            Py_XDECREF(checked);
-        }
-    } else {
-        ends_done(&ends);
-        if (sound == 0) {
-            result = Py_None;
-            Py_INCREF(result);
-        }
-    }
-    PyBuffer_Release(&payload);
+        sound = check_behind(payload, size, metadata, &messages_start, &ends);
+    PyObject *result = found(&ends, sound);
+    if (result && sound)
+        result = Py_BuildValue("(y#nN)", (const char *)payload + 4, (Py_ssize_t)metadata - 4,
+                               (Py_ssize_t)messages_start, result);
     return result;
 }
+
+TAKES_BYTES(split)
 
 PyDoc_STRVAR(join_doc, "join(frame, repeated, messages, ends)\n--\n\n"
              "Add the messages of a send to those of others, and where they end: a whole request\n"
@@ -400,21 +421,17 @@ static PyObject *join(PyObject *module, PyObject *const *arguments, Py_ssize_t g
         return NULL;
     }
     Py_buffer frame, repeated;
-    if (PyObject_GetBuffer(arguments[0], &frame, PyBUF_SIMPLE) < 0)
+    if (buffers_take(&frame, &repeated, arguments, PyBUF_SIMPLE) < 0)
         return NULL;
-    if (PyObject_GetBuffer(arguments[1], &repeated, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&frame);
-        return NULL;
-    }
     const uint8_t *bytes = frame.buf;
     size_t size = (size_t)frame.len, same = (size_t)repeated.len;
     Ends ends;
     ends_begin(&ends);
-    size_t equal_size = 0, messages_start = 0;
+    size_t messages_start = 0;
     int sound = 0;
     /* The length counts what follows it. */
     if (size >= same + 8 && load32(bytes) == size - 4 && !memcmp(bytes + 4, repeated.buf, same))
-        sound = check_behind(bytes, size, 4 + same, &messages_start, &ends, &equal_size);
+        sound = check_behind(bytes, size, 4 + same, &messages_start, &ends);
     Py_ssize_t before = PyByteArray_Size(joined), added = 0;
     PyObject *found_ends = sound > 0 ? ends_behind(&ends, (size_t)before) : NULL;
     if (found_ends) {
@@ -442,54 +459,39 @@ static PyObject *join(PyObject *module, PyObject *const *arguments, Py_ssize_t g
 PyDoc_STRVAR(walk_doc, "walk(messages)\n--\n\n"
              "The same by what the headers say; None when they do not fit together.");
 
-static PyObject *walk(PyObject *module, PyObject *given)
+static PyObject *walk_bytes(const uint8_t *messages, size_t length)
 {
-    (void)module;
-    Py_buffer messages;
-    if (PyObject_GetBuffer(given, &messages, PyBUF_SIMPLE) < 0)
-        return NULL;
     Ends ends;
     ends_begin(&ends);
-    size_t length = (size_t)messages.len, start = 0, equal_size = 0;
+    size_t start = 0;
     int sound = length <= UINT32_MAX;
     while (sound > 0 && start < length) {
-        const uint8_t *message = (const uint8_t *)messages.buf + start;
-        size_t size;
-        if (length - start < HEADER_BYTES || (size = size_of(message)) > length - start ||
-            load64(message + RESERVED_AT)) {
+        size_t size = size_inside(messages, start, length);
+        if (!size || load64(messages + start + RESERVED_AT)) {
             sound = 0;
             break;
         }
-        equal_size = start == 0 || equal_size == size ? size : 0;
+        ends.equal_size = start == 0 || ends.equal_size == size ? size : 0;
         start += size;
         sound = ends_add(&ends, (uint32_t)start) < 0 ? -1 : 1;
     }
-    PyBuffer_Release(&messages);
-    if (sound > 0)
-        return found(&ends, equal_size);
-    ends_done(&ends);
-    if (sound < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    return found(&ends, sound);
 }
+
+TAKES_BYTES(walk)
 
 PyDoc_STRVAR(prefix_doc, "prefix(messages)\n--\n\n"
              "Ends of the whole, undamaged messages with consecutive offsets at the start.");
 
-static PyObject *prefix(PyObject *module, PyObject *given)
+static PyObject *prefix_bytes(const uint8_t *messages, size_t given)
 {
-    (void)module;
-    Py_buffer messages;
-    if (PyObject_GetBuffer(given, &messages, PyBUF_SIMPLE) < 0)
-        return NULL;
     Ends ends;
     ends_begin(&ends);
-    size_t length = (size_t)messages.len < UINT32_MAX ? (size_t)messages.len : UINT32_MAX;
-    size_t start = 0;
+    size_t length = given < UINT32_MAX ? given : UINT32_MAX, start = 0;
     uint64_t previous_offset = 0;
     int failed = 0;
     while (!failed && length - start >= HEADER_BYTES) {
-        const uint8_t *message = (const uint8_t *)messages.buf + start;
+        const uint8_t *message = messages + start;
         size_t size = size_of(message);
         uint64_t offset = load64(message + OFFSET_AT);
         /* The last offset there is has no successor, though it would come out as zero. */
@@ -501,41 +503,45 @@ static PyObject *prefix(PyObject *module, PyObject *given)
         previous_offset = offset;
         failed = ends_add(&ends, (uint32_t)start) < 0;
     }
-    PyBuffer_Release(&messages);
-    if (!failed)
-        return found(&ends, 0);
-    ends_done(&ends);
-    return NULL;
+    return found(&ends, failed ? -1 : 1);
 }
 
+TAKES_BYTES(prefix)
+
 /* Sealing and verifying. --------------------------------------------------------------------- */
+
+/* Write the checksums and return None, or return the number of the first that is wrong. */
+static inline PyObject *checksums(PyObject *const *arguments, int writes)
+{
+    Py_buffer messages;
+    Ends ends;
+    if (batch_take(&messages, &ends, arguments, writes ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0)
+        return NULL;
+    size_t start = 0, length = (size_t)messages.len;
+    Py_ssize_t i = 0;
+    for (; i < ends.count && is_inside(start, ends.at[i], length); i++) {
+        uint8_t *message = (uint8_t *)messages.buf + start;
+        if (writes)
+            store64(message, checksum_of(message, ends.at[i] - start));
+        else if (checksum_of(message, ends.at[i] - start) != load64(message))
+            break;
+        start = ends.at[i];
+    }
+    PyObject *result;
+    if (i == ends.count)
+        result = Py_NewRef(Py_None);
+    else
+        result = is_inside(start, ends.at[i], length) ? PyLong_FromSsize_t(i) : outside();
+    batch_done(&messages, &ends);
+    return result;
+}
 
 PyDoc_STRVAR(seal_doc, "seal(messages, ends)\n--\n\nWrite the checksums.");
 
 static PyObject *seal(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void)module;
-    if (expect(given, 2, "seal") < 0)
-        return NULL;
-    Py_buffer messages;
-    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_WRITABLE) < 0)
-        return NULL;
-    Ends ends;
-    PyObject *result = NULL;
-    if (ends_take(&ends, arguments[1]) == 0) {
-        size_t start = 0, length = (size_t)messages.len;
-        Py_ssize_t i = 0;
-        for (; i < ends.count && is_inside(start, ends.at[i], length); i++) {
-            uint8_t *message = (uint8_t *)messages.buf + start;
-            store64(message, checksum_of(message, ends.at[i] - start));
-            start = ends.at[i];
-        }
-        result = i < ends.count ? outside() : Py_None;
-        Py_XINCREF(result);
-    }
-    ends_done(&ends);
-    PyBuffer_Release(&messages);
-    return result;
+    return expect(given, 2, "seal") < 0 ? NULL : checksums(arguments, 1);
 }
 
 PyDoc_STRVAR(verify_doc, "verify(messages, ends)\n--\n\n"
@@ -544,32 +550,7 @@ PyDoc_STRVAR(verify_doc, "verify(messages, ends)\n--\n\n"
 static PyObject *verify(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void)module;
-    if (expect(given, 2, "verify") < 0)
-        return NULL;
-    Py_buffer messages;
-    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_SIMPLE) < 0)
-        return NULL;
-    Ends ends;
-    PyObject *result = NULL;
-    if (ends_take(&ends, arguments[1]) == 0) {
-        size_t start = 0, length = (size_t)messages.len;
-        Py_ssize_t i = 0;
-        for (; i < ends.count && is_inside(start, ends.at[i], length); i++) {
-            const uint8_t *message = (const uint8_t *)messages.buf + start;
-            if (checksum_of(message, ends.at[i] - start) != load64(message))
-                break;
-            start = ends.at[i];
-        }
-        if (i == ends.count) {
-            result = Py_None;
-            Py_INCREF(result);
-        } else {
-            result = is_inside(start, ends.at[i], length) ? PyLong_FromSsize_t(i) : outside();
-        }
-    }
-    ends_done(&ends);
-    PyBuffer_Release(&messages);
-    return result;
+    return expect(given, 2, "verify") < 0 ? NULL : checksums(arguments, 0);
 }
 
 /* Index entries. ------------------------------------------------------------------------------ */
@@ -583,11 +564,9 @@ static PyObject *entries(PyObject *module, PyObject *const *arguments, Py_ssize_
     if (expect(given, 4, "entries") < 0)
         return NULL;
     uint64_t numbers[3];
-    for (int i = 0; i < 3; i++) {
-        numbers[i] = PyLong_AsUnsignedLongLong(arguments[i + 1]);
-        if (numbers[i] == UINT64_MAX && PyErr_Occurred())
+    for (int i = 0; i < 3; i++)
+        if (number_take(&numbers[i], arguments[i + 1]) < 0)
             return NULL;
-    }
     Ends ends;
     PyObject *made = NULL;
     if (ends_take(&ends, arguments[0]) == 0)
@@ -609,16 +588,12 @@ static PyObject *entries(PyObject *module, PyObject *const *arguments, Py_ssize_
 
 PyDoc_STRVAR(checksum_doc, "checksum(hashed)\n--\n\nXXH3-64 of these bytes.");
 
-static PyObject *checksum(PyObject *module, PyObject *given)
+static PyObject *checksum_bytes(const uint8_t *hashed, size_t size)
 {
-    (void)module;
-    Py_buffer hashed;
-    if (PyObject_GetBuffer(given, &hashed, PyBUF_SIMPLE) < 0)
-        return NULL;
-    uint64_t hash = xxh3(hashed.buf, (size_t)hashed.len);
-    PyBuffer_Release(&hashed);
-    return PyLong_FromUnsignedLongLong(hash);
+    return PyLong_FromUnsignedLongLong(xxh3(hashed, size));
 }
+
+TAKES_BYTES(checksum)
 
 /* The module. --------------------------------------------------------------------------------- */
 

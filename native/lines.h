@@ -340,18 +340,11 @@ PyDoc_STRVAR(json_lines_doc, "json_lines(messages, starts, partition)\n--\n\n"
 static PyObject *json_lines(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void)module;
-    if (expect(given, 3, "json_lines") < 0)
-        return NULL;
-    unsigned long long partition = PyLong_AsUnsignedLongLong(arguments[2]);
-    if (partition == UINT64_MAX && PyErr_Occurred())
-        return NULL;
+    uint64_t partition;
     Py_buffer messages, starts;
-    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_SIMPLE) < 0)
+    if (expect(given, 3, "json_lines") < 0 || number_take(&partition, arguments[2]) < 0 ||
+        buffers_take(&messages, &starts, arguments, PyBUF_ND) < 0)
         return NULL;
-    if (PyObject_GetBuffer(arguments[1], &starts, PyBUF_ND) < 0) {
-        PyBuffer_Release(&messages);
-        return NULL;
-    }
     PyObject *made = NULL;
     int written = -1;
     if (starts.itemsize != sizeof(int64_t) || (uintptr_t)starts.buf % sizeof(int64_t)) {
@@ -376,13 +369,9 @@ PyDoc_STRVAR(decimal_ids_doc, "decimal_ids(ids)\n--\n\n"
              "Ids of 16 bytes as decimal numbers one after another, and where each of them starts\n"
              "and the last one ends, as 32-bit integers.");
 
-static PyObject *decimal_ids(PyObject *module, PyObject *given)
+static PyObject *decimal_ids_bytes(const uint8_t *ids, size_t size)
 {
-    (void)module;
-    Py_buffer ids;
-    if (PyObject_GetBuffer(given, &ids, PyBUF_SIMPLE) < 0)
-        return NULL;
-    Py_ssize_t count = ids.len / ID_BYTES;
+    Py_ssize_t count = (Py_ssize_t)(size / ID_BYTES);
     PyObject *result = NULL, *digits = NULL, *bounds = NULL;
     if (count > INT32_MAX / DIGITS_MAX) {
         PyErr_SetString(PyExc_ValueError, "too many ids at once");
@@ -395,16 +384,17 @@ static PyObject *decimal_ids(PyObject *module, PyObject *given)
         int32_t *bound = (int32_t *)PyByteArray_AsString(bounds);
         for (Py_ssize_t i = 0; i < count; i++) {
             *bound++ = (int32_t)(to - first);
-            to = put_id(to, (const uint8_t *)ids.buf + i * ID_BYTES);
+            to = put_id(to, ids + i * ID_BYTES);
         }
         *bound = (int32_t)(to - first);
         if (PyByteArray_Resize(digits, *bound) == 0)
             result = Py_BuildValue("(OO)", digits, bounds);
     }
-    PyBuffer_Release(&ids);
     Py_XDECREF(digits);
     Py_XDECREF(bounds);
     return result;
 }
+
+TAKES_BYTES(decimal_ids)
 
 #endif

@@ -200,33 +200,28 @@ static PyType_Spec iterator_spec = {
 PyDoc_STRVAR(count_doc, "count(messages)\n--\n\n"
              "How many messages fill the buffer, by their headers; None when they do not.");
 
-static PyObject *count(PyObject *module, PyObject *given)
+static PyObject *count_bytes(const uint8_t *messages, size_t length)
 {
-    (void)module;
-    Py_buffer messages;
-    if (PyObject_GetBuffer(given, &messages, PyBUF_SIMPLE) < 0)
-        return NULL;
-    size_t length = (size_t)messages.len, start = 0, size;
+    size_t start = 0, size;
     Py_ssize_t counted = 0;
-    while (start < length && (size = size_inside(messages.buf, start, length))) {
+    while (start < length && (size = size_inside(messages, start, length))) {
         start += size;
         counted++;
     }
-    PyBuffer_Release(&messages);
     if (start == length)
         return PyLong_FromSsize_t(counted);
     Py_RETURN_NONE;
 }
+
+TAKES_BYTES(count)
 
 PyDoc_STRVAR(messages_doc, "messages(messages, partition)\n--\n\n"
              "The messages of an answer, with copies of their bytes; ends where one is cut off.");
 
 static PyObject *messages(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
-    if (expect(given, 2, "messages") < 0)
-        return NULL;
-    unsigned long long partition = PyLong_AsUnsignedLongLong(arguments[1]);
-    if (partition == UINT64_MAX && PyErr_Occurred())
+    uint64_t partition;
+    if (expect(given, 2, "messages") < 0 || number_take(&partition, arguments[1]) < 0)
         return NULL;
     Types *types = PyModule_GetState(module);
     MessageIterator *iterator = PyObject_New(MessageIterator, types->iterator);

@@ -124,13 +124,10 @@ PyDoc_STRVAR(json_messages_doc, "json_messages(lines, name, origin_timestamp)\n-
 static PyObject *json_messages(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void)module;
-    if (expect(given, 3, "json_messages") < 0)
-        return NULL;
-    uint64_t origin_timestamp = PyLong_AsUnsignedLongLong(arguments[2]);
-    if (origin_timestamp == UINT64_MAX && PyErr_Occurred())
-        return NULL;
+    uint64_t origin_timestamp;
     Py_buffer lines, name = {.obj = NULL};
-    if (PyObject_GetBuffer(arguments[0], &lines, PyBUF_SIMPLE) < 0)
+    if (expect(given, 3, "json_messages") < 0 || number_take(&origin_timestamp, arguments[2]) < 0 ||
+        PyObject_GetBuffer(arguments[0], &lines, PyBUF_SIMPLE) < 0)
         return NULL;
     if (arguments[1] != Py_None && PyObject_GetBuffer(arguments[1], &name, PyBUF_SIMPLE) < 0) {
         PyBuffer_Release(&lines);
@@ -155,8 +152,7 @@ static PyObject *json_messages(PyObject *module, PyObject *const *arguments, Py_
     PyBuffer_Release(&lines);
     PyObject *result = NULL;
     if (messages && ends && count < 0) {
-        result = Py_None;
-        Py_INCREF(result);
+        result = Py_NewRef(Py_None);
     } else if (messages && ends && PyByteArray_Resize(messages, (Py_ssize_t)used) == 0 &&
                PyByteArray_Resize(ends, count * (Py_ssize_t)sizeof(int64_t)) == 0) {
         result = Py_BuildValue("(OO)", messages, ends);

@@ -131,19 +131,16 @@ PyDoc_STRVAR(uuids_doc, "uuids(generator, count)\n--\n\n"
 static PyObject *uuids(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void)module;
-    if (expect(given, 2, "uuids") < 0)
-        return NULL;
-    size_t count = PyLong_AsSize_t(arguments[1]);
-    if (count == (size_t)-1 && PyErr_Occurred())
-        return NULL;
+    uint64_t count;
     Py_buffer generator;
-    if (generator_take(&generator, arguments[0]) < 0)
+    if (expect(given, 2, "uuids") < 0 || number_take(&count, arguments[1]) < 0 ||
+        generator_take(&generator, arguments[0]) < 0)
         return NULL;
     IdSource ids = source_of(generator.buf);
     PyObject *made = NULL;
     if (count > ids.left)
         PyErr_Format(PyExc_ValueError, "the block has %zu ids left, not %zu", (size_t)ids.left,
-                     count);
+                     (size_t)count);
     else
         made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * ID_BYTES));
     if (made) {
@@ -340,21 +337,14 @@ PyDoc_STRVAR(stamp_doc, "stamp(messages, ends, base_offset, timestamp, new_ids, 
 static PyObject *stamp(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void)module;
-    if (expect(given, 6, "stamp") < 0)
-        return NULL;
-    uint64_t base_offset = PyLong_AsUnsignedLongLong(arguments[2]);
-    if (base_offset == UINT64_MAX && PyErr_Occurred())
-        return NULL;
-    uint64_t timestamp = PyLong_AsUnsignedLongLong(arguments[3]);
-    if (timestamp == UINT64_MAX && PyErr_Occurred())
-        return NULL;
+    uint64_t base_offset, timestamp;
     Py_buffer messages, generator;
-    if (PyObject_GetBuffer(arguments[0], &messages, PyBUF_WRITABLE) < 0)
-        return NULL;
     Ends ends;
+    if (expect(given, 6, "stamp") < 0 || number_take(&base_offset, arguments[2]) < 0 ||
+        number_take(&timestamp, arguments[3]) < 0 ||
+        batch_take(&messages, &ends, arguments, PyBUF_WRITABLE) < 0)
+        return NULL;
     int result = -1;
-    if (ends_take(&ends, arguments[1]) < 0)
-        goto done;
     Stamping batch = {messages.buf, (size_t)messages.len, &ends, base_offset, timestamp, 0};
     if (arguments[5] == Py_None) {
         result = stamp_with_given(&batch, arguments[4]);
@@ -362,9 +352,7 @@ static PyObject *stamp(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         result = stamp_with_generator(&batch, arguments[4], generator.buf);
         PyBuffer_Release(&generator);
     }
-done:
-    ends_done(&ends);
-    PyBuffer_Release(&messages);
+    batch_done(&messages, &ends);
     if (result < 0)
         return NULL;
     Py_RETURN_NONE;
