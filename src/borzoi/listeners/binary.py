@@ -46,7 +46,7 @@ from borzoi.records.accelerator import native
 from borzoi.records.batch import SMALL, Batch, found_batch, receive, receive_at
 from borzoi.records.layouts import Layouts
 from borzoi.storage.media import read_exactly
-from borzoi.storage.reading import FileRange, Produced
+from borzoi.storage.reading import FileRange, Produced, chunks_of
 from borzoi.telemetry.durations import Durations
 
 log = logging.getLogger(__name__)
@@ -431,7 +431,7 @@ def encoded(answer: Answer) -> Reply:
         return head + content
     if ranges or (tail and size > JOINED_BYTES_MAX):
         return RangesReply(head, ranges, tail)
-    return b"".join((head, *reading.chunks())) if tail else head
+    return b"".join((head, *chunks_of(ranges, tail))) if tail else head
 
 
 def ok(payload: bytes) -> bytes:

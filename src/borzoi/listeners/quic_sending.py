@@ -11,7 +11,7 @@ from typing import Final
 from qh3.quic.connection import QuicConnection as QuicCore
 
 from borzoi.listeners.binary import RangesReply, Reply
-from borzoi.storage.reading import Chunk, Produced
+from borzoi.storage.reading import Chunk, chunks_of
 
 #: The next slice is produced when fewer bytes than this await their first transmission.
 QUEUED_BYTES_MAX: Final = 256 * 1024
@@ -37,7 +37,7 @@ class Sending:
     def add(self, number: int, reply: Reply) -> None:
         """Send an answer on its stream, which ends with it."""
         if isinstance(reply, RangesReply):
-            self._answers.append((number, reply.head, _chunks(reply)))
+            self._answers.append((number, reply.head, chunks_of(reply.ranges, reply.tail)))
         else:
             self._write(number, reply, end=True)
 
@@ -63,14 +63,3 @@ class Sending:
         except (AssertionError, ValueError):
             return False  # the client does not want it any more
         return True
-
-
-def _chunks(reply: RangesReply) -> Iterator[Chunk]:
-    """Everything after the head."""
-    for part in reply.ranges:
-        yield from part.slices()
-    for chunk in reply.tail:
-        if isinstance(chunk, Produced):
-            yield from chunk.slices()
-        else:
-            yield chunk

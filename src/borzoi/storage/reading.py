@@ -1,7 +1,7 @@
 """The result of a read: where the bytes are, or how to produce them, not the bytes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -101,14 +101,8 @@ class Reading(msgspec.Struct):
         return size
 
     def chunks(self) -> Iterator[Chunk]:
-        """The bytes themselves, read and made a slice at a time."""
-        for part in self.ranges:
-            yield from part.slices()
-        for chunk in self.tail:
-            if isinstance(chunk, Produced):
-                yield from chunk.slices()
-            else:
-                yield chunk
+        """The bytes themselves; see `chunks_of`."""
+        return chunks_of(self.ranges, self.tail)
 
     def materialise(self) -> bytes:
         return b"".join(self.chunks())
@@ -123,3 +117,16 @@ class Reading(msgspec.Struct):
         for chunk in self.tail:
             if isinstance(chunk, Produced):
                 yield from chunk.checks()
+
+
+def chunks_of(
+    ranges: Sequence[FileRange], tail: Sequence[memoryview | Produced]
+) -> Iterator[Chunk]:
+    """The bytes of ranges and of what follows them, read and made a slice at a time."""
+    for part in ranges:
+        yield from part.slices()
+    for chunk in tail:
+        if isinstance(chunk, Produced):
+            yield from chunk.slices()
+        else:
+            yield chunk
