@@ -89,7 +89,6 @@ class Conversation:
     """The state of one client's byte stream; the listener's reader and writer drive it."""
 
     __slots__ = (
-        "_binary",
         "_code",
         "_frame",
         "_frame_buffer",
@@ -100,6 +99,7 @@ class Conversation:
         "_pool",
         "_running",
         "_unread",
+        "binary",
         "blocked",
         "discard",
         "ended",
@@ -114,7 +114,7 @@ class Conversation:
         self, session: Session, binary: BinaryProtocol, output: Output, pool: MemoryPool
     ) -> None:
         self.session = session
-        self._binary = binary
+        self.binary = binary
         self._output: Output = output
         self._pool = pool
         #: The first bytes of a prefix that is not whole.
@@ -193,7 +193,7 @@ class Conversation:
     def repeats(self, data: memoryview) -> bool:
         """Whether this is one poll like the last one, and was answered, or one send like the last
         one, and is stored with others at the end of the turn. If not, it is for `received`."""
-        repeated, binary = self.repeated, self._binary
+        repeated, binary = self.repeated, self.binary
         if repeated is None or self._running is not None or self.blocked:
             return False
         if isinstance(repeated, RepeatedPoll):
@@ -262,7 +262,7 @@ class Conversation:
         if frames < FRAMES_PER_TURN and self.session.user_id is not None:
             return False
         self._held = True
-        self._binary.turns.wait(self._turn_came)
+        self.binary.turns.wait(self._turn_came)
         return True
 
     def _turn_came(self) -> None:
@@ -285,7 +285,7 @@ class Conversation:
         or were kept until it is decided."""
         large = self._large
         if large is None:
-            large = self._large = LargeFrame(self._binary, code, size)
+            large = self._large = LargeFrame(self.binary, code, size)
         step = large.next_step(self.session, first)
         if step is FrameStep.AUTHORISE:
             self._frame = large.begin_metadata(first)
@@ -334,10 +334,10 @@ class Conversation:
     # Requests.
 
     def _run(self, code: int, payload: Payload, buffer: PooledBuffer | None) -> None:
-        reply = self._binary.respond(self.session, code, payload, self)
+        reply = self.binary.respond(self.session, code, payload, self)
         if isinstance(reply, Future):
             self._running = reply
-            if reply is not self._binary.gathering.running:
+            if reply is not self.binary.gathering.running:
                 self._wait_for(reply, code, buffer)
             elif buffer is not None:
                 self._pool.release(buffer)
@@ -369,7 +369,7 @@ class Conversation:
                 # There is no answer, and the client must not mistake the next one for it.
                 self.end()
             else:
-                self._output.send(self._binary.reply_to(self.session, code, done))
+                self._output.send(self.binary.reply_to(self.session, code, done))
         if buffer is not None:
             self._pool.release(buffer)
         if self._large is not None:
@@ -430,7 +430,7 @@ class Conversation:
         """Answer a poll that waits for messages now: a client that has closed its side may not be
         reading any more, and the wait may be long."""
         if self.session.waiting:
-            self._binary.dispatcher.services.waits.end_of(self.session)
+            self.binary.dispatcher.services.waits.end_of(self.session)
 
     def hang_up(self, farewell: bytes = b"") -> None:
         """End the session. A running request is still answered, and is the last one. Without one,
@@ -463,7 +463,7 @@ class Conversation:
         self._unread = None
         if self._running is not None:
             # Its batch needs the memory and the room until it is done.
-            self._binary.dispatcher.abandon(self._running)
+            self.binary.dispatcher.abandon(self._running)
         else:
             self._leave()
             if self._frame_buffer is not None:

@@ -106,17 +106,14 @@ class TcpConnection:
                     conversation.filled(count)
         except WOULD_BLOCK:
             return
-        except OSError as fault:
+        except Exception as fault:
             self._lose(fault)
-            return
-        except Exception:
-            self._fail()
             return
         if not count:
             if conversation.input_ended():
                 self.pause_reading()  # EOF stays readable
             else:
-                self._lose(None)
+                self._close()
             return
         busy_poll = listener.busy_poll
         if busy_poll.awake and not conversation.is_waiting:
@@ -191,10 +188,8 @@ class TcpConnection:
                 self._block(memoryview(reply)[sent:])
         except WOULD_BLOCK:
             self._block(reply)
-        except OSError as fault:
+        except Exception as fault:
             self._lose(fault)
-        except Exception:
-            self._fail()
 
     def _send_ranges(self, reply: RangesReply) -> None:
         outgoing = self._outgoing = SendQueue()
@@ -203,10 +198,8 @@ class TcpConnection:
             outgoing.flush(self._sock, may_make=True)
         except WOULD_BLOCK:
             self._wait_for_room()
-        except (OSError, StorageFailure) as fault:
+        except Exception as fault:
             self._lose(fault)
-        except Exception:
-            self._fail()
         else:
             if outgoing:
                 self._wait_for_room()
@@ -247,11 +240,8 @@ class TcpConnection:
         except WOULD_BLOCK:
             self.progressed_at = self._listener.loop.time()
             return
-        except (OSError, StorageFailure) as fault:
+        except Exception as fault:
             self._lose(fault)
-            return
-        except Exception:
-            self._fail()
             return
         if outgoing:
             self.progressed_at = self._listener.loop.time()
@@ -336,17 +326,13 @@ class TcpConnection:
         if error:
             self._lose(OSError(error, os.strerror(error)))
 
-    def _lose(self, fault: OSError | StorageFailure | None) -> None:
-        """Close after the peer has gone, or after messages were deleted that it is being sent."""
-        is_reset = isinstance(fault, OSError) and fault.errno in (errno.ECONNRESET, errno.EPIPE)
-        if fault is not None and not is_reset:
+    def _lose(self, fault: Exception) -> None:
+        """Close: the peer has gone, or messages were deleted that it is being sent. For an error of
+        ours too, which the loop would only log while the client waits for its answer forever."""
+        if not isinstance(fault, OSError | StorageFailure):
+            log.exception("serving %s failed", self.session.address, exc_info=fault)
+        elif not isinstance(fault, OSError) or fault.errno not in (errno.ECONNRESET, errno.EPIPE):
             log.info("lost %s: %s", self.session.address, fault)
-        self._close()
-
-    def _fail(self) -> None:
-        """Close after an internal error in a callback: the loop would only log it, and the client
-        would wait forever for its answer."""
-        log.exception("serving %s failed", self.session.address)
         self._close()
 
     def _close(self) -> None:

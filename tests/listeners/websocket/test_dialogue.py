@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.support.embedded import EmbeddedServer
 
+from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.shares import FRAMES_BEFORE_LOGIN
@@ -40,13 +41,13 @@ class Wire:
             send=self.said.append,
             read=self._note_reads,
             opened=self._note_opened,
-            turns=server.binary.turns,
         )
 
     def _note_reads(self, reads: bool) -> None:
         self.reads = reads
 
-    def _note_opened(self) -> None:
+    def _note_opened(self, session: Session) -> None:
+        assert session is self.conversation.session
         self.opened += 1
 
     def arrived(self, data: bytes) -> None:

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from borzoi.handlers.sessions import Session
 from borzoi.listeners.binary import RangesReply, Reply
 from borzoi.listeners.connection import Conversation
 from borzoi.listeners.shares import frames_per_turn
-from borzoi.partitions.turns import Turns
 from borzoi.protocol.websocket.frames import (
     CloseCode,
     Control,
@@ -38,7 +38,6 @@ class Dialogue:
         "_opened",
         "_read",
         "_send",
-        "_turns",
         "frames",
     )
 
@@ -49,15 +48,13 @@ class Dialogue:
         *,
         send: Callable[[Reply], None],
         read: Callable[[bool], None],
-        opened: Callable[[], None],
-        turns: Turns,
+        opened: Callable[[Session], None],
     ) -> None:
         self._conversation = conversation
         self._send = send
         #: Called to pause or resume reading.
         self._read = read
         self._opened = opened
-        self._turns = turns
         #: Received bytes that wait for a turn; None when there are none.
         self._later: bytearray | None = None
         #: Received bytes of the opening request; None once it is open.
@@ -111,7 +108,7 @@ class Dialogue:
         """Yield to others after a share of frames: a ping is two bytes and gets an answer."""
         self._later = bytearray(rest)
         self._read(False)
-        self._turns.wait(self._turn_came)
+        self._conversation.binary.turns.wait(self._turn_came)
 
     def _turn_came(self) -> None:
         later, self._later = self._later, None
@@ -138,7 +135,7 @@ class Dialogue:
             self._close_sent = True  # there is no WebSocket to close
             self._conversation.end()
             return b""
-        self._opened()
+        self._opened(self._conversation.session)
         return answer.rest
 
     def _control(self, control: Control) -> None:

@@ -31,12 +31,7 @@ class WebSocketConnection(TcpConnection):
     ) -> None:
         super().__init__(listener, sock, session)
         self._dialogue = Dialogue(
-            limits,
-            self.conversation,
-            send=super().send,
-            read=self._read,
-            opened=lambda: listener.opened(session),
-            turns=listener.binary.turns,
+            limits, self.conversation, send=super().send, read=self._read, opened=listener.opened
         )
         listener.loop.call_later(HANDSHAKE_SECONDS_MAX, self._give_up_greeting)
 
@@ -46,11 +41,8 @@ class WebSocketConnection(TcpConnection):
             count = self._receive(conversation)
         except WOULD_BLOCK:
             return
-        except OSError as fault:
+        except Exception as fault:
             self._lose(fault)
-            return
-        except Exception:
-            self._fail()
             return
         if count:
             self.progressed_at = now = monotonic()
@@ -60,7 +52,7 @@ class WebSocketConnection(TcpConnection):
         elif conversation.input_ended():
             self.pause_reading()  # EOF stays readable
         else:
-            self._lose(None)
+            self._close()
 
     def _receive(self, conversation: Conversation) -> int:
         """Receive into the right buffer; return the byte count, 0 at EOF."""

@@ -22,16 +22,10 @@ class SecureWebSocketConnection(TlsConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        session, listener = self.session, self._listener
-        assert session is not None
+        limits, listener = self._limits, self._listener
         assert self.conversation is not None
         self._dialogue = Dialogue(
-            self._limits,
-            self.conversation,
-            send=super().send,
-            read=self._read,
-            opened=lambda: listener.opened(session),
-            turns=listener.binary.turns,
+            limits, self.conversation, send=super().send, read=self._read, opened=listener.opened
         )
         listener.loop.call_later(HANDSHAKE_SECONDS_MAX, self._give_up_greeting)
 
