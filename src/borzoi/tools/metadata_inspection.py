@@ -42,11 +42,8 @@ def inspect_metadata(
     try:
         taken = read_snapshot(medium, directory, cipher)
         state = Metadata() if taken is None else snapshot.decode(taken.body)
-    except EncryptionFailure as error:
-        yield Finding(Severity.WARNING, path, f"cannot be looked into: {error}")
-        return None
     except BorzoiError as error:
-        yield Finding(Severity.DAMAGE, path, str(error))
+        yield _unreadable(path, error)
         return None
     if taken is not None:
         yield Progress(path, size_of(medium, path))
@@ -108,14 +105,17 @@ def _inspect_log(
             yield Progress(path, 0, entries=1)
             if entry.index > included:
                 whole = (yield from _replay(path, state, entry, unsettled)) and whole
-    except EncryptionFailure as error:
-        yield Finding(Severity.WARNING, path, f"cannot be looked into: {error}")
-        return None
-    except StateCorrupted as error:
-        yield Finding(Severity.DAMAGE, path, str(error))
+    except (EncryptionFailure, StateCorrupted) as error:
+        yield _unreadable(path, error)
         return None
     yield Progress(path, len(content))
     return state if whole else None
+
+
+def _unreadable(path: Path, error: BorzoiError) -> Finding:
+    if isinstance(error, EncryptionFailure):
+        return Finding(Severity.WARNING, path, f"cannot be looked into: {error}")
+    return Finding(Severity.DAMAGE, path, str(error))
 
 
 def _replay(
