@@ -1,10 +1,13 @@
 """``borzoi partition`` and ``borzoi segment``: add and remove them."""
 
+from collections.abc import Callable
+
 import click
 
 from borzoi.cli.connecting import connected
 from borzoi.cli.names import Topic, shown_topic, topic_arguments, topic_of
 from borzoi.cli.output import chosen, done, format_option
+from borzoi.client import Client
 from borzoi.command_tree import command_tree
 
 COUNT_MAX = 100_000
@@ -26,28 +29,32 @@ def _counted(text: str) -> int:
     return int(text)
 
 
-@partition.command_named("create", "c")
-@topic_arguments("STREAM TOPIC COUNT")
-@format_option
-def create(arguments: tuple[str, ...], form: str) -> None:
-    """Add partitions to a topic."""
-    named, count = _topic_and_count(arguments)
-    with connected() as client:
-        client.create_partitions(named, count)
-    sentence = f"{count} partitions were added to topic {shown_topic(named)}."
-    done(sentence, {"created": count}, chosen(form))
+def _add_change(
+    name: str, carry_out: Callable[[Client, Topic, int], object], shown: str, help_: str
+) -> None:
+    """Add a command that changes how many partitions a topic has."""
+
+    @partition.command_named(name, name[0], help=help_)
+    @topic_arguments("STREAM TOPIC COUNT")
+    @format_option
+    def change(arguments: tuple[str, ...], form: str) -> None:
+        named, rest = topic_of(arguments, rest=1)
+        if len(rest) != 1:
+            raise click.UsageError("exactly one COUNT is needed after the topic")
+        count = _counted(rest[0])
+        with connected() as client:
+            carry_out(client, named, count)
+        sentence = f"{count} partitions were {shown} topic {shown_topic(named)}."
+        done(sentence, {f"{name}d": count}, chosen(form))
 
 
-@partition.command_named("delete", "d")
-@topic_arguments("STREAM TOPIC COUNT")
-@format_option
-def delete(arguments: tuple[str, ...], form: str) -> None:
-    """Remove the last partitions of a topic with their messages."""
-    named, count = _topic_and_count(arguments)
-    with connected() as client:
-        client.delete_partitions(named, count)
-    sentence = f"{count} partitions were removed from topic {shown_topic(named)}."
-    done(sentence, {"deleted": count}, chosen(form))
+_add_change("create", Client.create_partitions, "added to", "Add partitions to a topic.")
+_add_change(
+    "delete",
+    Client.delete_partitions,
+    "removed from",
+    "Remove the last partitions of a topic with their messages.",
+)
 
 
 @segment.command_named("delete", "d")
@@ -63,10 +70,3 @@ def delete_segments(arguments: tuple[str, ...], form: str) -> None:
         client.delete_segments(named, int(rest[0]), count)
     sentence = f"Up to {count} segments of {shown_topic(named)}/{rest[0]} were deleted."
     done(sentence, {"requested": count}, chosen(form))
-
-
-def _topic_and_count(arguments: tuple[str, ...]) -> tuple[Topic, int]:
-    named, rest = topic_of(arguments, rest=1)
-    if len(rest) != 1:
-        raise click.UsageError("exactly one COUNT is needed after the topic")
-    return named, _counted(rest[0])
