@@ -9,10 +9,12 @@ from borzoi.consensus.effects import Respond as ReplyEffect
 from borzoi.consensus.frames import checksum
 from borzoi.consensus.messages import (
     HEADER_BYTES,
+    NOOP,
+    REGISTER,
+    UNREGISTER,
     UNSEALED,
     ZERO,
     Command,
-    Operation,
     Prepare,
     Reply,
 )
@@ -20,9 +22,6 @@ from borzoi.consensus.pipeline import LOCAL, InFlight, Queued
 from borzoi.consensus.state import BODIES_CACHED, DURABLE, FAULTY, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
-_NOOP: Final = Operation.NOOP.value
-_REGISTER: Final = Operation.REGISTER.value
-_UNREGISTER: Final = Operation.UNREGISTER.value
 READ_AHEAD: Final = 8
 _new: Final = tuple.__new__
 # A record's trailer; its padding is left out of the count.
@@ -62,12 +61,12 @@ def _apply(r: ReplicaState, header: Prepare, body: bytes) -> bool:
     """One op into client table and state machine; false when the machine must wait (X1)."""
     op, client, operation = header.op, header.client, header.operation
     status, payload = STATUS_OK, b""
-    if operation == _REGISTER:
+    if operation == REGISTER:
         payload = r.client_table.register(client, op, header.user_id)
         r.pipeline.registering.discard(client)
-    elif operation == _UNREGISTER:
+    elif operation == UNREGISTER:
         r.client_table.unregister(client)
-    elif operation != _NOOP:
+    elif operation != NOOP:
         result = r.machine.apply(header, body)
         if result is None:
             return False

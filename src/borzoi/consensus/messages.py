@@ -82,6 +82,12 @@ class Operation(IntEnum):
     DELETE_CONSUMER_OFFSET = 162
 
 
+# What the core does itself, as headers have it: compared for every op.
+NOOP: Final = Operation.NOOP.value
+REGISTER: Final = Operation.REGISTER.value
+UNREGISTER: Final = Operation.UNREGISTER.value
+
+
 class Ping(NamedTuple):
     checksum: U128
     checksum_body: U128

@@ -12,7 +12,10 @@ from borzoi.consensus.invariants import invariant
 from borzoi.consensus.machine import AdmittedRequest
 from borzoi.consensus.messages import (
     HEADER_BYTES,
+    NOOP,
+    REGISTER,
     U128,
+    UNREGISTER,
     UNSEALED,
     ZERO,
     Command,
@@ -27,13 +30,10 @@ from borzoi.consensus.pipeline import InFlight, Queued
 from borzoi.consensus.state import DURABLE, MICROSECONDS_PER_TICK, ReplicaState
 from borzoi.consensus.timeouts import Timer
 
-_NOOP: Final = Operation.NOOP.value
-_REGISTER: Final = Operation.REGISTER.value
-_UNREGISTER: Final = Operation.UNREGISTER.value
 _PREPARE: Final = Command.PREPARE.value
 _COMMIT: Final = Command.COMMIT.value
 _new: Final = tuple.__new__
-_UNSTAMPED: Final = frozenset((_NOOP, _REGISTER, _UNREGISTER))
+_UNSTAMPED: Final = frozenset((NOOP, REGISTER, UNREGISTER))
 _KNOWN: Final = frozenset(int(operation) for operation in Operation) - {0}
 
 _REFUSED_BY: Final = {
@@ -89,7 +89,7 @@ def drain_queue(r: ReplicaState) -> None:
     pipeline = r.pipeline
     if r.noop_due and not pipeline.is_full():
         r.noop_due = False
-        prepare(r, _NOOP, b"", ZERO, 0, ZERO, 0, None, 0)
+        prepare(r, NOOP, b"", ZERO, 0, ZERO, 0, None, 0)
     while pipeline.queue and not pipeline.is_full() and accepts_requests(r):
         if r.journal_is_behind():
             return
@@ -104,7 +104,7 @@ def _propose(r: ReplicaState, queued: Queued) -> bool:
     if r.newer_operations and r.newer_operations.get(operation, 0) > r.cluster_release:
         answer(r, queued, Refusal.RELEASE_TOO_OLD, b"")
         return False
-    if operation == _REGISTER:
+    if operation == REGISTER:
         r.pipeline.registering.add(client)
     elif client != ZERO:
         if client in r.pipeline.registering:
