@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 from tests.support.server import RunningServer, running_server
@@ -151,4 +152,5 @@ def main(python: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    # Servers run in folders of their own, where a relative path would lead elsewhere.
+    sys.exit(main(str(Path(sys.argv[1]).absolute())))
