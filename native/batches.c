@@ -62,7 +62,7 @@ typedef struct {
     Py_buffer view;
     uint32_t *grown;
     Py_ssize_t room;
-    size_t equal_size; /* that of every message, or 0 */
+    size_t equal_size; /* the size of every message, 0 if they differ */
 } Ends;
 
 static void ends_begin(Ends *ends)
@@ -164,8 +164,8 @@ static PyObject *ends_given(const Ends *ends)
     return ends_behind(ends, 0);
 }
 
-/* A few ends of sound messages alone, many with their common size (or 0); None for `sound` 0, and
- * for less the exception there is. Done with the ends. */
+/* The result of a check. For sound messages: their ends, with the common size (or 0) if there are
+ * many. If `sound` is 0: None. If it is negative: NULL, an exception is set. Releases the ends. */
 static PyObject *found(Ends *ends, int sound)
 {
     PyObject *given = sound > 0 ? ends_given(ends) : NULL;
@@ -197,7 +197,7 @@ static inline uint64_t checksum_of(const uint8_t *message, size_t size)
     return xxh3(message + ID_AT, size - ID_AT);
 }
 
-/* What functions are given: 0 when it is taken, -1 with an exception and nothing held. -------- */
+/* Parsing arguments: 0 on success; -1 with an exception set, and nothing to release. ----------- */
 
 static int expect(Py_ssize_t given, Py_ssize_t expected, const char *name)
 {
@@ -213,7 +213,7 @@ static inline int number_take(uint64_t *number, PyObject *given)
     return *number == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
 }
 
-/* The buffers of the first two arguments, the second as these flags want it. */
+/* Get the buffers of the first two arguments, the second one with these flags. */
 static inline int buffers_take(Py_buffer *first, Py_buffer *second, PyObject *const *arguments,
                                int flags)
 {
@@ -225,7 +225,7 @@ static inline int buffers_take(Py_buffer *first, Py_buffer *second, PyObject *co
     return -1;
 }
 
-/* A function of one argument, whose bytes `name_bytes` gets. */
+/* Define a function of one argument, which passes its bytes to `name_bytes`. */
 #define TAKES_BYTES(name)                                               \
     static PyObject *name(PyObject *module, PyObject *given)            \
     {                                                                   \
@@ -244,7 +244,7 @@ static void batch_done(Py_buffer *messages, Ends *ends)
     PyBuffer_Release(messages);
 }
 
-/* Messages as these flags want them, and their ends: the first two arguments. */
+/* Get the first two arguments: the messages, with these flags, and their ends. */
 static inline int batch_take(Py_buffer *messages, Ends *ends, PyObject *const *arguments, int flags)
 {
     if (PyObject_GetBuffer(arguments[0], messages, flags) < 0)

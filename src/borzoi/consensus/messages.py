@@ -82,7 +82,7 @@ class Operation(IntEnum):
     DELETE_CONSUMER_OFFSET = 162
 
 
-# What the core does itself, as headers have it: compared for every op.
+# Operations of the core itself, as plain numbers: every op is compared with them.
 NOOP: Final = Operation.NOOP.value
 REGISTER: Final = Operation.REGISTER.value
 UNREGISTER: Final = Operation.UNREGISTER.value

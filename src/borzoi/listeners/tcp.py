@@ -327,8 +327,8 @@ class TcpConnection:
             self._lose(OSError(error, os.strerror(error)))
 
     def _lose(self, fault: Exception) -> None:
-        """Close: the peer has gone, or messages were deleted that it is being sent. For an error of
-        ours too, which the loop would only log while the client waits for its answer forever."""
+        """Close after a fault: the peer is gone, or the messages that it reads were deleted. Close
+        after an internal error as well: the client would wait for its answer forever."""
         if not isinstance(fault, OSError | StorageFailure):
             log.exception("serving %s failed", self.session.address, exc_info=fault)
         elif not isinstance(fault, OSError) or fault.errno not in (errno.ECONNRESET, errno.EPIPE):

@@ -1,4 +1,4 @@
-"""A server of sockets and threads on a free port of this machine."""
+"""The base of small servers for tests, which listen on a free port of this machine."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class LoopbackServer(ABC):
-    """Accepts connections until it is closed, each served by threads of its own."""
+    """Accepts connections until it is closed. Each connection has its own threads."""
 
     def __init__(self, credentials: str = "iggy:iggy") -> None:
         self._credentials = credentials
