@@ -45,7 +45,7 @@ from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
 
-ROUNDS = 5
+ROUNDS = 9
 #: Turns of each side in a round.
 TURNS = 4
 PARTITIONS = 64
@@ -271,11 +271,11 @@ def no_hidden_cost() -> Iterator[bool]:
     with ExitStack() as stack:
         two = stack.enter_context(running(2, TCP_SOCKET_MIGRATION="false"))
         servers = [stack.enter_context(running_server()) for _ in range(3)]
-        one, *alone = [Running([server.tcp_address], [server.process]) for server in servers]
+        one, *alone = [Running([server.tcp_address], [server.process.pid]) for server in servers]
         for server in (two, one, *alone):
             prepared(server)
         strangers = Running(
-            [server.addresses[0] for server in alone], [server.processes[0] for server in alone]
+            [server.addresses[0] for server in alone], [server.pids[0] for server in alone]
         )
         clients = {
             "one": (one, [client(one, 0), client(one, 0)]),

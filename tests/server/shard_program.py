@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import sys
 from pathlib import Path
 
 from borzoi.server.control import ShardControl, begun
@@ -81,8 +80,7 @@ def meet(peer: Peer, diary: Diary) -> None:
     asyncio.get_running_loop().add_reader(peer.socket.fileno(), heard)
 
 
-async def main() -> int:
-    sock = socket.socket(fileno=int(sys.argv[1]))
+async def begin_and_serve(sock: socket.socket) -> int:
     begin, links = begun(sock)
     diary = Diary(begin.shard)
     control = ShardControl(sock, first_start=begin.first_start)
@@ -91,5 +89,5 @@ async def main() -> int:
     return await serve(begin, links, control, diary)
 
 
-if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+def main(control: int, _lock: int) -> int:
+    return asyncio.run(begin_and_serve(socket.socket(fileno=control)))

@@ -140,7 +140,11 @@ def test_a_supervisor_that_is_killed_leaves_nothing_behind_and_the_next_start_wo
     with running_server(shards(2)) as server:
         with logged_in(server) as client:
             fill(client)
+        pid = server.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert len(children) == 3, "two shards and their template"
         server.kill()
+        wait_for(server, lambda: not any(Path(f"/proc/{one}/exe").exists() for one in children))
         server.start()
         with logged_in(server) as client:
             assert is_filled(client)

@@ -1,0 +1,3 @@
+"""A program that cannot be loaded."""
+
+raise RuntimeError("not today")
