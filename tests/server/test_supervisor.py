@@ -218,6 +218,32 @@ def test_shards_outlive_their_template_and_are_still_replaced(
     assert "Traceback" not in output
 
 
+@pytest.mark.parametrize(
+    ("number", "is_same"),
+    [(signal.SIGKILL, True), (signal.SIGSEGV, False), (signal.SIGABRT, False)],
+)
+def test_the_replacement_of_a_shard_that_crashed_has_other_addresses(
+    number: signal.Signals, is_same: bool, supervised: Callable[..., Supervised]
+) -> None:
+    server = supervised(2)
+    server.wait_until_ready()
+    before = server.living()
+    assert addresses(before[0]) == addresses(before[1])
+    os.kill(before[1], number)
+    server.wait_for(lambda: server.living().get(1, before[1]) != before[1])
+    new = server.living()[1]
+    server.wait_for(partial(_is_bound, server, new))
+    assert (addresses(new) == addresses(before[0])) is is_same
+    status, output = server.stop()
+    assert status == 0, output
+
+
+def addresses(process: int) -> list[str]:
+    """Where the system's loader lies, which every process has at a random place."""
+    lines = Path(f"/proc/{process}/maps").read_text().splitlines()
+    return [line.split()[0] for line in lines if "/ld-" in line]
+
+
 def test_shard_0_is_replaced_as_well(supervised: Callable[..., Supervised]) -> None:
     server = supervised(2)
     server.wait_until_ready()

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 #: The module that a shard runs.
 SHARD_MODULE: Final = "borzoi.server.shard_process"
+#: How a process ends that reads, writes or runs what it must not.
+MEMORY_FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGABRT)
 #: A shard with this many unread messages has hung.
 PENDING_MAX: Final = 1024
 
@@ -196,6 +198,9 @@ class Supervisor:
             if process:
                 self._forget(number)
                 ending = os.waitstatus_to_exitcode(status)
+                if -ending in MEMORY_FAULTS:
+                    # Who caused it may have learnt addresses; the replacement has others.
+                    self._template.close()
                 effects += self._supervision.ended(number, ending, now=time.monotonic())
         return effects
 
