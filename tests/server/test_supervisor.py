@@ -252,19 +252,25 @@ def test_shard_0_is_replaced_as_well(supervised: Callable[..., Supervised]) -> N
     assert server.stop()[0] == 0
 
 
-def test_descriptors_do_not_pile_up_in_a_supervisor(supervised: Callable[..., Supervised]) -> None:
+def test_descriptors_do_not_pile_up_in_a_supervisor_or_its_template(
+    supervised: Callable[..., Supervised],
+) -> None:
     server = supervised(2)
     server.wait_until_ready()
-    descriptors = Path(f"/proc/{server.process.pid}/fd")
-    before = len(list(descriptors.iterdir()))
+    (template,) = server.children() - set(server.living().values())
+    before = [descriptors(one) for one in (server.process.pid, template)]
     for kill in range(1, 4):
         os.kill(server.living()[1], signal.SIGKILL)
         server.wait_for(partial(_has_lost, server, 2 * kill))
         server.wait_for(lambda: 1 in server.living())
         process = server.living()[1]
         server.wait_for(partial(_is_bound, server, process))
-    assert len(list(descriptors.iterdir())) == before
+    assert [descriptors(one) for one in (server.process.pid, template)] == before
     assert server.stop()[0] == 0
+
+
+def descriptors(process: int) -> int:
+    return len(os.listdir(f"/proc/{process}/fd"))
 
 
 def test_without_restart_the_server_ends_with_its_shard(
