@@ -87,6 +87,21 @@ def test_every_shard_serves_everything_and_a_stop_keeps_it(tmp_path: Path) -> No
             assert is_filled(client)
 
 
+def test_messages_without_an_id_get_different_ones_on_every_shard() -> None:
+    """Shards are copies of one process, and must not continue one sequence of random numbers."""
+    with running_server(shards(3)) as server, logged_in(server) as client:
+        client.call(CreateStream("s"))
+        client.call(CreateTopic("s", "t", PARTITIONS))
+        ids = set()
+        for partition in range(PARTITIONS):
+            send(client, partition, *[b"x"] * 100)
+            found = client.call(poll_of(1000, partition=partition))
+            assert isinstance(found, PolledMessages)
+            ids |= {message.id for message in decode_messages(found.messages)}
+        assert len(ids) == 100 * PARTITIONS
+        assert 0 not in ids
+
+
 def test_another_number_of_shards_finds_the_same_data(tmp_path: Path) -> None:
     for start, count in enumerate((2, 1, 3)):
         with running_server(shards(count), directory=tmp_path / "data") as server:
