@@ -1,12 +1,12 @@
 """A user that may only manage topics cannot exhaust the server's descriptors by creating them."""
 
 import os
-from pathlib import Path
 
 import pytest
 from tests.support.polls import poll_of
 from tests.support.sends import send_of
 from tests.support.server import RunningServer, running_server
+from tests.support.shard_processes import shard_processes
 from tests.support.wire_client import WireClient
 
 from borzoi.model.consuming import PollingStrategy
@@ -38,22 +38,26 @@ def polled(client: WireClient, topic: int, partition: int) -> int:
 
 
 def descriptors_of(server: RunningServer) -> int:
-    return len(os.listdir(Path(f"/proc/{server.process.pid}/fd")))
+    """Of the process that has most."""
+    processes = [server.process.pid, *shard_processes(server).values()]
+    return max(len(os.listdir(f"/proc/{process}/fd")) for process in processes)
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "topics", "partitions"),
+    ("descriptors", "topics", "partitions", "shards"),
     [
-        (128, 2, 300),
-        pytest.param(4096, 3, 1000, marks=pytest.mark.deep),
-        pytest.param(1024, 10, 1000, marks=pytest.mark.deep),
+        (128, 2, 300, 1),
+        (128, 2, 300, 3),
+        pytest.param(4096, 3, 1000, 1, marks=pytest.mark.deep),
+        pytest.param(1024, 10, 1000, 1, marks=pytest.mark.deep),
     ],
 )
 def test_more_partitions_than_descriptors_are_created_served_and_restarted(
-    descriptors: int, topics: int, partitions: int
+    descriptors: int, topics: int, partitions: int, shards: int
 ) -> None:
+    settings = {"SYSTEM_SHARDING_CPU_ALLOCATION": str(shards)}
     places = [(topic, partition) for topic in range(topics) for partition in range(partitions)]
-    with running_server(descriptors=descriptors) as server:
+    with running_server(settings, descriptors=descriptors) as server:
         with WireClient(server.tcp_address) as client:
             client.login()
             create(client, topics, partitions)

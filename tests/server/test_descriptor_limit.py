@@ -59,15 +59,25 @@ def test_clients_never_get_all_descriptors(
     assert room_for_connections(wanted) == room
 
 
+@pytest.mark.parametrize("shards", [1, 2, 3, 5])
 @pytest.mark.parametrize("limit", [64, 128, 1024, 4096, 20_000, 1_000_000])
 def test_files_and_connections_and_the_rest_fit_together(
-    monkeypatch: pytest.MonkeyPatch, limit: int
+    monkeypatch: pytest.MonkeyPatch, limit: int, shards: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    room = room_for_files()
-    assert min(room) >= 1
-    rest = limit - room_for_connections(limit) - sum(room)
+    room = room_for_files(shards)
+    assert min(room.segments, room.offsets) >= 1
+    assert bool(room.crossed) is (shards > 1)
+    files = room.segments + room.offsets + room.crossed * (shards - 1)
+    rest = limit - room_for_connections(limit) - files
     assert rest >= min(64, limit // 4)
+
+
+def test_many_descriptors_do_not_mean_more_files_of_other_shards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_000_000, 1_000_000))
+    assert room_for_files(2).crossed == room_for_files(16).crossed == 256
 
 
 def test_without_a_limit_there_is_still_a_bound_on_files(monkeypatch: pytest.MonkeyPatch) -> None:

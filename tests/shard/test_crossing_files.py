@@ -27,7 +27,7 @@ def announced(sent: SentFiles, file) -> tuple[int, Announcement]:
 
 def test_a_file_is_announced_once_however_it_is_opened(medium, tmp_path: Path):
     path = tmp_path / "0.log"
-    sent = SentFiles()
+    sent = SentFiles(files_max=256)
     with medium.open(path, create=True) as first:
         number, announcement = announced(sent, first)
         assert announcement == Announcement(number, str(path))
@@ -49,7 +49,7 @@ def test_the_files_used_least_go_when_there_are_too_many(medium, tmp_path: Path)
 
 
 def test_a_file_that_was_deleted_renamed_or_replaced_is_gone(medium, tmp_path: Path):
-    sent = SentFiles()
+    sent = SentFiles(files_max=256)
     paths = [tmp_path / f"{n}.log" for n in range(4)]
     files = [medium.open(path, create=True) for path in paths]
     numbers = [announced(sent, file)[0] for file in files]
@@ -69,7 +69,7 @@ def test_a_file_that_is_closed_cannot_cross(medium, tmp_path: Path):
     file = medium.open(tmp_path / "0.log", create=True)
     file.close()
     with pytest.raises(StorageFailure, match="hand over"):
-        SentFiles().number_of(file)
+        SentFiles(files_max=256).number_of(file)
 
 
 def test_a_received_file_stays_open_while_it_is_sent_from(medium, tmp_path: Path):

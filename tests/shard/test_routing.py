@@ -89,7 +89,13 @@ def shard_of(directory: Path, bus: Bus) -> Shard:
     pool = MemoryPool(4 * MIB, descriptor=os.dup(bus.links.arena))
     ownership = Ownership(bus.shard, bus.count)
     plane = RoutedPartitionPlane(
-        table, Upkeep(table, store), store, bus=bus, ownership=ownership, arena=pool.arena
+        table,
+        Upkeep(table, store),
+        store,
+        bus=bus,
+        ownership=ownership,
+        arena=pool.arena,
+        files_max=256,
     )
     state = metadata()
     table.open_all(state, ownership.is_own)

@@ -21,12 +21,17 @@ FOR_FILES_MAX: Final = 16_384
 #: Reserved for everything but partition files: listeners, logs, syncs and compression.
 FOR_OURSELVES: Final = 64
 
+#: Files of one shard that another one has open.
+CROSSED_MAX: Final = 256
+
 
 class FileRoom(NamedTuple):
     """How many files of each kind may be open at once."""
 
     segments: int
     offsets: int
+    #: Files of each other shard, which sends from them as well.
+    crossed: int
 
 
 def refuse_too_few() -> None:
@@ -66,13 +71,16 @@ def room_for_connections(wanted: int) -> int:
     return min(wanted, room)
 
 
-def room_for_files() -> FileRoom:
-    """Return how many of the remaining descriptors are for partition files."""
+def room_for_files(shards: int = 1) -> FileRoom:
+    """Return how many of the remaining descriptors of one of so many processes are for partition
+    files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = FOR_FILES_MAX if limit == resource.RLIM_INFINITY else _for_files(limit)
     files -= min(FOR_OURSELVES, files // 2)
     offsets = max(files // 8, 1)
-    return FileRoom(files - offsets, offsets)
+    others = shards - 1
+    crossed = min(max(files // 4 // others, 1), CROSSED_MAX) if others else 0
+    return FileRoom(max(files - offsets - crossed * others, 1), offsets, crossed)
 
 
 def _for_files(limit: int) -> int:

@@ -64,7 +64,7 @@ def store_of(
     cache = CACHES[system.segment.cache_indexes]
     segment = SegmentSettings(system.segment.size, cache)
     partition = partition_settings(settings, acknowledge)
-    room = room_for_files()
+    room = room_for_files(count)
     syncer, descriptors = TimedSyncer(best_syncer(), syncs), Descriptors(medium, room.segments)
     twins = TwinOpener(descriptors)
     writer = OffsetWriter(

@@ -46,6 +46,7 @@ from borzoi.server.assembly import (
     pool_of,
     snapshots,
 )
+from borzoi.server.descriptor_limit import room_for_files
 from borzoi.server.housekeeping import Chore
 from borzoi.server.launching import Start
 from borzoi.server.listening import ListeningContext
@@ -197,6 +198,7 @@ class ShardServer(RunningServer):
             ownership=self._ownership,
             arena=opened.pool.arena,
             cipher=opened.cipher,
+            files_max=room_for_files(bus.count).crossed,
         )
         if isinstance(opened, Opened):
             partitions.finish_deletions(opened.effects, opened.state)

@@ -33,11 +33,13 @@ _NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
 
 
 class CrossedPolls:
-    """The polls between this shard and its peers, in both directions."""
+    """The polls between this shard and its peers, in both directions. A peer has at most
+    `files_max` files of this shard open."""
 
-    def __init__(self, bus: Bus, cipher: Cipher | None) -> None:
+    def __init__(self, bus: Bus, cipher: Cipher | None, files_max: int) -> None:
         self._bus = bus
         self._cipher = cipher
+        self._files_max = files_max
         self._frames = FrameCache()
         self._sent: dict[int, SentFiles] = {}
         self._received: dict[int, ReceivedFiles] = {}
@@ -116,7 +118,7 @@ class CrossedPolls:
         """Return the number of a file at a peer; announce the file if it is new there."""
         sent = self._sent.get(peer)
         if sent is None:
-            sent = self._sent[peer] = SentFiles()
+            sent = self._sent[peer] = SentFiles(self._files_max)
         number, announced = sent.number_of(file)
         if announced is not None:
             announcement, descriptor = announced

@@ -10,7 +10,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -19,9 +18,6 @@ from borzoi.storage.compressed import CompressedBody, FrameCache, opened_twin
 from borzoi.storage.descriptors import OnDemandFile
 from borzoi.storage.local import LocalFile
 from borzoi.storage.media import ReadOnlyFile
-
-#: Files of one shard that another one has open.
-FILES_MAX: Final = 256
 
 #: Device and inode: the same file, whichever descriptor it was opened with.
 Identity = tuple[int, int]
@@ -35,9 +31,9 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SentFiles:
-    """The files that one peer has received from this shard."""
+    """The files that one peer has received from this shard, at most `files_max`."""
 
-    def __init__(self, files_max: int = FILES_MAX) -> None:
+    def __init__(self, files_max: int) -> None:
         self._files_max = files_max
         self._numbers = 0
         self._sent: OrderedDict[Identity, Announcement] = OrderedDict()

@@ -85,6 +85,7 @@ class RoutedPartitionPlane(PartitionPlane):
         bus: Bus,
         ownership: Ownership,
         arena: Arena | None,
+        files_max: int,
         cipher: Cipher | None = None,
     ) -> None:
         super().__init__(table, upkeep, store)
@@ -93,7 +94,7 @@ class RoutedPartitionPlane(PartitionPlane):
         #: The arena of this shard, which the others see.
         self._arena = arena
         self._arenas = Arenas(lambda peer: bus.links.peers[peer].arena)
-        self._polls = CrossedPolls(bus, cipher)
+        self._polls = CrossedPolls(bus, cipher, files_max)
         upkeep.topic_size = self._topic_size
         bus.when_lost.append(self._forget_peer)
 
