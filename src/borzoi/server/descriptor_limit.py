@@ -20,6 +20,8 @@ FOR_FILES: Final = 1024
 FOR_FILES_MAX: Final = 16_384
 #: Reserved for everything but partition files: listeners, logs, syncs and compression.
 FOR_OURSELVES: Final = 64
+#: Reserved for each other shard: the socket between the two, and its memory.
+FOR_PEER: Final = 4
 
 #: Files of one shard that another one has open.
 CROSSED_MAX: Final = 256
@@ -76,9 +78,9 @@ def room_for_files(shards: int = 1) -> FileRoom:
     files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = FOR_FILES_MAX if limit == resource.RLIM_INFINITY else _for_files(limit)
-    files -= min(FOR_OURSELVES, files // 2)
-    offsets = max(files // 8, 1)
     others = shards - 1
+    files -= min(FOR_OURSELVES + FOR_PEER * others, files // 2)
+    offsets = max(files // 8, 1)
     crossed = min(max(files // 4 // others, 1), CROSSED_MAX) if others else 0
     return FileRoom(max(files - offsets - crossed * others, 1), offsets, crossed)
 
