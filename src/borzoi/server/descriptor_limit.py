@@ -32,7 +32,7 @@ class FileRoom(NamedTuple):
 
     segments: int
     offsets: int
-    #: Files of each other shard, which sends from them as well.
+    #: Of each other shard: its files that this one sends from.
     crossed: int
 
 
