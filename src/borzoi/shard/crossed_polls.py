@@ -51,8 +51,10 @@ class CrossedPolls:
 
     def known(self, owner: int, namespace: Namespace, poll: Poll) -> Polled | None:
         """Return the answer if the owner has sent it ahead."""
-        files = self._received.get(owner)
-        found = None if files is None else self._ahead_of(owner).found(namespace, poll, files)
+        files, ahead = self._received.get(owner), self._ahead.get(owner)
+        if files is None or ahead is None:
+            return None
+        found = ahead.found(namespace, poll, files)
         if found is None:
             return None
         if found.more is not None:

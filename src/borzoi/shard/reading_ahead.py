@@ -89,7 +89,7 @@ class ReadingAhead:
             ranges = file_ranges(said.ranges, files)
         except InvalidFormat:
             return None  # a file was deleted
-        self._reached(namespace, offset, offset + said.count)
+        self._place(namespace, offset + said.count).run = min(place.run + 1, FURTHER_MAX)
         more = None
         if place.ask_at != NOWHERE:
             more = msgspec.structs.replace(poll, strategy=PollingStrategy.offset(place.ask_at))
