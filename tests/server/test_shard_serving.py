@@ -84,7 +84,7 @@ async def test_churn_leaves_no_descriptor_buffer_or_request_behind(tmp_path: Pat
                 len(os.listdir("/proc/self/fd")),
                 sum(server._opened.pool.counters().in_use_bytes for server in servers),
                 sum(server._partitions.files_held for server in servers),
-                sum(len(one._pending) for s in servers for one in s._bus._exchanges.values()),
+                sum(len(one.pending) for s in servers for one in s._bus._exchanges.values()),
             )
 
         await once()

@@ -87,6 +87,69 @@ async def test_an_answer_that_says_nothing_is_none(buses):
         await first.request(1, Subject.OPERATION, Letter(b"x"), make=None)
 
 
+async def test_appends_are_answered_whether_alone_or_not(buses):
+    first, second, _ = buses
+    bodies: list[bytes] = []
+    promises: list[asyncio.Future[Letter]] = []
+
+    def stored(asked: Arrived) -> Letter | asyncio.Future[Letter]:
+        bodies.append(bytes(asked.body))
+        if asked.body != b"later":
+            return Letter()
+        promises.append(asyncio.get_running_loop().create_future())
+        return promises[-1]
+
+    second.answer(Subject.OPERATION, stored)
+    assert await first.append(1, b"alone") is None
+    asked = [first.append(1, body) for body in (b"later", b"second", b"third")]
+    asked.append(first.request(1, Subject.OPERATION, Letter(b"fourth"), make=None))
+    assert await asyncio.gather(*asked[1:]) == [None] * 3
+    assert not asked[0].done()
+    promises[0].set_result(Letter())
+    assert await asked[0] is None
+    assert bodies == [b"alone", b"later", b"second", b"third", b"fourth"]
+    exchange = first._exchanges[1]
+    assert (exchange.window_requests, exchange.window_bytes, exchange.pending) == (0, 0, {})
+
+
+async def test_an_append_leaves_at_once(buses):
+    first, second, _ = buses
+    for _ in range(2):
+        second.answer(Subject.OPERATION, lambda _: Letter())
+        asked = first.append(1, b"now")
+        second._exchanges[0].line._on_readable()
+        first._exchanges[1].line._on_readable()
+        assert asked.done()
+
+
+async def test_an_append_that_fails_and_one_whose_peer_dies_or_is_absent(buses):
+    first, second, _ = buses
+
+    def refuse(_: Arrived) -> Letter:
+        raise PartitionNotFound("not here")
+
+    second.answer(Subject.OPERATION, refuse)
+    with pytest.raises(PartitionNotFound):
+        await first.append(1, b"x")
+    second.answer(Subject.OPERATION, lambda _: asyncio.get_running_loop().create_future())
+    lost = first.append(1, b"x")
+    await until(lambda: second._exchanges[0]._running)
+    second.links.peers[0].socket.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(ShardUnavailable, match="died"):
+        await lost
+    asked_meanwhile = first.append(1, b"new")
+    second.answer(Subject.OPERATION, lambda _: Letter())
+    replaced(first, second)
+    assert await asked_meanwhile is None
+
+
+async def test_an_append_to_a_peer_that_has_just_died_fails(buses):
+    first, second, _ = buses
+    second.links.peers[0].socket.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(ShardUnavailable, match="died"):
+        await first.append(1, b"x")
+
+
 async def test_requests_wait_until_the_peer_can_answer_them(buses):
     first, second, _ = buses
     asked = first.request(1, Subject.OPERATION, Letter(b"early"))
@@ -190,7 +253,7 @@ async def test_cancelling_reaches_the_other_side(buses):
     await until(lambda: running)
     asked.cancel()
     await until(lambda: running[0].cancelled())
-    await until(lambda: not first._exchanges[1]._pending)
+    await until(lambda: not first._exchanges[1].pending)
 
 
 async def test_notices_are_taken_in_order_and_with_their_descriptors(buses):

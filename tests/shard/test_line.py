@@ -23,7 +23,7 @@ class End:
         self.drained = 0
         self.line = PeerLine(
             Peer(1, sock, -1),
-            on_envelope=self.found.append,
+            on_envelope=dict.fromkeys(EnvelopeKind, self.found.append),
             on_drained=self._drained,
             on_lost=self.lost.append,
         )
@@ -68,64 +68,80 @@ async def test_envelopes_arrive_in_order(ends):
     assert one.drained >= 1
 
 
-async def test_what_is_sent_at_once_does_not_wait_for_the_end_of_the_turn(ends):
+def at_once(line: PeerLine, body: bytes) -> None:
+    line.send(notice(body), urgent=False, at_once=True)
+
+
+def now(line: PeerLine, body: bytes) -> None:
+    line.send_now(EnvelopeKind.NOTICE, Subject.FILE, next(NUMBERS), body)
+
+
+both_ways = pytest.mark.parametrize("send", [at_once, now])
+
+
+@both_ways
+async def test_what_is_sent_at_once_does_not_wait_for_the_end_of_the_turn(ends, send):
     one, other = ends
     arriving = other.line.peer.socket
-    one.line.send(notice(b"first"), urgent=False, at_once=True)
+    send(one.line, b"first")
     assert arriving.recv(1000, socket.MSG_PEEK).endswith(b"first")
     one.line.send(notice(b"second"), urgent=False)
     assert arriving.recv(1000, socket.MSG_PEEK).endswith(b"first")
-    one.line.send(notice(b"third"), urgent=False, at_once=True)
+    send(one.line, b"third")
     assert arriving.recv(1000, socket.MSG_PEEK).endswith(b"third")
     one.line.send(notice(b"fourth"), urgent=False)
     await until(lambda: len(other.found) == 4)
     assert other.bodies() == [b"first", b"second", b"third", b"fourth"]
 
 
-async def test_what_is_sent_at_once_on_a_blocked_line_waits_for_room(ends):
+@both_ways
+async def test_what_is_sent_at_once_on_a_blocked_line_waits_for_room(ends, send):
     one, other = ends
     one.line.send(notice(bytes(16 << 20)), urgent=False, at_once=True)
-    one.line.send(notice(b"second"), urgent=False, at_once=True)
+    send(one.line, b"second")
     await until(lambda: len(other.found) == 2)
     assert other.bodies() == [bytes(16 << 20), b"second"]
     one.line.close()
-    one.line.send(notice(b"third"), urgent=False, at_once=True)
+    send(one.line, b"third")
 
 
-async def test_small_envelopes_fill_the_socket_and_wait_for_room(ends):
+@both_ways
+async def test_small_envelopes_fill_the_socket_and_wait_for_room(ends, send):
     """Each leaves by itself, until one of them does not fit, or only its first bytes do."""
     one, other = ends
     one.line.peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     bodies = [b"%d:" % number + bytes(number % 4000) for number in range(1000)]
     for body in bodies:
-        one.line.send(notice(body), urgent=False, at_once=True)
+        send(one.line, body)
     assert one.line._is_blocked
     await until(lambda: len(other.found) == len(bodies))
     assert other.bodies() == bodies
     assert one.line.untaken_bytes == 0
 
 
-async def test_sending_at_once_to_a_peer_that_is_gone_ends_the_line(ends):
+@both_ways
+async def test_sending_at_once_to_a_peer_that_is_gone_ends_the_line(ends, send):
     one, other = ends
     other.line.close()
     other.line.peer.socket.close()
-    one.line.send(notice(b"first"), urgent=False, at_once=True)
-    one.line.send(notice(b"second"), urgent=False, at_once=True)
+    send(one.line, b"first")
+    send(one.line, b"second")
     assert len(one.lost) == 1
     assert isinstance(one.lost[0], OSError)
 
 
-async def test_an_answer_leaves_in_the_turn_in_which_its_request_arrives(ends):
+@both_ways
+async def test_an_answer_leaves_in_the_turn_in_which_its_request_arrives(ends, send):
     one, other = ends
     for name in (b"first", b"second"):
-        one.line.send(notice(name), urgent=False, at_once=True)
+        send(one.line, name)
 
     def answer(envelope: Envelope) -> None:
         other.line.send(notice(b"to " + bytes(envelope.body)), urgent=False)
 
-    other.line._on_envelope = answer
+    other.line._on_envelope = dict.fromkeys(EnvelopeKind, answer)
     other.line._on_readable()
-    one.line.send(notice(b"third"), urgent=False, at_once=True)
+    send(one.line, b"third")
     other.line._on_readable()
     one.line._on_readable()
     assert one.bodies() == [b"to first", b"to second", b"to third"]
@@ -152,10 +168,13 @@ async def test_urgent_envelopes_pass_a_body_that_does_not_fit_into_the_socket(en
 
 async def test_a_small_envelope_is_one_fragment(ends):
     one, other = ends
-    sent = notice(b"small")
-    one.line.send(sent, urgent=False, at_once=True)
-    (fragment,) = encode_fragments(sent)
-    assert other.line.peer.socket.recv(1000, socket.MSG_PEEK) == b"".join(fragment)
+    for body in (b"small", b"", bytes(4096)):
+        sent = notice(body)
+        (fragment,) = encode_fragments(sent)
+        one.line.send(sent, urgent=False, at_once=True)
+        assert other.line.peer.socket.recv(10_000) == b"".join(fragment)
+        one.line.send_now(sent.kind, sent.subject, sent.number, body)
+        assert other.line.peer.socket.recv(10_000) == b"".join(fragment)
 
 
 async def test_bodies_of_all_sizes_arrive_whole(ends):

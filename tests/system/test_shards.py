@@ -327,11 +327,11 @@ async def test_queues_windows_pools_and_waits_are_empty_when_nothing_runs(stage:
     await stage.clients[0].delete_topic("s/t")
     for server in stage.shards.servers.values():
         for exchange in server._bus._exchanges.values():
-            assert not exchange._pending
+            assert not exchange.pending
             assert not exchange._parked
             assert not exchange._running
             assert not exchange._deferred
-            assert (exchange._window_requests, exchange._window_bytes) == (0, 0)
+            assert (exchange.window_requests, exchange.window_bytes) == (0, 0)
             assert exchange.line.untaken_bytes == 0
         assert not server._bus._absent
         assert server._dispatcher.waiting == 0

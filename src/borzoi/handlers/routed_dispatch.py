@@ -7,13 +7,11 @@ shard are reported.
 
 from collections.abc import Callable
 
-from borzoi.handlers.answers import Answer
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import POLL, SEND, Dispatcher, Performed
 from borzoi.handlers.messages import delivered
 from borzoi.handlers.prepared import PreparedPoll, PreparedSend
 from borzoi.handlers.sessions import Session
-from borzoi.handlers.table import Row
 from borzoi.memory.pool import NOWHERE, Payload
 from borzoi.model.consuming import ConsumerKind, PollingStrategy
 from borzoi.model.namespace import Namespace
@@ -53,7 +51,8 @@ class RoutedDispatcher(Dispatcher):
         if payload is not None and payload.position >= 0:
             position = payload.position + len(payload.view) - batch.size
         answer = plane.append(owner, namespace, batch, self.services.clock(), position)
-        self._count(SEND, answer)
+        self._pending[answer] = SEND
+        answer.listen(self._pending.pop)
         misplaced = self._misplaced
         names_it = prepared is not None and prepared.namespace is not None
         if misplaced is not None and names_it and not session.migrated:
@@ -86,9 +85,6 @@ class RoutedDispatcher(Dispatcher):
             owner, namespace, operation, lambda polled: delivered(namespace, polled)
         )
         if isinstance(answer, PromptFuture):
-            self._count(POLL, answer)
+            self._pending[answer] = POLL
+            answer.listen(self._pending.pop)
         return answer
-
-    def _count(self, row: Row, answer: PromptFuture[Answer]) -> None:
-        self._pending[answer] = row
-        answer.listen(self._pending.pop)

@@ -10,7 +10,7 @@ import os
 import socket
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -56,7 +56,7 @@ class PeerLine:
         self,
         peer: Peer,
         *,
-        on_envelope: Callable[[Envelope], None],
+        on_envelope: Mapping[int, Callable[[Envelope], None]],
         on_drained: Callable[[], None],
         on_lost: Callable[[OSError | None], None],
     ) -> None:
@@ -83,7 +83,7 @@ class PeerLine:
         self._is_scheduled = False
         self._is_blocked = False
         #: Whether what is sent now is all there is to send in this turn.
-        self._is_last = False
+        self.is_last = False
         self._sock.setblocking(False)
         self._loop.add_reader(self._sock.fileno(), self._on_readable)
 
@@ -101,19 +101,6 @@ class PeerLine:
         if size <= JOINED_BYTES_MAX and not descriptors:
             head = _pack_head(size, envelope.number, envelope.kind, envelope.subject, 0, 0)
             outgoing = head + body
-            if (at_once or self._is_last) and not (self._bulk or self._urgent or self._buffers):
-                # Most envelopes are small and alone: neither queued nor gathered.
-                try:
-                    sent = self._send(outgoing)
-                except WOULD_BLOCK:
-                    sent = 0
-                except OSError as fault:
-                    self.lose(fault)
-                    return
-                if sent < len(outgoing):
-                    self._buffers = [memoryview(outgoing)[sent:]]
-                    self._flush()
-                return
         else:
             outgoing = _Outgoing(encode_fragments(envelope), descriptors)
         (self._urgent if urgent else self._bulk).append(outgoing)
@@ -125,6 +112,24 @@ class PeerLine:
         elif not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
+
+    def send_now(self, kind: int, subject: int, number: int, body: Bytes) -> None:
+        """Send an envelope of at most `JOINED_BYTES_MAX`, without descriptors, before the turn of
+        the loop ends. Most are alone: neither queued nor gathered."""
+        if self._bulk or self._urgent or self._buffers or not self.is_open:
+            self.send(Envelope(kind, subject, number, body), urgent=False, at_once=True)
+            return
+        packet = _pack_head(len(body), number, kind, subject, 0, 0) + body
+        try:
+            sent = self._send(packet)
+        except WOULD_BLOCK:
+            sent = 0
+        except OSError as fault:
+            self.lose(fault)
+            return
+        if sent < len(packet):
+            self._buffers = [memoryview(packet)[sent:]]
+            self._flush()
 
     def _flush(self) -> None:
         """Send until nothing is left or the socket would block."""
@@ -217,10 +222,10 @@ class PeerLine:
             return
         # Send immediate answers now, without another turn of the loop.
         self._is_scheduled, was_scheduled = True, self._is_scheduled
-        self._is_last = len(found) == 1
+        self.is_last = len(found) == 1
         for envelope in found:
-            self._on_envelope(envelope)
-        self._is_scheduled, self._is_last = was_scheduled, False
+            self._on_envelope[envelope.kind](envelope)
+        self._is_scheduled, self.is_last = was_scheduled, False
         if self.is_open and not self._is_blocked and (self._urgent or self._bulk):
             self._flush()
 

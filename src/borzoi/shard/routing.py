@@ -151,8 +151,9 @@ class RoutedPartitionPlane(PartitionPlane):
         """Append a batch on another shard; `position` is where it lies in the arena."""
         body = encode_append(namespace, batch, now, position)
         # A large batch is worth a system call of its own. Small ones gain by going together.
-        at_once = batch.size >= AT_ONCE_BYTES_MIN
-        return self._bus.request(owner, OPERATION, Letter(body), at_once=at_once, make=None)
+        if batch.size >= AT_ONCE_BYTES_MIN:
+            return self._bus.append(owner, body)
+        return self._bus.request(owner, OPERATION, Letter(body), make=None)
 
     def poll(
         self,
