@@ -1,15 +1,28 @@
-"""Which clients a shard would rather see on another one."""
+"""Clients of one shard whose partitions are on another one."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support.listening import FrameClient
 from tests.support.shards import Shards, clients_of, running_shards
 
 from borzoi.handlers.routed_dispatch import RoutedDispatcher
 from borzoi.handlers.sessions import Session
+from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
+from borzoi.model.errors import Unauthorized
 from borzoi.model.namespace import Namespace
+from borzoi.model.users import GlobalPermissions, Permissions
+from borzoi.partitions.operations import Poll
+from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages
+from borzoi.protocol.commands.users import LoginUser
+from borzoi.protocol.errors import code_of
+from borzoi.records.message import decode_messages
 from borzoi.shard.bus import Arrived, Letter
+from borzoi.shard.crossed_polls import CrossedPolls
 from borzoi.shard.envelopes import Subject
 
 Misplaced = list[tuple[int, Namespace]]
@@ -94,3 +107,164 @@ async def test_requests_on_another_shard_are_counted_until_they_are_answered(
         await clients[0].send_messages("s/t", ["y"], partition=partition)
         polled = await clients[0].poll_messages("s/t", partition=partition, commit=True)
         assert [bytes(one.payload) for one in polled.messages] == [b"y"]
+
+
+@asynccontextmanager
+async def reading(
+    directory: Path, messages: int = 300
+) -> AsyncIterator[tuple[Shards, FrameClient]]:
+    """A connection to the first shard that reads from a partition of the second one."""
+    settings = {"TCP_SOCKET_MIGRATION": "false"}
+    async with (
+        running_shards(directory, 2, **settings) as shards,
+        clients_of(shards) as clients,
+    ):
+        await clients[0].create_stream("s")
+        await clients[0].create_topic("s/t", partitions=8)
+        numbers = [b"%d" % number for number in range(messages)]
+        await clients[1].send_messages("s/t", numbers, partition=found_partition(shards, 1))
+        reader = await FrameClient.connect(shards.controls[0].addresses["tcp"])
+        await reader.ask(LoginUser("iggy", "iggy"))
+        await reader.receive()
+        yield shards, reader
+        await reader.close()
+
+
+def poll_of(shards: Shards, offset: int, count: int = 5) -> PollMessages:
+    consumer, strategy = Consumer(ConsumerKind.CONSUMER, 1), PollingStrategy.offset(offset)
+    return PollMessages(consumer, "s", "t", found_partition(shards, 1), strategy, count, False)
+
+
+async def found_by(reader: FrameClient) -> list[bytes]:
+    status, payload = await reader.receive()
+    assert status == 0
+    messages = decode_messages(payload[POLLED_PREFIX.size :])
+    return [bytes(message.payload) for message in messages]
+
+
+def asked_of(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets of the polls that the owner was asked for from now on."""
+    asked: list[int] = []
+    answer = CrossedPolls.answer
+
+    def noted(polls: CrossedPolls, peer: int, partition: Any, poll: Poll, *rest: Any) -> Any:
+        asked.append(poll.strategy.value)
+        return answer(polls, peer, partition, poll, *rest)
+
+    monkeypatch.setattr(CrossedPolls, "answer", noted)
+    monkeypatch.setattr("borzoi.shard.reading_ahead.FRESH_SECONDS", 60.0)
+    return asked
+
+
+async def test_a_connection_that_reads_on_gets_what_was_sent_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reading(tmp_path / "data") as (shards, reader):
+        asked = asked_of(shards, monkeypatch)
+        monkeypatch.setattr("borzoi.listeners.binary.MEASURED_EVERY", 1)
+        times = shards.servers[0]._dispatcher.times.of("poll_messages", "tcp")
+        measured = times.count
+        found: list[bytes] = []
+        for offset in range(0, 300, 5):
+            await reader.ask(poll_of(shards, offset))
+            found += await found_by(reader)
+        assert found == [b"%d" % number for number in range(300)]
+        assert len(asked) <= 10
+        assert asked[:4] == [0, 5, 20, 45]
+        assert times.count - measured == 60
+        assert shards.servers[0]._dispatcher.waiting == 0
+
+
+async def test_polls_that_came_together_are_answered_in_their_order(tmp_path: Path) -> None:
+    async with reading(tmp_path / "data") as (shards, reader):
+        offsets = [*range(0, 100, 5), *range(50, 150, 5), 0, 0, 7, 295, 300]
+        for cuts in ((), (100,), (37, 500, 501)):
+            await reader.ask(*(poll_of(shards, offset) for offset in offsets), cuts=cuts)
+            for offset in offsets:
+                expected = [b"%d" % number for number in range(offset, min(offset + 5, 300))]
+                assert await found_by(reader) == expected
+
+
+async def test_what_was_sent_ahead_needs_the_permission_still(tmp_path: Path) -> None:
+    async with reading(tmp_path / "data") as (shards, reader), clients_of(shards) as clients:
+        allowed = Permissions(GlobalPermissions(poll_messages=True, read_streams=True))
+        await clients[0].create_user("reader", "secret", permissions=allowed)
+        await reader.ask(LoginUser("reader", "secret"))
+        await reader.receive()
+        for offset in range(0, 20, 5):
+            await reader.ask(poll_of(shards, offset))
+            assert len(await found_by(reader)) == 5
+        await clients[0].update_permissions("reader", None)
+        await reader.ask(poll_of(shards, 20))
+        assert await reader.receive() == (code_of(Unauthorized("")), b"")
+
+
+async def test_a_connection_reads_on_when_the_owner_was_replaced(tmp_path: Path) -> None:
+    async with reading(tmp_path / "data") as (shards, reader):
+        for offset in range(0, 100, 5):
+            if offset in (10, 45, 80):
+                shards.join(0, 1)
+            await reader.ask(poll_of(shards, offset))
+            assert await found_by(reader) == [b"%d" % n for n in range(offset, offset + 5)]
+
+
+class LateOwner:
+    """The second shard, which answers polls only when it is told to."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._server = shards.servers[1]
+        self.asked: list[tuple[Arrived, asyncio.Future[Letter]]] = []
+        self._server._bus.answer(Subject.OPERATION, self._late)
+
+    def _late(self, request: Arrived) -> asyncio.Future[Letter]:
+        self.asked.append((request, asyncio.get_running_loop().create_future()))
+        return self.asked[-1][1]
+
+    def answer(self) -> None:
+        """Answer what was asked, and from now on at once."""
+        for request, answer in self.asked:
+            found = self._server._partitions._operate(request)
+            assert isinstance(found, Letter)
+            answer.set_result(found)
+        self._server._bus.answer(Subject.OPERATION, self._server._partitions._operate)
+
+
+async def test_nothing_overtakes_a_poll_that_the_owner_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borzoi.shard.reading_ahead.FRESH_SECONDS", 60.0)
+    async with reading(tmp_path / "data") as (shards, reader):
+        for offset in range(0, 100, 5):
+            await reader.ask(poll_of(shards, offset))
+            await found_by(reader)
+        owner = LateOwner(shards)
+        await reader.ask(poll_of(shards, 200))
+        await until(lambda: bool(owner.asked))
+        await reader.ask(poll_of(shards, 100))  # sent ahead
+        await asyncio.sleep(0.05)
+        assert shards.servers[0]._dispatcher.waiting == 1
+        owner.answer()
+        assert (await found_by(reader))[0] == b"200"
+        assert (await found_by(reader))[0] == b"100"
+
+
+async def test_a_client_that_goes_while_the_owner_is_asked_leaves_nothing(tmp_path: Path) -> None:
+    async with reading(tmp_path / "data") as (shards, reader):
+        for offset in (0, 5):
+            await reader.ask(poll_of(shards, offset))
+            await found_by(reader)
+        dispatcher, sessions = shards.servers[0]._dispatcher, shards.servers[0]._services.sessions
+        owner, before = LateOwner(shards), len(list(sessions))
+        await reader.ask(poll_of(shards, 200))
+        await until(lambda: bool(owner.asked))
+        assert dispatcher.waiting == 1
+        await reader.close()
+        owner.answer()
+        await until(lambda: len(list(sessions)) == before - 1)
+        assert dispatcher.waiting == 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -113,6 +113,15 @@ class KeepsOtherMessages(Wrapped):
         return found
 
 
+class GoesOnInTheNextFile(Wrapped):
+    def ends(self, offset: int, end: int, step: int) -> list[int]:
+        segments = self.log._files.segments
+        found = segments.holding(offset)
+        first, stop = offset - found.start_offset, min(end, found.next_offset)
+        last = stop - found.start_offset
+        return [found.index.end_position(n) for n in range(first + step - 1, last, step)]
+
+
 class TakesAnyOffset(Wrapped):
     def append(
         self, batch: Batch, *, timestamp: int | None = None, is_part: bool = False
@@ -150,6 +159,7 @@ class StaysOpen(Wrapped):
         (CutsTheFirstMessage, log_conformance.a_reading_is_bounded_by_its_bytes),
         (KeepsItsEdition, log_conformance.messages_in_memory_are_those_of_the_log),
         (KeepsOtherMessages, log_conformance.messages_in_memory_are_those_of_the_log),
+        (GoesOnInTheNextFile, log_conformance.the_ends_of_messages_are_where_they_are_read),
         (FindsAnyMessageOfTheTime, log_conformance.messages_are_found_by_time),
         (TakesAnyOffset, log_conformance.a_batch_must_continue_the_log),
         (DeletesOneTooMany, log_conformance.the_oldest_segments_are_removed_and_offsets_stay),

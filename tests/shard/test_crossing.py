@@ -25,7 +25,7 @@ from borzoi.shard.crossing import (
     CODE_AT,
     LENT_BATCH,
     POLL,
-    Further,
+    Stretch,
     decode_append,
     decode_polled,
     decode_request,
@@ -71,10 +71,10 @@ def test_an_operation_crosses_with_its_partition_and_its_time(operation):
 
 def test_a_poll_is_known_by_its_code():
     code, body = encode_request(
-        PLACE, Poll(PollingStrategy.offset(0), 1, ConsumerKind.CONSUMER, 1), NOW, further=5
+        PLACE, Poll(PollingStrategy.offset(0), 1, ConsumerKind.CONSUMER, 1), NOW, welcome=5
     )
     assert code == POLL
-    assert decode_request(body).further == 5
+    assert decode_request(body).welcome == 5
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
@@ -124,8 +124,8 @@ def test_polled_messages_cross_as_ranges_and_a_tail(tmp_path: Path):
     )
     body = encode_polled(Polled(reading, 99), lambda one: 5 if one is file else 0)
     other = LenientMedium().open(path, writable=False)
-    found, further = decode_polled(body, Files({5: other}), None)
-    assert further == []
+    found, stretch = decode_polled(body, Files({5: other}), None)
+    assert stretch is None
     assert found.current_offset == 99
     assert (found.reading.first_offset, found.reading.count, found.reading.left_out) == (40, 3, 1)
     assert found.reading.size == reading.size
@@ -137,13 +137,12 @@ def test_polled_messages_cross_as_ranges_and_a_tail(tmp_path: Path):
 
 def test_what_lies_behind_a_poll_crosses_as_places(tmp_path: Path):
     file = LenientMedium().open(tmp_path / "0.log", create=True)
-    behind = [Reading(3, 2, [FileRange(file, 300, 200)]), Reading(5, 1, [FileRange(file, 500, 9)])]
-    polled = Polled(Reading(0, 3, [FileRange(file, 0, 300)]), 99)
-    body = encode_polled(polled, lambda _: 5, behind)
-    found, further = decode_polled(body, Files({5: file}), None)
-    assert found.reading.ranges == [FileRange(file, 0, 300)]
-    assert further == [Further(2, [(5, 300, 200)]), Further(1, [(5, 500, 9)])]
-    assert len(body) < 100
+    polled = Polled(Reading(40, 3, [FileRange(file, 200, 300)]), 99)
+    body = encode_polled(polled, lambda _: 5, [700, 709])
+    found, stretch = decode_polled(body, Files({5: file}), None)
+    assert found.reading.ranges == [FileRange(file, 200, 300)]
+    assert stretch == Stretch(40, 3, 5, [200, 500, 700, 709], 99)
+    assert len(body) < 50
     file.close()
 
 
@@ -211,8 +210,8 @@ def test_encrypted_messages_cross_as_they_are_stored(tmp_path: Path):
 
 def test_an_empty_poll_crosses():
     body = encode_polled(Polled(Reading(), 3), lambda _: 0)
-    found, further = decode_polled(body, Files({}), None)
-    assert (found.reading.count, found.current_offset, further) == (0, 3, [])
+    found, stretch = decode_polled(body, Files({}), None)
+    assert (found.reading.count, found.current_offset, stretch) == (0, 3, None)
 
 
 def test_an_answer_that_cannot_be_read_is_refused():

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,16 +104,24 @@ def shard_of(directory: Path, bus: Bus) -> Shard:
     return Shard(bus, plane, pool, state)
 
 
+@asynccontextmanager
+async def two_shards(directory: Path) -> AsyncIterator[list[Shard]]:
+    made = [shard_of(directory, Bus(links)) for links in linked(2)]
+    try:
+        yield made
+    finally:
+        for shard in made:
+            await shard.plane.close()
+        for shard in made:
+            shard.bus.close()
+            shard.bus.links.close()
+            shard.pool.close()
+
+
 @pytest.fixture
 async def shards(tmp_path: Path) -> AsyncIterator[list[Shard]]:
-    made = [shard_of(tmp_path, Bus(links)) for links in linked(2)]
-    yield made
-    for shard in made:
-        await shard.plane.close()
-    for shard in made:
-        shard.bus.close()
-        shard.bus.links.close()
-        shard.pool.close()
+    async with two_shards(tmp_path) as made:
+        yield made
 
 
 def owned_by(shard: Shard) -> Namespace:
@@ -239,7 +248,7 @@ async def test_what_a_peer_lent_and_opened_is_released_when_it_dies(shards):
     await until(lambda: not first.bus.is_there(1))
     assert first.plane.files_held == 0
     with pytest.raises(ShardUnavailable):
-        first.plane._polls.arrived(_polled_answer(), place, poll(), 0)
+        first.plane._polls.arrived(_polled_answer())
 
 
 def _polled_answer():

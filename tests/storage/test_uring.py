@@ -336,7 +336,7 @@ async def test_a_log_uses_the_ring_and_is_fenced_by_its_errors(tmp_path: Path) -
         await waiter
     # Opening has synced the names on the way, so all of these were syncs of one file.
     assert len(ring.synced) == 3
-    ring.fails = dict.fromkeys(range(1000), errno.EIO)
+    ring.fails = dict.fromkeys(range(1 << 16), errno.EIO)
     waiter = log.append(numbered([b"lost"], base_offset=3, timestamp=1))
     assert waiter is not None
     with pytest.raises(CannotSync, match="Input/output error"):
@@ -426,7 +426,7 @@ def test_a_ring_is_tried_before_it_is_trusted(monkeypatch: pytest.MonkeyPatch) -
         working_ring()
     assert taking_none.closed
     broken = StandIn()
-    broken.fails = dict.fromkeys(range(1000), errno.EIO)
+    broken.fails = dict.fromkeys(range(1 << 16), errno.EIO)
     monkeypatch.setattr(uring, "KernelRing", lambda: broken)
     with pytest.raises(OSError, match=r"\(0, 5\)"):
         working_ring()

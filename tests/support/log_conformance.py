@@ -115,6 +115,24 @@ async def messages_in_memory_are_those_of_the_log(open_log: OpenLog) -> None:
     assert log.edition not in editions
 
 
+async def the_ends_of_messages_are_where_they_are_read(open_log: OpenLog) -> None:
+    """For another process that reads on in the file by itself."""
+    log = await filled(open_log)
+    for offset in range(1, 20):
+        before = (await arrived(log.read(offset - 1, 1))).ranges
+        for step, end in ((1, 20), (1, offset), (2, 20), (3, 19), (100, 20)):
+            ends = list(log.ends(offset, end, step))
+            assert len(ends) <= max((end - offset) // step, 0)
+            start = before[0].position + before[0].length if before else 0
+            for number, stop in enumerate(ends):
+                read = await arrived(log.read(offset + number * step, step))
+                (part,) = read.ranges
+                assert part.file is before[0].file
+                assert (part.position, part.position + part.length) == (start, stop)
+                start = stop
+    log.close()
+
+
 async def messages_are_found_by_time(open_log: OpenLog) -> None:
     log = await filled(open_log)
     for timestamp, offset in [(0, 0), (1, 2), (20, 2), (21, 4), (180, 18), (181, 20)]:
@@ -208,6 +226,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     messages_are_read_as_they_were_appended,
     a_reading_is_bounded_by_its_bytes,
     messages_in_memory_are_those_of_the_log,
+    the_ends_of_messages_are_where_they_are_read,
     messages_are_found_by_time,
     a_batch_must_continue_the_log,
     the_oldest_segments_are_removed_and_offsets_stay,

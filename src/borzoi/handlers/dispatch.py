@@ -186,6 +186,12 @@ class Dispatcher:
             return Delivery(namespace.partition_id, polled.current_offset, polled.reading)
         return self._promised_delivery(session, namespace, polled)
 
+    def polls_behind(
+        self, prepared: PreparedPoll, offset: int, count: int
+    ) -> Callable[[int], Performed] | None:
+        """What answers polls like this one at other offsets, for a partition of another shard."""
+        return None
+
     # A function of its own: a closure in `poll` would slow every poll down.
     def _promised_delivery(
         self, session: Session, namespace: Namespace, polled: "Future[Polled]"

@@ -6,7 +6,9 @@ shard are reported.
 """
 
 from collections.abc import Callable
+from functools import partial
 
+from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.call import Services
 from borzoi.handlers.dispatch import POLL, SEND, Dispatcher, Performed
 from borzoi.handlers.messages import delivered
@@ -18,6 +20,7 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.futures import PromptFuture
 from borzoi.partitions.operations import Poll
 from borzoi.records.batch import Batch
+from borzoi.shard.reading_ahead import ReadingAhead
 from borzoi.shard.routing import RoutedPartitionPlane
 
 
@@ -81,10 +84,31 @@ class RoutedDispatcher(Dispatcher):
             quota.admit(session.user_id, namespace.stream_id, namespace.topic_id, consumer_id)
         kind, size_max = ConsumerKind.CONSUMER, services.polled_bytes_max
         operation = Poll(strategy, count, kind, consumer_id, auto_commit, size_max)
-        answer: Performed = self._plane.poll(
-            owner, namespace, operation, lambda polled: delivered(namespace, polled)
+        return self._polled(
+            self._plane.poll(
+                owner, namespace, operation, lambda polled: delivered(namespace, polled)
+            )
         )
-        if isinstance(answer, PromptFuture):
-            self._pending[answer] = POLL
-            answer.listen(self._pending.pop)
+
+    def polls_behind(
+        self, prepared: PreparedPoll, offset: int, count: int
+    ) -> Callable[[int], Performed] | None:
+        namespace = prepared.namespace
+        ownership = self._plane.ownership
+        owner = ownership.owner_of(namespace)
+        if owner == ownership.shard:
+            return None
+        strategy, size_max = PollingStrategy.offset(offset), self.services.polled_bytes_max
+        poll = Poll(strategy, count, ConsumerKind.CONSUMER, prepared.consumer_id, False, size_max)
+        return partial(self._poll_on, namespace, self._plane.reading_ahead(owner, namespace, poll))
+
+    def _poll_on(self, namespace: Namespace, ahead: ReadingAhead, offset: int) -> Performed:
+        polled = ahead.known(offset)
+        if polled is not None:
+            return Delivery(namespace.partition_id, polled.current_offset, polled.reading)
+        return self._polled(ahead.ask(offset, lambda polled: delivered(namespace, polled)))
+
+    def _polled(self, answer: PromptFuture[Answer]) -> Performed:
+        self._pending[answer] = POLL
+        answer.listen(self._pending.pop)
         return answer

@@ -191,9 +191,9 @@ class BinaryProtocol:
 
     def polls_again(
         self, session: Session, repeated: RepeatedPoll, frame: memoryview
-    ) -> Reply | None:
-        """The response to this whole frame, if it is a poll like the last one of its connection. If
-        not, or if it fails, it is for `respond`."""
+    ) -> "Reply | Future[Answer] | None":
+        """The response to this whole frame, or the future of the answer, if it is a poll like the
+        last one of its connection. If not, or if it fails, it is for `respond`."""
         if (
             repeated.revision != self._metadata.revision
             or repeated.user_id != session.user_id
@@ -206,6 +206,11 @@ class BinaryProtocol:
             answer = repeated.answer(frame)
             if answer is None:
                 return None
+            if isinstance(answer, Future):
+                self._turn = turn
+                if started:
+                    self._measure_later(session, POLL_MESSAGES, started, answer)
+                return answer
             reply = answer if isinstance(answer, bytes) else encoded(answer)
         except BorzoiError:
             return None
@@ -377,13 +382,12 @@ class BinaryProtocol:
             self._polls.keep(session.user_id, constant, prepared)
         strategy = strategy_of(kind, value)
         answer = dispatcher.poll(session, prepared, strategy, count, auto_commit != 0)
-        if (
-            sender is not None
-            and isinstance(answer, Delivery)
-            and kind == OFFSET
-            and not auto_commit
-            and prepared.namespace in self._owned
-        ):
+        if sender is not None and kind == OFFSET and not auto_commit:
+            elsewhere = None
+            if prepared.namespace not in self._owned:
+                elsewhere = dispatcher.polls_behind(prepared, value, count)
+                if elsewhere is None:
+                    return answer
             sender.may_repeat(
                 RepeatedPoll(
                     session.user_id,
@@ -394,6 +398,7 @@ class BinaryProtocol:
                     value,
                     count,
                     dispatcher.services.polled_bytes_max,
+                    elsewhere,
                 )
             )
         return answer

@@ -36,7 +36,7 @@ from typing import Final
 
 from borzoi.handlers.answers import Answer
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.binary import BinaryProtocol, failed
+from borzoi.listeners.binary import POLL_MESSAGES, BinaryProtocol, failed
 from borzoi.listeners.frame_buffers import Lender, begun
 from borzoi.listeners.gathering import Repeated
 from borzoi.listeners.large_frames import SEND_MESSAGES, FrameStep, LargeFrame
@@ -202,7 +202,11 @@ class Conversation:
             reply = binary.polls_again(self.session, repeated, data)
             if reply is None:
                 return False
-            self._output.send(reply)
+            if isinstance(reply, Future):
+                self._running = reply
+                self._wait_for(reply, POLL_MESSAGES, None)
+            else:
+                self._output.send(reply)
         elif binary.repeats(self.session, repeated, data, self):
             self._running = binary.gathering.running
         else:

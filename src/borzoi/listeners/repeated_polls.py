@@ -15,6 +15,7 @@ from functools import cache
 from typing import Final
 
 from borzoi.handlers.answers import Delivery
+from borzoi.handlers.dispatch import Performed
 from borzoi.model.namespace import Namespace
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.statistics import current_offset_of
@@ -43,6 +44,7 @@ class RepeatedPoll:
 
     __slots__ = (
         "_count",
+        "_elsewhere",
         "_end",
         "_kept",
         "_namespace",
@@ -69,13 +71,16 @@ class RepeatedPoll:
         offset: int,
         count: int,
         size_max: int,
+        elsewhere: Callable[[int], Performed] | None = None,
     ) -> None:
+        """`elsewhere` answers it at an offset, if another shard has the partition."""
         self.user_id = user_id
         self.revision = revision
         self._owned = owned
         self._namespace = namespace
         self._count = count
         self._size_max = size_max
+        self._elsewhere = elsewhere
         #: The first and the next offset of the last poll whose messages were not in memory.
         self._offset = offset
         self._end = offset + count
@@ -103,9 +108,9 @@ class RepeatedPoll:
         self._rest = payload[-REST_BYTES:]
         self._unpack = _unpack_frame(self.size)
 
-    def answer(self, frame: memoryview) -> bytes | Delivery | None:
-        """The answer to this whole frame of `size` bytes, or the response; None when it is another
-        request, or is to be looked at more closely. Raises `StorageFailure`."""
+    def answer(self, frame: memoryview) -> "bytes | Performed":
+        """The answer to this whole frame of `size` bytes, its future, or the response; None when it
+        is another request, or is to be looked at more closely. Raises `StorageFailure`."""
         if not self._start:
             self._take_apart()
         start, offset, rest = self._unpack(frame)
@@ -114,7 +119,7 @@ class RepeatedPoll:
         self._was_missed = False
         partition = self._owned.get(self._namespace)
         if partition is None:
-            return None
+            return None if self._elsewhere is None else self._elsewhere(offset)
         log, kept = partition.log, self._kept
         visible = log.visible_offset
         end = offset + self._count

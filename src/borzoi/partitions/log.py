@@ -120,6 +120,11 @@ class Log(Protocol):
         are not few, or nothing is gained."""
         ...
 
+    def ends(self, offset: int, end: int, step: int) -> Sequence[int]:
+        """Where every `step`-th of the visible messages offset..end ends, as far as they follow the
+        message before `offset` in its file; nothing if they are in no plain file."""
+        ...
+
     def offset_at(self, timestamp: int) -> "int | Future[int]":
         """The offset of the first visible message that is not older than `timestamp`;
         `visible_offset` when all are older."""

@@ -1,28 +1,28 @@
-"""Polls between shards: the files their answers refer to, and read-ahead.
+"""Polls between shards, and the files their answers refer to.
 
 The owner of a partition answers with ranges of files (`shard/crossing.py`). The descriptor of each
 file is sent once (`shard/crossing_files.py`). Announcements of files, answers, and notices that a
 file was deleted are delivered in order.
 """
 
-from asyncio import Future
 from collections.abc import Callable, Sequence
+from operator import sub
 from typing import Any, Final
 
 import msgspec
 
 from borzoi.model.errors import ShardUnavailable
 from borzoi.model.namespace import Namespace
+from borzoi.partitions.futures import PromptFuture
 from borzoi.partitions.operation_codec import is_repeatable
 from borzoi.partitions.operations import Poll
 from borzoi.partitions.partition import Partition
 from borzoi.partitions.polling import Polled
 from borzoi.security.encryption import Cipher
 from borzoi.shard.bus import Arrived, Bus, Letter
-from borzoi.shard.crossing import decode_polled, encode_polled, encode_request
+from borzoi.shard.crossing import Stretch, decode_polled, encode_polled, encode_request
 from borzoi.shard.crossing_files import Announcement, ReceivedFiles, SentFiles
 from borzoi.shard.envelopes import Bytes, Subject
-from borzoi.shard.reading_ahead import ReadingAhead, readings_behind
 from borzoi.storage.compressed import FrameCache
 from borzoi.storage.local import LocalFile
 from borzoi.storage.media import ReadOnlyFile
@@ -43,78 +43,54 @@ class CrossedPolls:
         self._frames = FrameCache()
         self._sent: dict[int, SentFiles] = {}
         self._received: dict[int, ReceivedFiles] = {}
-        self._ahead: dict[int, ReadingAhead] = {}
+        #: Grows when partitions change or a peer dies: what was sent ahead before is not used.
+        self.generation = 0
         bus.answer(Subject.FILE, self._file_announced)
         bus.answer(Subject.FILES_GONE, self._files_gone)
 
     # Polls of this shard's clients.
 
-    def known(self, owner: int, namespace: Namespace, poll: Poll) -> Polled | None:
-        """Return the answer if the owner has sent it ahead."""
-        files, ahead = self._received.get(owner), self._ahead.get(owner)
-        if files is None or ahead is None:
-            return None
-        found = ahead.found(namespace, poll, files)
-        if found is None:
-            return None
-        if found.more is not None:
-            self.ask(owner, namespace, found.more, _nothing)
-        return found.polled
-
     def ask(
-        self, owner: int, namespace: Namespace, poll: Poll, make: Callable[[Polled], Any]
-    ) -> "Future[Any]":
-        """Send the poll to the owner; return a future of the answer, passed through `make`."""
-        ahead = self._ahead_of(owner)
-        generation = ahead.generation
-        _, body = encode_request(namespace, poll, 0, ahead.welcome(namespace, poll))
+        self,
+        owner: int,
+        namespace: Namespace,
+        poll: Poll,
+        make: Callable[[Polled, Stretch | None], Any],
+        welcome: int = 0,
+    ) -> PromptFuture[Any]:
+        """Send the poll to the owner, which may add as many of the next ones as are `welcome`;
+        return a future of the answer, passed through `make`."""
+        _, body = encode_request(namespace, poll, 0, welcome)
         return self._bus.request(
             owner,
             Subject.OPERATION,
             Letter(body),
             repeatable=is_repeatable(poll),
-            make=lambda found: make(self.arrived(found, namespace, poll, generation)),
+            make=lambda found: make(*self.arrived(found)),
         )
 
-    def arrived(self, found: Arrived, namespace: Namespace, poll: Poll, generation: int) -> Polled:
-        """Decode the answer of the owner, and keep what it sent ahead."""
+    def arrived(self, found: Arrived) -> tuple[Polled, Stretch | None]:
+        """Decode the answer of an owner."""
         files = self._received.get(found.shard)
-        if files is None:
-            files = NO_FILES
-        polled, further = decode_polled(found.body, files, self._cipher)
-        ahead = self._ahead_of(found.shard)
-        if ahead.generation == generation:
-            ahead.keep(namespace, poll, polled, further)
-        return polled
+        return decode_polled(found.body, NO_FILES if files is None else files, self._cipher)
 
-    def _ahead_of(self, owner: int) -> ReadingAhead:
-        ahead = self._ahead.get(owner)
-        if ahead is None:
-            ahead = self._ahead[owner] = ReadingAhead()
-        return ahead
+    def file_of(self, owner: int, number: int) -> LocalFile | None:
+        """A file that was announced by its owner, if it was not deleted."""
+        files = self._received.get(owner)
+        return None if files is None else files.find(number)
 
     def forget_ahead(self) -> None:
-        """Drop all read-ahead: partitions have changed."""
-        for ahead in self._ahead.values():
-            ahead.forget()
+        """Use nothing that was sent ahead: partitions have changed."""
+        self.generation += 1
 
     # Polls of other shards.
 
     def answer(
-        self, peer: int, partition: Partition, poll: Poll, polled: Polled, further: int
+        self, peer: int, partition: Partition, poll: Poll, polled: Polled, welcome: int
     ) -> Bytes:
         """Encode the answer for a peer; files that it does not have are announced first."""
-        behind = readings_behind(partition, poll, polled, further) if further else ()
-        # Most of the readings are in the same file.
-        numbers: dict[int, int] = {}
-
-        def number_of(file: ReadOnlyFile) -> int:
-            number = numbers.get(id(file))
-            if number is None:
-                number = numbers[id(file)] = self._number_of(peer, file)
-            return number
-
-        return encode_polled(polled, number_of, behind)
+        ahead = ends_ahead(partition, poll, polled, welcome) if welcome else ()
+        return encode_polled(polled, lambda file: self._number_of(peer, file), ahead)
 
     def _number_of(self, peer: int, file: ReadOnlyFile) -> int:
         """Return the number of a file at a peer; announce the file if it is new there."""
@@ -157,8 +133,7 @@ class CrossedPolls:
         """Drop all state of a peer that has died."""
         self._sent.pop(shard, None)
         self._received.pop(shard, None)
-        if shard in self._ahead:
-            self._ahead[shard].forget()
+        self.generation += 1
 
     @property
     def files_held(self) -> int:
@@ -180,5 +155,18 @@ class _NoFiles(ReceivedFiles):
 NO_FILES: Final = _NoFiles(FrameCache(0))
 
 
-def _nothing(_: Polled) -> None:
-    """No caller waits for the answer: `arrived` has kept the ranges that came with it."""
+def ends_ahead(partition: Partition, poll: Poll, polled: Polled, number: int) -> Sequence[int]:
+    """Where the next polls of the client end, as long as each finds all it asks for in the file of
+    the polled messages.
+
+    The last message is never included, so that a client that reaches the end asks the owner.
+    """
+    reading, count = polled.reading, poll.count
+    is_whole = reading.count == count and not reading.tail
+    if not is_whole or len(reading.ranges) != 1:
+        return ()
+    start = reading.first_offset + count
+    ends = partition.log.ends(start, min(start + number * count, polled.current_offset), count)
+    part = reading.ranges[0]
+    starts = [part.position + part.length, *ends]
+    return ends if max(map(sub, ends, starts), default=0) <= poll.size_max else ()

@@ -8,7 +8,7 @@
                   place 1   position u64, length u32 in the arena of the requesting shard
     other       MessagePack, see `partitions/operation_codec.py`
 
-    code 2      a poll: how many further readings are welcome u8, then MessagePack
+    code 2      a poll: how many of the next ones are welcome u8, then MessagePack
     polled      length u32 of the MessagePack, MessagePack of `_Polled`, bytes of the tail
 
 A batch in an arena is lent: its shard keeps the buffer until the answer arrives, and the owner of
@@ -67,17 +67,17 @@ class CrossedOperation(msgspec.Struct, frozen=True):
     namespace: Namespace
     now: int
     operation: PartitionOperation[Any]
-    #: How many further polls the answer to a poll may include.
-    further: int = 0
+    #: How many of the next polls the answer to a poll may include.
+    welcome: int = 0
 
 
 def encode_request(
-    namespace: Namespace, operation: PartitionOperation[Any], now: int, further: int = 0
+    namespace: Namespace, operation: PartitionOperation[Any], now: int, welcome: int = 0
 ) -> tuple[int, bytes]:
     """Encode an operation other than an append; return its code and bytes."""
     code, fields = encode_operation(operation)
     if code == POLL:
-        return code, POLL_HEAD.pack(_packed(namespace), now, code, further) + fields
+        return code, POLL_HEAD.pack(_packed(namespace), now, code, welcome) + fields
     return code, HEAD.pack(_packed(namespace), now, code) + fields
 
 
@@ -145,15 +145,21 @@ class _Polled(msgspec.Struct, frozen=True, array_like=True):
     clear_bytes: int = 0
     #: The numbers of large messages that no key opens, among those that are decrypted.
     unreadable: list[int] = []
-    #: The next polls: how many messages, and where they are.
-    further: list[tuple[int, list[_Range]]] = []
+    #: Where each of the next polls ends in the file of this one.
+    ahead: list[int] = []
 
 
-class Further(msgspec.Struct, frozen=True):
-    """What the next poll would find."""
+class Stretch(msgspec.Struct, frozen=True):
+    """Consecutive messages in one file of a peer, for several polls of `count` messages each."""
 
+    first_offset: int
     count: int
-    ranges: list[_Range]
+    #: The number of the file.
+    number: int
+    #: Where the first poll begins, and where each of them ends.
+    bounds: list[int]
+    #: Of the last message that the partition had.
+    current_offset: int
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -162,8 +168,9 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Polled)
 NumberOf: TypeAlias = Callable[[ReadOnlyFile], int]
 
 
-def encode_polled(polled: Polled, number_of: NumberOf, further: Sequence[Reading] = ()) -> bytes:
-    """Encode the answer to a poll; `number_of` announces a file to the peer if necessary."""
+def encode_polled(polled: Polled, number_of: NumberOf, ahead: Sequence[int] = ()) -> bytes:
+    """Encode the answer to a poll; `number_of` announces a file to the peer if necessary. `ahead`
+    says where the next polls end in the file of this one."""
     reading, clear_bytes, unreadable = polled.reading, 0, list[int]()
     left_out, count = reading.left_out, reading.count
     if len(reading.tail) == 1 and isinstance(clear := reading.tail[0], ClearSlices):
@@ -181,7 +188,7 @@ def encode_polled(polled: Polled, number_of: NumberOf, further: Sequence[Reading
             tail,
             clear_bytes,
             unreadable,
-            [(one.count, _encode_ranges(one, number_of)) for one in further],
+            list(ahead),
         )
     )
     return b"".join((_LENGTH.pack(len(head)), head, *bodies))
@@ -223,8 +230,8 @@ class CrossedFiles(Protocol):
 
 def decode_polled(
     body: Bytes, files: CrossedFiles, cipher: Cipher | None
-) -> tuple[Polled, list[Further]]:
-    """Decode the answer to a poll, and what the owner sent ahead."""
+) -> tuple[Polled, Stretch | None]:
+    """Decode the answer to a poll, and where it and the next ones are, if the owner said so."""
     view = memoryview(body)
     (length,) = _LENGTH.unpack_from(view)
     start = _LENGTH.size + length
@@ -232,7 +239,7 @@ def decode_polled(
         head = _DECODER.decode(view[_LENGTH.size : start])
     except msgspec.MsgspecError as error:
         raise InvalidFormat(f"the answer to a poll cannot be read: {error}") from error
-    ranges = file_ranges(head.ranges, files)
+    ranges = _file_ranges(head.ranges, files)
     tail = _decode_tail(head.tail, files, view[start:]) if head.tail else []
     if head.clear_bytes:
         if cipher is None:
@@ -241,11 +248,16 @@ def decode_polled(
         clear = ClearSlices(stored, cipher, head.clear_bytes, frozenset(head.unreadable))
         ranges, tail = [], [clear]
     reading = Reading(head.first_offset, head.count, ranges, tail, head.left_out)
-    further = [Further(count, places) for count, places in head.further]
-    return Polled(reading, head.current_offset), further
+    return Polled(reading, head.current_offset), _stretch(head) if head.ahead else None
 
 
-def file_ranges(places: Sequence[_Range], files: CrossedFiles) -> list[FileRange]:
+def _stretch(head: _Polled) -> Stretch:
+    ((number, position, length),) = head.ranges
+    bounds = [position, position + length, *head.ahead]
+    return Stretch(head.first_offset, head.count, number, bounds, head.current_offset)
+
+
+def _file_ranges(places: Sequence[_Range], files: CrossedFiles) -> list[FileRange]:
     return [FileRange(files.get(number), position, size) for number, position, size in places]
 
 

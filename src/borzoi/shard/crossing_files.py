@@ -94,6 +94,9 @@ class ReceivedFiles:
         file.share()
         self._files[announcement.number] = file
 
+    def find(self, number: int) -> LocalFile | None:
+        return self._files.get(number)
+
     def get(self, number: int) -> LocalFile:
         file = self._files.get(number)
         if file is None:

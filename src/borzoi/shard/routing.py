@@ -50,6 +50,7 @@ from borzoi.shard.ownership import Ownership
 from borzoi.shard.partition_plane import DESCRIBE, PartitionPlane
 from borzoi.shard.partition_store import PartitionStore, Place
 from borzoi.shard.partition_table import PartitionTable, Totals
+from borzoi.shard.reading_ahead import ReadingAhead
 from borzoi.shard.upkeep import Upkeep, topics_of
 
 log = logging.getLogger(__name__)
@@ -123,8 +124,7 @@ class RoutedPartitionPlane(PartitionPlane):
     ) -> "Answer | Future[Answer]":
         """Run an operation on another shard."""
         if isinstance(operation, Poll):
-            polled: Answer | Future[Answer] = self.poll(owner, namespace, operation)
-            return polled
+            return self.poll(owner, namespace, operation)
         if isinstance(operation, Append):
             batch = operation.batch
             arena = self._arena
@@ -161,12 +161,13 @@ class RoutedPartitionPlane(PartitionPlane):
         namespace: Namespace,
         poll: Poll,
         make: Callable[[Polled], Any] = _itself,
-    ) -> Any:
-        """Poll on another shard; return the answer passed through `make`, or a future of that."""
-        known = self._polls.known(owner, namespace, poll)
-        if known is not None:
-            return make(known)
-        return self._polls.ask(owner, namespace, poll, make)
+    ) -> PromptFuture[Any]:
+        """Poll on another shard; return a future of the answer, passed through `make`."""
+        return self._polls.ask(owner, namespace, poll, lambda polled, _: make(polled))
+
+    def reading_ahead(self, owner: int, namespace: Namespace, poll: Poll) -> ReadingAhead:
+        """The polls that follow this one, by offset and without a commit, on another shard."""
+        return ReadingAhead(self._polls, owner, namespace, poll)
 
     # Operations of other shards.
 
@@ -191,7 +192,7 @@ class RoutedPartitionPlane(PartitionPlane):
         def answered(found: Any) -> Letter:
             if isinstance(operation, Poll):
                 return Letter(
-                    self._polls.answer(peer, partition, operation, found, request.further)
+                    self._polls.answer(peer, partition, operation, found, request.welcome)
                 )
             return Letter(encode_answer(found))
 

@@ -147,6 +147,15 @@ class SegmentedLog(LogWriter):
             kept.edition = self.edition
         return kept
 
+    def ends(self, offset: int, end: int, step: int) -> list[int]:
+        """Where every `step`-th of the messages offset..end ends, as far as they follow the message
+        before `offset` in its file. All of them are visible."""
+        self._files.ensure_readable()
+        segment = self._files.segments.holding(offset - 1)
+        start, index = segment.start_offset, segment.index
+        stop = min(end, segment.next_offset)
+        return [index.end_position(n) for n in range(offset - start + step - 1, stop - start, step)]
+
     def offset_at(self, timestamp: int) -> int:
         """The offset of the first visible message that is not older than `timestamp`.
 
