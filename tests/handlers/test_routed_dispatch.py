@@ -8,19 +8,24 @@ from typing import Any
 
 import pytest
 from tests.support.listening import FrameClient
+from tests.support.sends import send_of as send_of_messages
 from tests.support.shards import Shards, clients_of, running_shards
 
 from borzoi.handlers.routed_dispatch import RoutedDispatcher
 from borzoi.handlers.sessions import Session
+from borzoi.listeners.tcp import TcpListener
 from borzoi.model.consuming import Consumer, ConsumerKind, PollingStrategy
-from borzoi.model.errors import Unauthorized
+from borzoi.model.errors import ShardUnavailable, Unauthorized
 from borzoi.model.namespace import Namespace
+from borzoi.model.partitioning import Partitioning, partition_for_key
 from borzoi.model.users import GlobalPermissions, Permissions
 from borzoi.partitions.operations import Poll
-from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages
+from borzoi.protocol.commands.messages import POLLED_PREFIX, PollMessages, SendMessages
+from borzoi.protocol.commands.system import GetMe
 from borzoi.protocol.commands.users import LoginUser
 from borzoi.protocol.errors import code_of
 from borzoi.records.message import decode_messages
+from borzoi.shard.answering import Answering
 from borzoi.shard.bus import Arrived, Letter
 from borzoi.shard.crossed_polls import CrossedPolls
 from borzoi.shard.envelopes import Subject
@@ -268,3 +273,200 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+# Sends that the owner answers.
+
+
+LARGE = [b"x" * 1000] * 100
+
+
+def send_of(shards: Shards, number: int = 0, *, named: bool = False) -> SendMessages:
+    """A send whose batch crosses as its place, to a partition of the second shard."""
+    key = next(
+        b"%d" % one
+        for one in range(100)
+        if shards.owner(0, 0, partition_for_key(b"%d" % one, 8)) == 1
+    )
+    partitioning = Partitioning.key(key)
+    if named:
+        partitioning = Partitioning.partition(found_partition(shards, 1))
+    return send_of_messages(b"%d" % number, *LARGE, partitioning=partitioning)
+
+
+def answered_by_owner(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the owner has answered, for each send that it could answer from now on."""
+    found: list[bool] = []
+    answer = Answering.answer
+
+    def noted(answering: Answering, *arguments: Any) -> bool:
+        found.append(answer(answering, *arguments))
+        return found[-1]
+
+    monkeypatch.setattr(Answering, "answer", noted)
+    return found
+
+
+async def test_the_owner_answers_a_large_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reading(tmp_path / "data") as (shards, reader):
+        found = answered_by_owner(monkeypatch)
+        for number in range(5):
+            await reader.ask(send_of(shards, number))
+            assert await reader.receive() == (0, b"")
+        assert found == [True] * 5
+        # Also with other requests behind them: every one gets one answer, in order.
+        await reader.ask(*[one for n in range(5) for one in (send_of(shards, n), GetMe())])
+        for _ in range(5):
+            assert await reader.receive() == (0, b"")
+            status, payload = await reader.receive()
+            assert status == 0
+            assert payload
+        await until(lambda: shards.servers[0]._dispatcher.waiting == 0)
+        assert len(shards.servers[1]._partitions.answering) == 1
+        await reader.close()
+        await until(lambda: len(shards.servers[1]._partitions.answering) == 0)
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_sends_of_connections_that_move_are_answered_by_their_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    found = answered_by_owner(monkeypatch)
+    async with (
+        running_shards(tmp_path / "data", 2) as shards,
+        clients_of(shards) as clients,
+    ):
+        await clients[0].create_stream("s")
+        await clients[0].create_topic("s/t", partitions=8)
+        reader = await FrameClient.connect(shards.controls[0].addresses["tcp"])
+        await reader.ask(LoginUser("iggy", "iggy"))
+        await reader.receive()
+        partitioning = Partitioning.partition(found_partition(shards, 1))
+        small = send_of_messages(b"x", partitioning=partitioning)
+        await reader.ask(send_of(shards, named=True) if large else small)
+        assert await reader.receive() == (0, b"")
+        await until(lambda: len(shards.servers[1]._services.sessions) == 2)
+        await reader.ask(send_of(shards, named=True))
+        assert await reader.receive() == (0, b"")
+        assert found == [], "it has moved to the owner"
+        await reader.close()
+
+
+def tcp_listener(shards: Shards, shard: int) -> TcpListener:
+    (found,) = [one for one in shards.servers[shard]._listeners if isinstance(one, TcpListener)]
+    return found
+
+
+def is_lent(session: Session) -> bool:
+    return session.socket is not None and bool(session.socket.numbers)
+
+
+async def test_a_connection_that_ends_or_moves_takes_its_socket_back(tmp_path: Path) -> None:
+    async with running_shards(tmp_path / "data", 2) as shards, clients_of(shards) as clients:
+        await clients[0].create_stream("s")
+        await clients[0].create_topic("s/t", partitions=8)
+        answering = shards.servers[1]._partitions.answering
+        for ends in ("moves", "client", "server"):
+            reader = await FrameClient.connect(shards.controls[0].addresses["tcp"])
+            await reader.ask(LoginUser("iggy", "iggy"), send_of(shards))
+            await reader.receive()
+            assert await reader.receive() == (0, b"")
+            assert len(answering) == 1
+            if ends == "moves":
+                await reader.ask(send_of(shards, named=True))
+                assert await reader.receive() == (0, b"")
+            elif ends == "server":
+                (connection,) = [
+                    one for one in tcp_listener(shards, 0).connections if is_lent(one.session)
+                ]
+                connection.give_up("a test ends it")
+                assert await reader.reader.read() == b""
+            else:
+                await reader.close()
+            await until(lambda: len(answering) == 0)
+            await reader.close()
+
+
+async def test_a_connection_ends_also_while_an_owner_has_its_socket(tmp_path: Path) -> None:
+    async with reading(tmp_path / "data") as (shards, reader):
+        await reader.ask(send_of(shards))
+        assert await reader.receive() == (0, b"")
+        bus, answering = shards.servers[1]._bus, shards.servers[1]._partitions.answering
+        told: list[Arrived] = []
+
+        def busy(notice: Arrived) -> Letter:
+            told.append(notice)
+            return Letter()
+
+        bus.answer(Subject.CLIENT_GONE, busy)
+        (connection,) = [one for one in tcp_listener(shards, 0).connections if is_lent(one.session)]
+        connection.give_up("a test ends it")
+        assert await reader.reader.read() == b""
+        await until(lambda: bool(told))
+        assert len(answering) == 1
+        answering._client_gone(told[0])
+        assert len(answering) == 0
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_client_gets_one_answer_when_the_owner_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    """The connection stays if the owner has not answered, and ends if it may have."""
+    async with reading(tmp_path / "data") as (shards, reader):
+        await reader.ask(send_of(shards))
+        assert await reader.receive() == (0, b"")
+        answer = Answering.answer
+
+        def dies(answering: Answering, *arguments: Any) -> bool:
+            if answered:
+                assert answer(answering, *arguments)
+            shards.join(0, 1)
+            return answered
+
+        monkeypatch.setattr(Answering, "answer", dies)
+        await reader.ask(send_of(shards), GetMe())
+        status, payload = await reader.receive()
+        if answered:
+            assert (status, payload) == (0, b"")
+            assert await reader.reader.read() == b"", "nothing else was answered"
+            return
+        assert (status, payload) == (code_of(ShardUnavailable("")), b"")
+        status, payload = await reader.receive()
+        assert status == 0
+        assert payload
+        monkeypatch.setattr(Answering, "answer", answer)
+        await reader.ask(send_of(shards))
+        assert await reader.receive() == (0, b"")
+
+
+async def test_a_send_that_fails_is_answered_with_its_status(tmp_path: Path) -> None:
+    async with reading(tmp_path / "data") as (shards, reader):
+        await reader.ask(send_of(shards))
+        assert await reader.receive() == (0, b"")
+        table = shards.servers[1]._partitions._table
+        for namespace in list(table.opened):
+            partition = table.find(namespace)
+            partition.log.abandon()
+        await reader.ask(send_of(shards), GetMe())
+        status, payload = await reader.receive()
+        assert status != 0
+        assert payload == b""
+        assert (await reader.receive())[1]
+
+
+async def test_a_send_of_very_many_messages_is_answered_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are validated by a thread, which another way leads to."""
+    monkeypatch.setattr("borzoi.listeners.binary.CHECKED_AT_ONCE_MAX", 10)
+    monkeypatch.setattr("borzoi.listeners.binary.native", None)
+    async with reading(tmp_path / "data") as (shards, reader):
+        found = answered_by_owner(monkeypatch)
+        for _ in range(2):
+            await reader.ask(send_of(shards), GetMe())
+            assert await reader.receive() == (0, b"")
+            assert (await reader.receive())[1]
+        assert found == [True, True]

@@ -68,7 +68,8 @@ def test_files_and_connections_and_the_rest_fit_together(
     room = room_for_files(shards)
     assert min(room.segments, room.offsets) >= 1
     assert bool(room.crossed) is (shards > 1)
-    files = room.segments + room.offsets + room.crossed * (shards - 1)
+    assert bool(room.clients) is (shards > 1)
+    files = room.segments + room.offsets + (room.crossed + room.clients) * (shards - 1)
     rest = limit - room_for_connections(limit) - files
     assert rest >= min(64, limit // 4)
 
@@ -78,6 +79,7 @@ def test_many_descriptors_do_not_mean_more_files_of_other_shards(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1_000_000, 1_000_000))
     assert room_for_files(2).crossed == room_for_files(16).crossed == 256
+    assert room_for_files(2).clients == room_for_files(16).clients == 64
 
 
 def test_without_a_limit_there_is_still_a_bound_on_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,9 @@ def test_a_batch_outside_the_arena_crosses_as_its_bytes(count):
     batch = batch_of([b"payload-%d" % number for number in range(count)])
     body = encode_append(PLACE, batch, NOW, NOWHERE)
     assert body[CODE_AT] == APPEND
-    namespace, now, found = decode_append(body, 2, nothing_lent)
-    assert (namespace, now) == (PLACE, NOW)
+    append = decode_append(body, 2, nothing_lent)
+    found = append.batch
+    assert (append.namespace, append.now, append.client) == (PLACE, NOW, 0)
     assert found.ends.tolist() == batch.ends.tolist()
     assert bytes(found.messages) == bytes(batch.messages)
     assert not found.messages.readonly, "it is stamped in place"
@@ -105,13 +106,20 @@ def test_a_batch_in_the_arena_crosses_as_its_place(sizes):
         asked.append((peer, position, length))
         return pool.view(position, length)
 
-    namespace, now, found = decode_append(body, 2, lent)
-    assert (namespace, now) == (PLACE, NOW)
+    append = decode_append(body, 2, lent)
+    found = append.batch
+    assert (append.namespace, append.now, append.client) == (PLACE, NOW, 0)
     assert asked == [(2, buffer.position + 64, plain.size)]
     assert found.ends.tolist() == plain.ends.tolist()
     assert found.equal_size == batch.equal_size
     found.messages[:8] = b"stamped!"
     assert bytes(messages[:8]) == b"stamped!", "it is the same memory"
+    # With a client that may be answered, the byte in front of it comes along.
+    append = decode_append(encode_append(PLACE, batch, NOW, buffer.position + 64, 77), 2, lent)
+    assert append.client == 77
+    assert bytes(append.batch.messages) == bytes(messages)
+    append.mark[0] = 9
+    assert buffer.view[63] == 9
 
 
 def test_polled_messages_cross_as_ranges_and_a_tail(tmp_path: Path):

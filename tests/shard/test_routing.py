@@ -97,6 +97,7 @@ def shard_of(directory: Path, bus: Bus) -> Shard:
         ownership=ownership,
         arena=pool.arena,
         files_max=256,
+        clients_max=4,
     )
     state = metadata()
     table.open_all(state, ownership.is_own)

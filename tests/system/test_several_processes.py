@@ -208,7 +208,7 @@ SEVERAL = {
     *(f"borzoi.shard.{name}" for name in ("bus", "line", "links", "envelopes", "ownership")),
     *(f"borzoi.shard.{name}" for name in ("metadata_copies", "metadata_copy", "created")),
     *(f"borzoi.shard.{name}" for name in ("crossed_polls", "crossing", "crossing_files")),
-    *(f"borzoi.shard.{name}" for name in ("reading_ahead", "routing")),
+    *(f"borzoi.shard.{name}" for name in ("reading_ahead", "routing", "answering")),
 }
 
 

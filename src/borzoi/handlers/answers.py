@@ -5,12 +5,14 @@
     None        the command has nothing to report: create, delete, send, ping
     Response    a value of `protocol/commands/`: it has `encode`
     Delivery    the answer to a poll: where the stored messages are, not the messages
+    Answered    the client has its answer, which another shard has sent
 """
 
 from typing import TypeAlias
 
 from borzoi.model.value import Value
 from borzoi.protocol.contract import Response
+from borzoi.shard.client_socket import Answered
 from borzoi.storage.reading import Reading
 
 
@@ -28,7 +30,7 @@ class Delivery(Value):
     reading: Reading
 
 
-Answer: TypeAlias = Response | Delivery | None
+Answer: TypeAlias = Response | Delivery | Answered | None
 
 #: For a group member that has no partition. Clients of 0.8 cannot read an empty payload here.
 NOTHING_DELIVERED = Delivery(0, 0, Reading())

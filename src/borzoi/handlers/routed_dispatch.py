@@ -20,8 +20,28 @@ from borzoi.model.namespace import Namespace
 from borzoi.partitions.futures import PromptFuture
 from borzoi.partitions.operations import Poll
 from borzoi.records.batch import Batch
+from borzoi.shard.answering import NOBODY, NOT_ANSWERED
+from borzoi.shard.client_socket import ANSWERED
 from borzoi.shard.reading_ahead import ReadingAhead
 from borzoi.shard.routing import RoutedPartitionPlane
+
+
+class OwnersAnswer(PromptFuture[Answer]):
+    """The answer to a send that the owner of the partition may have given to the client already.
+    `mark` is the byte in front of the batch."""
+
+    def __init__(self, session: Session, mark: memoryview) -> None:
+        super().__init__()
+        self._session = session
+        self._mark = mark
+
+    def fail(self, fault: Exception) -> None:
+        if self._mark[0] == NOT_ANSWERED:
+            super().fail(fault)
+            return
+        # The owner died when it answered. Two answers would be worse than a closed connection.
+        self._session.closing = True
+        self.settle(ANSWERED)
 
 
 class RoutedDispatcher(Dispatcher):
@@ -50,15 +70,25 @@ class RoutedDispatcher(Dispatcher):
         owner = plane.ownership.owner_of(namespace)
         if owner == plane.ownership.shard:
             return super().send(session, namespace, batch)
-        position = NOWHERE
-        if payload is not None and payload.position >= 0:
-            position = payload.position + len(payload.view) - batch.size
-        answer = plane.append(owner, namespace, batch, self.services.clock(), position)
-        self._pending[answer] = SEND
-        answer.listen(self._pending.pop)
+        position, client = NOWHERE, NOBODY
+        answer: PromptFuture[Answer] | None = None
         misplaced = self._misplaced
         names_it = prepared is not None and prepared.namespace is not None
-        if misplaced is not None and names_it and not session.migrated:
+        moves = misplaced is not None and names_it and not session.migrated
+        if payload is not None and payload.position >= 0:
+            view = payload.view
+            position = payload.position + len(view) - batch.size
+            if session.socket is not None and not moves:
+                client = plane.answering.number_of(owner, session.socket)
+                # The byte is one of the index, which was read before.
+                mark = view[-batch.size - 1 : -batch.size]
+                mark[0] = NOT_ANSWERED
+                answer = OwnersAnswer(session, mark)
+        now = self.services.clock()
+        answer = plane.append(owner, namespace, batch, now, position, client, answer)
+        self._pending[answer] = SEND
+        answer.listen(self._pending.pop)
+        if moves and misplaced is not None:
             # In the turn after the answer was sent, so that nothing is pending.
             answer.add_done_callback(
                 lambda done: done.get_loop().call_soon(misplaced, session, owner, namespace)

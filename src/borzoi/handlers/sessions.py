@@ -8,6 +8,7 @@ import msgspec
 from borzoi.model.limits import U32_MAX
 from borzoi.model.system import TransportKind
 from borzoi.model.value import Value
+from borzoi.shard.client_socket import ClientSocket
 
 #: The client id that no session has.
 NOBODY: Final = 0
@@ -58,6 +59,8 @@ class Session(msgspec.Struct, eq=False):
     stale: bool = False
     #: Set by a handler: the connection ends once the answer has left.
     closing: bool = False
+    #: Its socket, if another process of this server may write an answer to it.
+    socket: ClientSocket | None = None
 
     @property
     def record(self) -> SessionRecord:

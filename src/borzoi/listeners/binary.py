@@ -45,6 +45,7 @@ from borzoi.protocol.values import strategy_of
 from borzoi.records.accelerator import native
 from borzoi.records.batch import SMALL, Batch, found_batch, receive, receive_at
 from borzoi.records.layouts import Layouts
+from borzoi.shard.client_socket import Answered
 from borzoi.storage.media import read_exactly
 from borzoi.storage.reading import FileRange, Produced, chunks_of
 from borzoi.telemetry.durations import Durations
@@ -243,9 +244,12 @@ class BinaryProtocol:
         return durations
 
     def reply_to(self, session: Session, code: int, done: "Future[Answer]") -> Reply:
-        """Return the response to a frame whose answer was pending and was not cancelled."""
+        """Return the response to a frame whose answer was pending and was not cancelled; nothing if
+        the client has it."""
         try:
             answer = done.result()
+            if isinstance(answer, Answered):
+                return b""
             return DONE if answer is None else encoded(answer)
         except Exception as fault:
             return self._refusal(session, code, fault)
@@ -340,7 +344,7 @@ class BinaryProtocol:
         self.dispatcher.prepare_send(session, send)
         return self.dispatcher.later(SEND_MESSAGES, session, self._sent(session, send, payload))
 
-    async def _sent(self, session: Session, send: SendMetadata, payload: Payload) -> None:
+    async def _sent(self, session: Session, send: SendMetadata, payload: Payload) -> Answer:
         messages = payload.view[send.messages_start :]
         indexes = payload.view[send.indexes_start : send.messages_start]
         # One at a time: several threads would slow the loop down more than one.
@@ -349,8 +353,7 @@ class BinaryProtocol:
         prepared = self.dispatcher.prepare_send(session, send)
         namespace = prepared.namespace or self._chosen(prepared)
         answer = self._store(session, prepared, namespace, batch, payload, None)
-        if isinstance(answer, Future):
-            await answer
+        return await answer if isinstance(answer, Future) else answer
 
     def _batch(
         self, payload: Payload, count: int, indexes_start: int, messages_start: int
@@ -420,7 +423,9 @@ class BinaryProtocol:
 def encoded(answer: Answer) -> Reply:
     """The response frame of an answer."""
     if not isinstance(answer, Delivery):
-        return DONE if answer is None else ok(encode_payload(answer))
+        if answer is None or isinstance(answer, Answered):
+            return DONE
+        return ok(encode_payload(answer))
     reading = answer.reading
     ranges, tail = reading.ranges, reading.tail
     is_one = len(ranges) == 1 and not tail

@@ -373,7 +373,9 @@ class Conversation:
                 # There is no answer, and the client must not mistake the next one for it.
                 self.end()
             else:
-                self._output.send(self.binary.reply_to(self.session, code, done))
+                reply = self.binary.reply_to(self.session, code, done)
+                if reply:
+                    self._output.send(reply)
         if buffer is not None:
             self._pool.release(buffer)
         if self._large is not None:

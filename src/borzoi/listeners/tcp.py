@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 
 from borzoi.handlers.sessions import Session
@@ -27,6 +28,7 @@ from borzoi.memory.pool import MemoryPool, PooledBuffer
 from borzoi.model.errors import StorageFailure
 from borzoi.model.identifiers import client_id_of
 from borzoi.model.system import TransportKind
+from borzoi.shard.client_socket import ClientSocket
 
 log = logging.getLogger(__name__)
 
@@ -300,6 +302,8 @@ class TcpConnection:
         unread = self.conversation.detach()
         if unread is None:
             return None
+        if session.socket is not None:
+            session.socket.take_back()
         self._gather(is_large=False)
         self.pause_reading()
         self._listener.forget(self)
@@ -342,6 +346,12 @@ class TcpConnection:
         loop = self._listener.loop
         loop.remove_reader(fileno)
         loop.remove_writer(fileno)
+        lent = self.session.socket
+        if lent is not None and lent.numbers:
+            # The connection would stay open as long as another shard has the socket.
+            lent.take_back()
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
         # Whatever still refers to the connection must not keep its answers in memory.
         self._outgoing = None
@@ -409,6 +419,7 @@ class TcpListener:
 
     def _connection(self, sock: socket.socket, session: Session) -> TcpConnection:
         connection = TcpConnection(self, sock, session)
+        session.socket = ClientSocket(sock)
         self.opened(session)
         return connection
 

@@ -25,6 +25,8 @@ FOR_PEER: Final = 4
 
 #: Files of one shard that another one has open.
 CROSSED_MAX: Final = 256
+#: Clients of one shard that another one may answer.
+CLIENTS_MAX: Final = 64
 
 
 class FileRoom(NamedTuple):
@@ -34,6 +36,8 @@ class FileRoom(NamedTuple):
     offsets: int
     #: Of each other shard: its files that this one sends from.
     crossed: int
+    #: Of each other shard: its clients that this one may answer.
+    clients: int
 
 
 def refuse_too_few() -> None:
@@ -82,7 +86,9 @@ def room_for_files(shards: int = 1) -> FileRoom:
     files -= min(FOR_OURSELVES + FOR_PEER * others, files // 2)
     offsets = max(files // 8, 1)
     crossed = min(max(files // 4 // others, 1), CROSSED_MAX) if others else 0
-    return FileRoom(max(files - offsets - crossed * others, 1), offsets, crossed)
+    clients = min(crossed, CLIENTS_MAX)
+    segments = max(files - offsets - (crossed + clients) * others, 1)
+    return FileRoom(segments, offsets, crossed, clients)
 
 
 def _for_files(limit: int) -> int:

@@ -190,6 +190,7 @@ class ShardServer(RunningServer):
             shard=bus.shard,
             count=bus.count,
         )
+        room = room_for_files(bus.count)
         partitions = RoutedPartitionPlane(
             table,
             upkeep,
@@ -198,7 +199,8 @@ class ShardServer(RunningServer):
             ownership=self._ownership,
             arena=opened.pool.arena,
             cipher=opened.cipher,
-            files_max=room_for_files(bus.count).crossed,
+            files_max=room.crossed,
+            clients_max=room.clients,
         )
         if isinstance(opened, Opened):
             partitions.finish_deletions(opened.effects, opened.state)

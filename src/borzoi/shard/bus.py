@@ -21,6 +21,7 @@ import msgspec
 
 from borzoi.model.errors import BorzoiError, ServerError, ShardUnavailable
 from borzoi.partitions.futures import PromptFuture
+from borzoi.shard.client_socket import ANSWERED
 from borzoi.shard.envelopes import (
     Bytes,
     Envelope,
@@ -147,7 +148,7 @@ class Bus:
     def request(
         self,
         shard: int,
-        subject: Subject,
+        subject: int,
         message: Letter = EMPTY,
         *,
         repeatable: bool = False,
@@ -155,15 +156,18 @@ class Bus:
         cancellable: bool = False,
         at_once: bool = False,
         make: Callable[[Arrived], Any] | None = _itself,
+        answer: PromptFuture[Any] | None = None,
     ) -> PromptFuture[Any]:
         """Send a request to a peer; return a future of the answer, decoded by `make`. Without
-        `make` the answer says nothing, and is None.
+        `make` the answer says nothing, and is None, or `ANSWERED` if the peer has answered the
+        client. The future is `answer`, if it is given.
 
         It fails with what the peer's handler raised, or with `ShardUnavailable`. If the request is
         `cancellable`, cancelling the future cancels the work of the peer. With `at_once` it
         does not wait for other requests of this turn.
         """
-        answer: PromptFuture[Any] = PromptFuture(loop=self._loop)
+        if answer is None:
+            answer = PromptFuture(loop=self._loop)
         size = len(message.body)
         request = _Request(shard, subject, message, answer, repeatable, urgent, at_once, make, size)
         if cancellable:
@@ -175,7 +179,9 @@ class Bus:
             exchange.ask(request)
         return answer
 
-    def append(self, shard: int, body: bytes) -> PromptFuture[Any]:
+    def append(
+        self, shard: int, body: bytes, answer: PromptFuture[Any] | None = None
+    ) -> PromptFuture[Any]:
         """Send an operation whose answer says nothing, at once.
 
         It is what `request` does, in one step for the usual case that nothing else is in flight:
@@ -183,8 +189,10 @@ class Bus:
         """
         exchange, size = self._exchanges.get(shard), len(body)
         if exchange is None or exchange.window_requests or size > JOINED_BYTES_MAX:
-            return self.request(shard, Subject.OPERATION, Letter(body), at_once=True, make=None)
-        answer: PromptFuture[Any] = PromptFuture(loop=self._loop)
+            letter = Letter(body)
+            return self.request(shard, OPERATION, letter, at_once=True, make=None, answer=answer)
+        if answer is None:
+            answer = PromptFuture(loop=self._loop)
         number = exchange.numbers + 1
         request = _Request(
             shard, OPERATION, Letter(body), answer, False, False, True, None, size, number
@@ -402,7 +410,7 @@ class _Exchange:
         elif envelope.kind == FAILURE:
             request.answer.fail(decode_failure(envelope.body))
         elif request.make is None:
-            request.answer.settle(None)
+            request.answer.settle(ANSWERED if envelope.body else None)
         else:
             try:
                 found = request.make(Arrived(self.shard, envelope.body, envelope.descriptors))

@@ -5,7 +5,8 @@
     operation   namespace u64, now i64 (µs since the epoch), code u8, fields
     code 1      a batch: place u8, size of each message u32 (0 if they differ or are few), then
                   place 0   its bytes
-                  place 1   position u64, length u32 in the arena of the requesting shard
+                  place 1   position u64, length u32 in the arena of the requesting shard, and
+                            the client u32 that may be answered, or 0 (`shard/answering.py`)
     other       MessagePack, see `partitions/operation_codec.py`
 
     code 2      a poll: how many of the next ones are welcome u8, then MessagePack
@@ -48,8 +49,9 @@ LENT: Final = 1
 HEAD: Final = struct.Struct("<QqB")
 POLL_HEAD: Final = struct.Struct("<QqBB")
 INLINE_BATCH: Final = struct.Struct("<QqBBI")
-LENT_BATCH: Final = struct.Struct("<QqBBIQI")
+LENT_BATCH: Final = struct.Struct("<QqBBIQII")
 _LENGTH: Final = struct.Struct("<I")
+NO_MARK: Final = memoryview(b"")
 #: Where the code of an operation is.
 CODE_AT: Final = HEAD.size - 1
 
@@ -92,20 +94,40 @@ def decode_request(body: Bytes) -> CrossedOperation:
     return CrossedOperation(namespace, now, operation)
 
 
-def encode_append(namespace: Namespace, batch: Batch, now: int, position: int) -> bytes:
-    """Encode a batch to append, as its place in the arena if it has one."""
+class CrossedAppend(msgspec.Struct, frozen=True):
+    """A batch received from another shard."""
+
+    namespace: Namespace
+    now: int
+    batch: Batch
+    #: The client that may be answered, and the byte in front of its batch; 0 for none.
+    client: int = 0
+    mark: memoryview = NO_MARK
+
+
+def encode_append(
+    namespace: Namespace, batch: Batch, now: int, position: int, client: int = 0
+) -> bytes:
+    """Encode a batch to append, as its place in the arena if it has one. The owner may answer the
+    client with this number."""
     size = batch.size if batch.count == 1 else batch.equal_size
     if position == NOWHERE:
         return INLINE_BATCH.pack(_packed(namespace), now, APPEND, INLINE, size) + batch.messages
-    return LENT_BATCH.pack(_packed(namespace), now, APPEND, LENT, size, position, batch.size)
+    return LENT_BATCH.pack(
+        _packed(namespace), now, APPEND, LENT, size, position, batch.size, client
+    )
 
 
-def decode_append(body: Bytes, peer: int, lent: Lent) -> tuple[Namespace, int, Batch]:
-    """Decode an append of a peer: the partition, the time and the batch. `lent` finds one that was
-    not copied."""
+def decode_append(body: Bytes, peer: int, lent: Lent) -> CrossedAppend:
+    """Decode an append of a peer. `lent` finds a batch that was not copied."""
+    client, mark = 0, NO_MARK
     if body[HEAD.size] == LENT:
-        packed, now, _, _, size, position, length = LENT_BATCH.unpack_from(body)
-        messages = lent(peer, position, length)
+        packed, now, _, _, size, position, length, client = LENT_BATCH.unpack_from(body)
+        if client:
+            mark = lent(peer, position - 1, length + 1)
+            messages = mark[1:]
+        else:
+            messages = lent(peer, position, length)
     else:
         packed, now, _, _, size = INLINE_BATCH.unpack_from(body)
         # A copy: received bytes are read-only, and a batch is stamped in place.
@@ -117,7 +139,7 @@ def decode_append(body: Bytes, peer: int, lent: Lent) -> tuple[Namespace, int, B
     else:
         is_one = size == len(messages)
         batch = Batch(messages, [size]) if is_one else equal_batch(messages, size)
-    return _unpacked(packed), now, batch
+    return CrossedAppend(_unpacked(packed), now, batch, client, mark)
 
 
 #: The number of a file, a position and a length; these bytes are sent as they are.

@@ -65,6 +65,8 @@ class Subject(IntEnum):
     OPENED = 4
     FILE = 5
     FILES_GONE = 6
+    CLIENT = 7
+    CLIENT_GONE = 8
     JOIN = 10
     JOINED = 11
     PROPOSAL = 12

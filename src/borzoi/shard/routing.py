@@ -34,6 +34,7 @@ from borzoi.partitions.polling import Polled
 from borzoi.partitions.statistics import EMPTY, PartitionStatistics
 from borzoi.records.batch import Batch
 from borzoi.security.encryption import Cipher
+from borzoi.shard.answering import NOBODY, Answering
 from borzoi.shard.bus import EMPTY as NOTHING
 from borzoi.shard.bus import Arrived, Bus, Letter
 from borzoi.shard.crossed_polls import CrossedPolls
@@ -64,6 +65,9 @@ AT_ONCE_BYTES_MIN: Final = 64 * 1024
 #: By a name of its own, because looking up a member of an enumeration takes a tenth of a µs.
 OPERATION: Final = Subject.OPERATION
 
+#: The reply to an append: the client has its answer.
+CLIENT_ANSWERED: Final = Letter(b"\1")
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _NAMESPACES: Final = msgspec.msgpack.Decoder(list[Namespace])
 _STATISTICS: Final = msgspec.msgpack.Decoder(list[PartitionStatistics])
@@ -87,6 +91,7 @@ class RoutedPartitionPlane(PartitionPlane):
         ownership: Ownership,
         arena: Arena | None,
         files_max: int,
+        clients_max: int,
         cipher: Cipher | None = None,
     ) -> None:
         super().__init__(table, upkeep, store)
@@ -96,6 +101,7 @@ class RoutedPartitionPlane(PartitionPlane):
         self._arena = arena
         self._arenas = Arenas(lambda peer: bus.links.peers[peer].arena)
         self._polls = CrossedPolls(bus, cipher, files_max)
+        self.answering = Answering(bus, clients_max)
         upkeep.topic_size = self._topic_size
         bus.when_lost.append(self._forget_peer)
 
@@ -146,14 +152,22 @@ class RoutedPartitionPlane(PartitionPlane):
         return asked
 
     def append(
-        self, owner: int, namespace: Namespace, batch: Batch, now: int, position: int
+        self,
+        owner: int,
+        namespace: Namespace,
+        batch: Batch,
+        now: int,
+        position: int,
+        client: int = NOBODY,
+        answer: PromptFuture[Any] | None = None,
     ) -> PromptFuture[Any]:
-        """Append a batch on another shard; `position` is where it lies in the arena."""
-        body = encode_append(namespace, batch, now, position)
+        """Append a batch on another shard; `position` is where it lies in the arena. The owner may
+        answer this `client`. The future is `answer`, if it is given."""
+        body = encode_append(namespace, batch, now, position, client)
         # A large batch is worth a system call of its own. Small ones gain by going together.
         if batch.size >= AT_ONCE_BYTES_MIN:
-            return self._bus.append(owner, body)
-        return self._bus.request(owner, OPERATION, Letter(body), make=None)
+            return self._bus.append(owner, body, answer)
+        return self._bus.request(owner, OPERATION, Letter(body), make=None, answer=answer)
 
     def poll(
         self,
@@ -174,12 +188,16 @@ class RoutedPartitionPlane(PartitionPlane):
     def _operate(self, asked: Arrived) -> "Letter | Future[Letter]":
         peer = asked.shard
         if asked.body[CODE_AT] == APPEND:
-            namespace, now, batch = decode_append(asked.body, peer, self._arenas.view)
-            partition = self.owned.get(namespace)
+            append = decode_append(asked.body, peer, self._arenas.view)
+            partition = self.owned.get(append.namespace)
             if partition is None:
-                partition = self._table.find(namespace)
-            waiter = partition.append(batch, now)
-            return NOTHING if waiter is None else following(waiter, lambda _: NOTHING)
+                partition = self._table.find(append.namespace)
+            waiter = partition.append(append.batch, append.now)
+            if waiter is not None:
+                return following(waiter, lambda _: NOTHING)
+            if append.client and self.answering.answer(peer, append.client, append.mark):
+                return CLIENT_ANSWERED
+            return NOTHING
         request = decode_request(asked.body)
         operation = request.operation
         partition = self.owned.get(request.namespace)
@@ -211,6 +229,7 @@ class RoutedPartitionPlane(PartitionPlane):
     def _forget_peer(self, shard: int) -> None:
         self._arenas.forget(shard)
         self._polls.forget_peer(shard)
+        self.answering.forget_peer(shard)
 
     @property
     def files_held(self) -> int:
@@ -329,6 +348,7 @@ class RoutedPartitionPlane(PartitionPlane):
         await super().close()
         self._arenas.close()
         self._polls.close()
+        self.answering.close()
 
 
 def narrow(effect: Effect, ownership: Ownership) -> Effect | None:
