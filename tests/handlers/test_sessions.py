@@ -64,7 +64,7 @@ def test_a_session_with_a_taken_id_gets_the_next_free_one() -> None:
 
 def test_every_field_of_a_session_moves_or_is_known_to_stay() -> None:
     """A field that is added to sessions has to be put on one side."""
-    staying = {"hang_up", "login_pending", "waiting", "input_ended", "stale", "closing"}
+    staying = {"hang_up", "login_pending", "waiting", "input_ended", "stale", "closing", "socket"}
     session = Session(
         1, "127.0.0.1:1", TransportKind.TCP, lambda: None, 2.0, 3, "hash", joined=True
     )

@@ -423,9 +423,8 @@ class BinaryProtocol:
 def encoded(answer: Answer) -> Reply:
     """The response frame of an answer."""
     if not isinstance(answer, Delivery):
-        if answer is None or isinstance(answer, Answered):
-            return DONE
-        return ok(encode_payload(answer))
+        assert not isinstance(answer, Answered), "another shard gives only a pending answer"
+        return DONE if answer is None else ok(encode_payload(answer))
     reading = answer.reading
     ranges, tail = reading.ranges, reading.tail
     is_one = len(ranges) == 1 and not tail
