@@ -158,6 +158,27 @@ async def test_a_connection_that_ends_is_closed_everywhere(pair, client):
     assert not pair[1].answering.answer(0, number, mark())
 
 
+async def test_clients_in_use_stay_when_there_is_no_room(pair):
+    answering = pair[0].answering
+    clients = [Client() for _ in range(CLIENTS_MAX + 1)]
+    *busy, another = clients
+    numbers = [answering.number_of(1, one.lent) for one in busy]
+    # Nobody is lent again and again, however often they all send.
+    for _ in range(3 * CLIENTS_MAX):
+        assert [answering.number_of(1, one.lent) for one in busy] == numbers
+        assert answering.number_of(1, another.lent) == NOBODY
+    # One that has stopped makes room in the end.
+    for _ in range(3 * CLIENTS_MAX):
+        assert [answering.number_of(1, one.lent) for one in busy[1:]] == numbers[1:]
+        answering.number_of(1, another.lent)
+    assert another.lent.numbers[1] > max(numbers)
+    assert busy[0].lent.numbers == {}
+    await until(lambda: (0, another.lent.numbers[1]) in pair[1].answering._borrowed)
+    assert len(pair[1].answering) == CLIENTS_MAX
+    for one in clients:
+        one.close()
+
+
 async def test_the_oldest_client_makes_room(pair):
     clients = [Client() for _ in range(CLIENTS_MAX + 2)]
     numbers = [pair[0].answering.number_of(1, one.lent) for one in clients]

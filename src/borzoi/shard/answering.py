@@ -40,7 +40,8 @@ _NUMBER: Final = msgspec.msgpack.Decoder(int)
 
 class Answering:
     """The sockets of clients that this shard and its peers lend each other, at most `clients_max`
-    to a peer; the oldest make room."""
+    to a peer. When there is no room, those in use stay: with more clients than that, some are
+    answered by their own shard, or all would be lent again and again."""
 
     def __init__(self, bus: Bus, clients_max: int) -> None:
         self._bus = bus
@@ -62,24 +63,38 @@ class Answering:
     def number_of(self, owner: int, client: ClientSocket) -> int:
         """Return the number by which the owner knows the client, which it is lent to if it is new
         there; `NOBODY` if it cannot be lent."""
-        return client.numbers.get(owner) or self._lend(owner, client)
+        number = client.numbers.get(owner)
+        if number is None:
+            return self._lend(owner, client)
+        client.is_used = True
+        return number
 
     def _lend(self, owner: int, client: ClientSocket) -> int:
-        if not self._bus.is_there(owner):
+        lent = self._lent.setdefault(owner, OrderedDict())
+        if not self._bus.is_there(owner) or not self._makes_room(owner, lent):
             return NOBODY
         try:
             descriptor = client.duplicate()
         except OSError:
             return NOBODY
-        lent = self._lent.setdefault(owner, OrderedDict())
-        while len(lent) >= self._clients_max:
-            self._take_back(owner, next(iter(lent)))
         # Never used again: a process that replaces the owner must not take it for another client.
         self._numbers = number = self._numbers + 1
         lent[number], client.numbers[owner] = client, number
         client.on_taken_back = self._taken_back
         self._bus.tell(owner, Subject.CLIENT, Letter(_ENCODER.encode(number), [descriptor]))
         return number
+
+    def _makes_room(self, owner: int, lent: OrderedDict[int, ClientSocket]) -> bool:
+        """Whether another one may be lent; the next one that is not in use makes room."""
+        if len(lent) < self._clients_max:
+            return True
+        number, client = next(iter(lent.items()))
+        if client.is_used:
+            client.is_used = False
+            lent.move_to_end(number)
+            return False
+        self._take_back(owner, number)
+        return True
 
     def _taken_back(self, client: ClientSocket) -> None:
         for owner, number in list(client.numbers.items()):

@@ -16,12 +16,14 @@ ANSWERED: Final = Answered()
 class ClientSocket:
     """A plain TCP socket that stays with its connection. Only one answer is written at a time."""
 
-    __slots__ = ("_sock", "numbers", "on_taken_back")
+    __slots__ = ("_sock", "is_used", "numbers", "on_taken_back")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         #: The shards that have it, and its number there.
         self.numbers: dict[int, int] = {}
+        #: Whether it was used since it last was the next one to make room for another.
+        self.is_used = False
         #: Called when they must not use it any more.
         self.on_taken_back: Callable[[ClientSocket], None] | None = None
 
