@@ -51,6 +51,18 @@ CALM_SECONDS = 3.0
 ARENA_DESCRIPTORS = 2
 #: A long run prints what the server holds each time it has done this many.
 PROGRESS_STEPS = 1000
+#: What a step does, and how often.
+STEPS = {
+    "create": 4,
+    "fill": 12,
+    "poll": 8,
+    "commit": 3,
+    "hang_up": 3,
+    "purge": 2,
+    "reconnect": 1,
+    "delete": 1,
+    "delete_all": 0.2,
+}
 BATCH = encode_messages([Message(b"some words that can be compressed " * 30)] * 100)
 
 
@@ -108,15 +120,12 @@ class Churn:
         client.login()
         return client
 
-    def connect_again(self) -> None:
+    def reconnect(self) -> None:
         self.client.close()
         self.client = self._connected()
 
     def step(self) -> None:
-        name = self._random.choices(
-            ["create", "fill", "poll", "commit", "hang_up", "purge", "delete", "delete_all"],
-            [4, 12, 8, 3, 3, 2, 1, 0.2],
-        )[0]
+        name = self._random.choices(list(STEPS), list(STEPS.values()))[0]
         self.done[name] = self.done.get(name, 0) + 1
         try:
             getattr(self, f"_{name}")(f"t{self._random.randrange(TOPICS)}")
@@ -152,6 +161,9 @@ class Churn:
         other = self._connected()
         other.send(encode_request(self._polling(topic)) * 5)
         other.close()
+
+    def _reconnect(self, _: str) -> None:
+        self.reconnect()
 
     def _purge(self, topic: str) -> None:
         whole = self._random.random() < 0.2
@@ -222,7 +234,7 @@ def test_descriptors_memory_and_disk_space_return_to_where_they_began(
             except BorzoiError:
                 pass  # gone already
             # Other shards may have the socket of a connection until it ends.
-            churn.connect_again()
+            churn.reconnect()
             if count == steps:
                 break
             before = calm(server)
