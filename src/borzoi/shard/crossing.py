@@ -6,7 +6,7 @@
     code 1      a batch: place u8, size of each message u32 (0 if they differ or are few), then
                   place 0   its bytes
                   place 1   position u64, length u32 in the arena of the requesting shard, and
-                            the client u32 that may be answered, or 0 (`shard/answering.py`)
+                            the client u64 that may be answered, or 0 (`shard/answering.py`)
     other       MessagePack, see `partitions/operation_codec.py`
 
     code 2      a poll: how many of the next ones are welcome u8, then MessagePack
@@ -49,7 +49,7 @@ LENT: Final = 1
 HEAD: Final = struct.Struct("<QqB")
 POLL_HEAD: Final = struct.Struct("<QqBB")
 INLINE_BATCH: Final = struct.Struct("<QqBBI")
-LENT_BATCH: Final = struct.Struct("<QqBBIQII")
+LENT_BATCH: Final = struct.Struct("<QqBBIQIQ")
 _LENGTH: Final = struct.Struct("<I")
 NO_MARK: Final = memoryview(b"")
 #: Where the code of an operation is.
