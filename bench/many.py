@@ -6,6 +6,7 @@ server reads once. In the last rows each polls one of its own, again and again, 
 or polls another one each time, which is read from the file.
 """
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import cycle
@@ -31,6 +32,9 @@ MESSAGE_BYTES = 200
 GOAL = 0.65
 #: Messages between the places of two consumers that share nothing.
 APART = 50
+CONSUMERS = 32
+#: What they read.
+MESSAGES = CONSUMERS * APART
 SPREAD = 3.0
 CPU_US_OF_SEND = 45.0
 CPU_US_OF_POLL = 40.0
@@ -61,29 +65,33 @@ def rows(stack: ExitStack) -> list[Row]:
                     cpu_us=cpu if count == 32 else None,
                 )
             )
-    count = 32
-    send_on_all(owns[:1], send, count * APART)
-    for where, step in (
-        ("each in its own place", 0),
-        ("each reading on", 1),
-        ("each elsewhere each time", 3 * APART),
-    ):
-        places = {
-            sock: cycle(_polls(at * APART, step, count * APART))
-            for at, sock in enumerate(owns[:count])
-        }
+    send_on_all(owns[:1], send, MESSAGES)
+    for where, polled in places():
+        frames = {sock: cycle(each) for sock, each in zip(owns, polled, strict=False)}
+        count = len(polled)
         found.append(
             Row(
                 f"poll 1 × {MESSAGE_BYTES} B, {count} connections, {where}",
                 0.45,
                 partial(send_on_all, others[:count], poll, TURN_REQUESTS // count),
-                partial(exchange_on_all, places, TURN_REQUESTS // count, is_whole),
+                partial(exchange_on_all, frames, TURN_REQUESTS // count, is_whole),
                 turns=10,
             )
         )
     return found
 
 
+def places() -> Iterator[tuple[str, list[list[bytes]]]]:
+    """Where consumers read that share nothing: what it is called, and the polls of each of them,
+    over and over."""
+    for where, step in (
+        ("each in its own place", 0),
+        ("each reading on", 1),
+        ("each elsewhere each time", 3 * APART),
+    ):
+        yield where, [_polls(at * APART, step, MESSAGES) for at in range(CONSUMERS)]
+
+
 def _polls(start: int, step: int, end: int) -> list[bytes]:
-    """The polls of one connection, over and over: the first at `start`, the next `step` further."""
+    """The polls of one connection: the first at `start`, the next `step` further."""
     return [poll_frame((start + number * step) % end, 1) for number in range(APART)]

@@ -27,6 +27,8 @@ BATCHES: tuple[tuple[str, list[int], int], ...] = (
     ("1000 × 100 B", [100] * 1000, 20),
     ("1000 × 200-2000 B", mixed_sizes(1000, 2000), 10),
 )
+#: Messages of a poll, requests of one turn.
+POLLS = ((1, 200), (100, 50), (1000, 10))
 #: The accelerator must not make anything slower, noise aside.
 GOAL = 0.9
 
@@ -99,7 +101,7 @@ def measure() -> list[bool]:
         ]
         rows += [
             row(f"poll {polls[0]}", partial(plain.poll, *polls), partial(own.poll, *polls))
-            for polls in ((1, 200), (100, 50), (1000, 10))
+            for polls in POLLS
         ]
         results = compare(rows)
     loop.close()

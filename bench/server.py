@@ -128,6 +128,18 @@ def resident_bytes(server: RunningServer) -> int:
     return int(status.split("VmRSS:")[1].split()[0]) * KB
 
 
+def connection_bytes(server: RunningServer, count: int) -> float:
+    """What each of so many idle connections takes."""
+    before = resident_bytes(server)
+    sockets = [connected(server.tcp_address) for _ in range(count)]
+    # The last one is answered when all before it have been accepted.
+    send_over_and_over(sockets[-1], bytes.fromhex("0400000001000000"), 1)
+    each = (resident_bytes(server) - before) / count
+    for sock in sockets:
+        sock.close()
+    return each
+
+
 def idle() -> list[bool]:
     """Memory of an idle server and of idle connections, and how soon it is ready."""
     ready = []
@@ -140,13 +152,7 @@ def idle() -> list[bool]:
     print(f"| ready after | | {min(ready):.2f} s | | ≤ 0.7 s | {_word(results[0])} |")
     print(f"| resident when idle | | {before / KB / KB:.0f} MiB | | ≤ 60 | {_word(results[1])} |")
     with running_server() as server:
-        first = resident_bytes(server)
-        sockets = [connected(server.tcp_address) for _ in range(10_000)]
-        # The last one is answered when all before it have been accepted.
-        send_over_and_over(sockets[-1], bytes.fromhex("0400000001000000"), 1)
-        each = (resident_bytes(server) - first) / len(sockets)
-        for sock in sockets:
-            sock.close()
+        each = connection_bytes(server, 10_000)
     results.append(each <= 8 * KB)
     print(f"| 10,000 idle connections | | {each:,.0f} B each | | ≤ 8 KiB | {_word(results[2])} |")
     return results

@@ -7,6 +7,7 @@ processor as well, where the bare program is at its best.
 """
 
 import socket
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
@@ -41,36 +42,48 @@ SHARED = (
 )
 
 
+class How(NamedTuple):
+    """How a client writes, and where it runs."""
+
+    nagle: bool
+    #: Whether it has the processor of the program.
+    is_shared: bool
+
+
 class Side(NamedTuple):
     """A program: its process, and a connection to it."""
 
     pid: int
     sock: socket.socket
 
-    def turn(self, frame: bytes, requests: int, *, nagle: bool, is_shared: bool) -> Measured:
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not nagle)
-        with placed(self.pid, is_shared=is_shared):
+    def turn(self, frame: bytes, requests: int, how: How) -> Measured:
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not how.nagle)
+        with placed(self.pid, is_shared=how.is_shared):
             return send_over_and_over(self.sock, frame, requests, two_writes=True)
+
+
+def cases() -> Iterator[tuple[str, bytes, float, int, How]]:
+    """Name, frame, goal, requests of a turn, and how they are written."""
+    for nagle in (True, False):
+        for is_shared, batches in ((False, BATCHES), (True, SHARED)):
+            for name, frame, goal in batches:
+                requests = min(TURN_REQUESTS_MAX, TURN_BYTES // len(frame))
+                how = How(nagle=nagle, is_shared=is_shared)
+                text = f"send {name} in two writes, Nagle {'on' if nagle else 'off'}"
+                yield text + (", one processor" if is_shared else ""), frame, goal, requests, how
 
 
 def rows(stack: ExitStack) -> list[Row]:
     server = stack.enter_context(running_server())
     address, pid = stack.enter_context(bare_process("send"))
     own, other = Side(server.process.pid, prepared(server)), Side(pid, connected(address))
-    found = []
-    for nagle in (True, False):
-        for is_shared, batches in ((False, BATCHES), (True, SHARED)):
-            for name, frame, goal in batches:
-                requests = min(TURN_REQUESTS_MAX, TURN_BYTES // len(frame))
-                how = {"nagle": nagle, "is_shared": is_shared}
-                found.append(
-                    Row(
-                        f"send {name} in two writes, Nagle {'on' if nagle else 'off'}"
-                        + (", one processor" if is_shared else ""),
-                        goal,
-                        partial(other.turn, frame, requests, **how),
-                        partial(own.turn, frame, requests, **how),
-                        written_bytes=requests * len(frame),
-                    )
-                )
-    return found
+    return [
+        Row(
+            name,
+            goal,
+            partial(other.turn, frame, requests, how),
+            partial(own.turn, frame, requests, how),
+            written_bytes=requests * len(frame),
+        )
+        for name, frame, goal, requests, how in cases()
+    ]
