@@ -332,6 +332,42 @@ async def test_peers_that_come_and_go_are_reported(buses):
     assert told == ["lost 1", "there 1"]
 
 
+async def test_a_connection_that_fails_between_living_shards_breaks_the_one_that_sees_it(buses):
+    first, second, third = buses
+    first.links.on_peer_lost(2)
+    waiting = first.request(2, Subject.OPERATION)
+    pending = [first.request(1, Subject.OPERATION, repeatable=each) for each in (False, True)]
+    second.links.peers[0].socket.send(b"\xff" * 64)
+    await until(lambda: not second.is_there(0))
+    assert first.broken.is_set()
+    assert not second.broken.is_set()
+    assert not third.broken.is_set()
+    # It ends now: what its clients have asked for must not keep it.
+    for one in (waiting, *pending, first.request(1, Subject.OPERATION)):
+        with pytest.raises(ShardUnavailable):
+            await asyncio.wait_for(one, module.ABSENT_SECONDS_MAX / 2)
+
+
+@pytest.mark.parametrize("fault", [None, BrokenPipeError(), ConnectionResetError()])
+async def test_a_peer_that_died_breaks_nobody(buses, fault):
+    first, *_ = buses
+    first._exchanges[1].line.lose(fault)
+    assert not first.is_there(1)
+    assert not first.broken.is_set()
+
+
+@pytest.mark.parametrize("ending", ["stopping", "closed"])
+async def test_nothing_is_broken_at_the_end(buses, ending):
+    first, *_ = buses
+    line = first._exchanges[1].line
+    if ending == "stopping":
+        first.is_stopping = True
+    else:
+        first.close()
+    line.lose(OSError("too many references"))
+    assert not first.broken.is_set()
+
+
 async def test_a_bus_that_closes_fails_what_is_asked(buses):
     first, second, third = buses
     second.answer(Subject.OPERATION, lambda _: asyncio.get_running_loop().create_future())

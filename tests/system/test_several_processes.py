@@ -1,6 +1,7 @@
 """``borzoi serve`` with several shards: a supervisor and a process for each of them."""
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from tests.support.server import RunningServer, running_server
 from tests.support.shard_processes import shard_of, shard_processes, wait_for
 from tests.support.wire_client import WireClient
 
+from borzoi.model.errors import BorzoiError
 from borzoi.model.partitioning import Partitioning
 from borzoi.protocol.commands.messages import PolledMessages
 from borzoi.protocol.commands.streams import CreateStream
@@ -60,15 +62,18 @@ def polled(client: WireClient, partition: int) -> list[bytes]:
     return [bytes(message.payload) for message in decode_messages(found.messages)]
 
 
-def fill(client: WireClient) -> None:
+def fill(client: WireClient, padding: int = 0) -> None:
     client.call(CreateStream("s"))
     client.call(CreateTopic("s", "t", PARTITIONS))
     for partition in range(PARTITIONS):
-        send(client, partition, f"{partition}".encode())
+        send(client, partition, f"{partition}".encode() + bytes(padding))
 
 
-def is_filled(client: WireClient) -> bool:
-    return all(polled(client, number) == [f"{number}".encode()] for number in range(PARTITIONS))
+def is_filled(client: WireClient, padding: int = 0) -> bool:
+    return all(
+        polled(client, number) == [f"{number}".encode() + bytes(padding)]
+        for number in range(PARTITIONS)
+    )
 
 
 def test_every_shard_serves_everything_and_a_stop_keeps_it(tmp_path: Path) -> None:
@@ -136,6 +141,32 @@ def test_a_shard_that_is_killed_comes_back_and_disturbs_nobody_else(victim: int)
                 assert polled(client, 0) == [b"0", b"after"]
             clients[1].call(CreateStream("after"))
         assert server.output.count("  try: ") == 1, "the banner is for the start of the server"
+        assert server.stop() == exit_statuses.OK, server.output
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_shard_that_loses_the_connection_to_a_living_one_is_replaced(victim: int) -> None:
+    """A shard that may not open more files loses those that another one sends it."""
+    with running_server(shards(2, TCP_SOCKET_MIGRATION="false")) as server:
+        with one_client_of_each_shard(server, 2) as clients:
+            fill(clients[victim], padding=100_000)
+            before = shard_processes(server)
+            _, most = resource.prlimit(before[victim], resource.RLIMIT_NOFILE)
+            resource.prlimit(before[victim], resource.RLIMIT_NOFILE, (8, most))
+            with pytest.raises((ConnectionError, BorzoiError)):
+                is_filled(clients[victim], padding=100_000)
+            wait_for(
+                server,
+                lambda: shard_processes(server).get(victim, before[victim]) != before[victim],
+            )
+            # The same connection goes on.
+            assert is_filled(clients[1 - victim], padding=100_000)
+        assert shard_processes(server)[1 - victim] == before[1 - victim]
+        with one_client_of_each_shard(server, 2) as clients:
+            assert all(is_filled(client, padding=100_000) for client in clients.values())
+        assert "a connection to another shard failed" in server.output
+        ended = f"shard {victim} ended with status {exit_statuses.FAILED}; restarting it"
+        assert server.output.count(ended) == 1
         assert server.stop() == exit_statuses.OK, server.output
 
 

@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from borzoi.model.errors import BorzoiError, ShardUnavailable
 from borzoi.model.identifiers import ROOT_USER_ID
 from borzoi.model.users import UserStatus
 from borzoi.security.encryption import Cipher
+from borzoi.server import exit_statuses
 from borzoi.server.assembly import (
     Opened,
     OpenedShard,
@@ -113,9 +114,16 @@ async def serve_shard(start: Start, directory: Path, links: Links, control: Supe
             await server.open_to_clients(control)
             gc.collect()
             gc.freeze()
-            stopping = asyncio.create_task(_stop_when_told(server, control))
+            stopping = [
+                asyncio.create_task(_stop_after(each, server))
+                for each in (control.stopped(), bus.broken.wait())
+            ]
             status = await server.serve()
-            stopping.cancel()
+            for task in stopping:
+                task.cancel()
+            if bus.broken.is_set():
+                log.critical("a connection to another shard failed; ending, to be replaced")
+                status = exit_statuses.FAILED
             await server.part()
             bus.is_stopping = True
             await control.drained()
@@ -153,8 +161,8 @@ def _opened_copy(
     )
 
 
-async def _stop_when_told(server: RunningServer, control: SupervisorLink) -> None:
-    await control.stopped()
+async def _stop_after(event: Awaitable[object], server: RunningServer) -> None:
+    await event
     server.stop()
 
 

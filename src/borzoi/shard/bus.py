@@ -120,6 +120,9 @@ class Bus:
         #: Called when a peer is lost, and when another process has replaced it.
         self.when_lost: list[Callable[[int], None]] = []
         self.when_there: list[Callable[[int], None]] = []
+        #: A connection failed although the peer may be alive. This shard has to be replaced: nobody
+        #: connects two living shards again.
+        self.broken = asyncio.Event()
         self._is_closed = False
         #: The server is stopping: peers that end now have not died.
         self.is_stopping = False
@@ -222,8 +225,8 @@ class Bus:
     # Peers that come and go.
 
     def _wait_for_peer(self, request: _Request) -> None:
-        if self._is_closed:
-            fail(request.answer, ShardUnavailable("the server stops"))
+        if self._is_closed or self.broken.is_set():
+            fail(request.answer, ShardUnavailable("this shard stops"))
             return
         self._absent.setdefault(request.shard, deque()).append(request)
         self._loop.call_later(ABSENT_SECONDS_MAX, self._give_up, request)
@@ -253,13 +256,16 @@ class Bus:
             exchange.line.lose(None)
 
     def lost(self, exchange: "_Exchange", fault: OSError | None) -> None:
-        """The connection to a peer has ended, because it died."""
+        """The connection to a peer has ended: the peer died, unless there is another fault."""
         shard = exchange.shard
         if self._exchanges.get(shard) is not exchange:
             return
         del self._exchanges[shard]
         if not self._is_closed and not self.is_stopping:
             log.warning("lost shard %d%s", shard, f": {fault}" if fault else "")
+            if fault is not None and not isinstance(fault, ConnectionError):
+                self.broken.set()
+                self._fail_waiting()
         for kept in self._early.values():
             for source, envelope in kept:
                 if source is exchange:
@@ -268,7 +274,7 @@ class Bus:
         for request in exchange.abandoned():
             if request.answer.done():
                 continue
-            if (request.repeatable or not request.number) and not self._is_closed:
+            if request.repeatable or not request.number:
                 request.number = 0
                 self._wait_for_peer(request)
             else:
@@ -281,9 +287,13 @@ class Bus:
         self._is_closed = True
         for exchange in list(self._exchanges.values()):
             exchange.line.lose(None)
+        self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        """Nobody waits for missing peers any more."""
         for waiting in self._absent.values():
             for request in waiting:
-                fail(request.answer, ShardUnavailable("the server stops"))
+                fail(request.answer, ShardUnavailable("this shard stops"))
         self._absent.clear()
 
 
