@@ -79,16 +79,18 @@ class Row:
         # Flush first: above a limit of dirty pages the kernel makes writers wait.
         os.sync()
         make_pages_ready(2 * self.turns * self.written_bytes)
-        cpu = 0.0
-        taken = []
-        for _ in range(self.turns):
-            bare = self.bare_turn()
-            before = cpu_seconds(self.pid)
-            taken.append((bare, self.own_turn()))
-            cpu += cpu_seconds(self.pid) - before
-        self.own_cpu.append(cpu / sum(own.requests for _, own in taken))
-        self.bare_rounds.append(all_of(bare for bare, _ in taken))
-        self.own_rounds.append(all_of(own for _, own in taken))
+        bare: list[Measured] = []
+        own: list[Measured] = []
+        sides = [(bare, self.bare_turn), (own, self.own_turn)]
+        before = cpu_seconds(self.pid)
+        for turn in range(len(self.own_rounds), len(self.own_rounds) + self.turns):
+            # Each goes first as often as the other: who does finds what the other has left.
+            for taken, take_turn in sides if turn % 2 else sides[::-1]:
+                taken.append(take_turn())
+        used = cpu_seconds(self.pid) - before
+        self.bare_rounds.append(all_of(bare))
+        self.own_rounds.append(all_of(own))
+        self.own_cpu.append(used / self.own_rounds[-1].requests)
 
     def told(self) -> bool:
         """Print the rates of the round with the median ratio; whether the goal is reached."""

@@ -34,7 +34,7 @@ GOAL = 0.9
 
 
 def row(name: str, plain: Callable[[], Measured], own: Callable[[], Measured]) -> Row:
-    return Row(name, GOAL, plain, own, turns=3, p50=True)
+    return Row(name, GOAL, plain, own, p50=True)
 
 
 class Published:
