@@ -290,7 +290,7 @@ class Bus:
         self._fail_waiting()
 
     def _fail_waiting(self) -> None:
-        """Nobody waits for missing peers any more."""
+        """Fail the requests to missing peers."""
         for waiting in self._absent.values():
             for request in waiting:
                 fail(request.answer, ShardUnavailable("this shard stops"))
