@@ -1,32 +1,26 @@
 """Shards for the benchmarks: each is a process with its own port, so the load picks the shard.
 
-Their processes are copies of a template, as in a server (`server/template.py`). What a shard has to
-know comes over the socket that plays the supervisor.
+python -m bench.linked_shards JSON    one shard; what it has to know is in the JSON
 """
 
 import asyncio
 import json
-import os
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import uvloop
 from tests.support.shards import linked
 from tests.support.starts import start_with
 
 from bench.comparing import cpu_seconds
 from borzoi.server.shard_serving import serve_shard
-from borzoi.server.signals import let_through
-from borzoi.server.template import Template
 from borzoi.shard.links import Links, Peer
-
-MESSAGE_BYTES_MAX = 64 * 1024
-DESCRIPTORS_MAX = 64
 
 
 class PipeControl:
@@ -61,33 +55,15 @@ class PipeControl:
     def attach(self, links: Links) -> None: ...
 
 
-class Told(msgspec.Struct):
-    """The first message to a shard, with its memory file, and a socket and a memory file of each
-    peer."""
-
-    shard: int
-    count: int
-    peers: list[int]
-    environment: dict[str, str]
-
-
-def main(descriptor: int) -> int:
-    """Serve as one shard; in a copy of the template."""
-    sock = socket.socket(fileno=descriptor)
-    packet, descriptors, _, _ = socket.recv_fds(sock, MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)
-    told = msgspec.json.decode(packet, type=Told)
-    let_through()
-    arena, *others = descriptors
-    pairs = zip(others[::2], others[1::2], strict=True)
-    peers = [
-        Peer(shard, socket.socket(fileno=one), its_arena)
-        for shard, (one, its_arena) in zip(told.peers, pairs, strict=True)
-    ]
-    links = Links(told.shard, told.count, arena, peers)
-    directory = Path(told.environment["BORZOI_SYSTEM_PATH"])
-    start = start_with(told.environment, directory)
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
-        return uvloop.run(serve_shard(start, directory, links, PipeControl(sock)))
+def child(text: str) -> int:
+    told = json.loads(text)
+    peers = [Peer(shard, socket.socket(fileno=one), arena) for shard, one, arena in told["peers"]]
+    links = Links(told["shard"], told["count"], told["arena"], peers)
+    environment = told["environment"]
+    directory = Path(environment["BORZOI_SYSTEM_PATH"])
+    start = start_with(environment, directory)
+    control = PipeControl(socket.socket(fileno=told["control"]))
+    return uvloop.run(serve_shard(start, directory, links, control))
 
 
 @dataclass
@@ -110,25 +86,37 @@ def running(count: int, **settings: str) -> Iterator[Running]:
             "BORZOI_WEBSOCKET_ENABLED": "false",
             **{f"BORZOI_{name}": value for name, value in settings.items()},
         }
-        controls, pids = [], []
-        # A template does not look for modules where it was started.
-        os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))
-        template = Template("bench.linked_shards")
+        controls, processes = [], []
         for own in linked(count):
             ours, theirs = socket.socketpair()
-            pids.append(template.copy(f"shard-{own.shard}", (theirs.fileno(),)))
-            theirs.close()
-            told = Told(own.shard, count, list(own.peers), environment)
-            descriptors = [own.arena]
+            passed = [own.arena, theirs.fileno()]
+            peers = []
             for peer in own.peers.values():
-                descriptors += [peer.socket.fileno(), peer.arena]
-            socket.send_fds(ours, [msgspec.json.encode(told)], descriptors)
-            own.close()
+                peers.append((peer.shard, peer.socket.fileno(), peer.arena))
+                passed += [peer.socket.fileno(), peer.arena]
+            told = {
+                "shard": own.shard,
+                "count": count,
+                "arena": own.arena,
+                "peers": peers,
+                "control": theirs.fileno(),
+                "environment": environment,
+            }
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "bench.linked_shards", json.dumps(told)],
+                    pass_fds=passed,
+                    cwd=Path(__file__).parents[1],
+                    stdout=subprocess.DEVNULL,
+                )
+            )
             controls.append(ours)
-        template.close()
+            theirs.close()
+            own.close()
         lines = [one.makefile() for one in controls]
         try:
             addresses = [json.loads(one.readline())["tcp"] for one in lines]
+            pids = [process.pid for process in processes]
             yield Running([(host, port) for host, port in addresses], pids)
             for control in controls:
                 control.sendall(b".")
@@ -138,5 +126,9 @@ def running(count: int, **settings: str) -> Iterator[Running]:
             for line, control in zip(lines, controls, strict=True):
                 line.close()
                 control.close()
-            for pid in pids:
-                os.waitpid(pid, 0)
+            for process in processes:
+                process.wait(30)
+
+
+if __name__ == "__main__":
+    sys.exit(child(sys.argv[1]))

@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from tests.support.server import running_server
-
 from bench.comparing import all_of, make_pages_ready
 from bench.linked_shards import Running, running
 from bench.load import (
@@ -275,8 +273,7 @@ def no_hidden_cost() -> Iterator[bool]:
     frames = [send_frame(1000, 1000, partition_id=owned_by(shard, 2)) for shard in (0, 1)]
     with ExitStack() as stack:
         two = stack.enter_context(running(2, TCP_SOCKET_MIGRATION="false"))
-        servers = [stack.enter_context(running_server()) for _ in range(3)]
-        one, *alone = [Running([server.tcp_address], [server.process.pid]) for server in servers]
+        one, *alone = [stack.enter_context(running(1)) for _ in range(3)]
         for server in (two, one, *alone):
             prepared(server)
         strangers = Running(

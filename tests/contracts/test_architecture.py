@@ -31,6 +31,7 @@ LATE = {
     "src/borzoi/objectstore/locations.py": "obstore weighs 16 MB, and only remote stores need it",
     "src/borzoi/server/listening.py": "TLS, HTTP and QUIC weigh megabytes and slow the start",
     "src/borzoi/server/launching.py": "emptying knows all of a server, and few starts empty",
+    "src/borzoi/server/shard_process.py": "a shard is loaded into memory near its processor",
     "src/borzoi/diagnostics/snapshots.py": "few servers are asked for a snapshot",
     "src/borzoi/server/config.py": "few servers have an archive, whose settings it checks",
     "src/borzoi/server/process.py": "few servers have an archive",

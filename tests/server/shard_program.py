@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 from pathlib import Path
 
 from borzoi.server.control import ShardControl, begun
@@ -80,7 +81,8 @@ def meet(peer: Peer, diary: Diary) -> None:
     asyncio.get_running_loop().add_reader(peer.socket.fileno(), heard)
 
 
-async def begin_and_serve(sock: socket.socket) -> int:
+async def main() -> int:
+    sock = socket.socket(fileno=int(sys.argv[1]))
     begin, links = begun(sock)
     diary = Diary(begin.shard)
     control = ShardControl(sock, first_start=begin.first_start)
@@ -89,5 +91,5 @@ async def begin_and_serve(sock: socket.socket) -> int:
     return await serve(begin, links, control, diary)
 
 
-def main(control: int, _lock: int) -> int:
-    return asyncio.run(begin_and_serve(socket.socket(fileno=control)))
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -20,7 +20,7 @@ from borzoi.model.value import Value
 
 KEY: Final = "system.sharding.cpu_allocation"
 
-#: Memory to allow for a busy shard. An idle one takes 10 MiB more than its template.
+#: Memory to allow for a busy shard. It takes 30 MiB when it is idle.
 AUTO_MEMORY_BYTES: Final = 512 << 20
 #: The maximum of `auto`: enough to saturate the network of most machines.
 AUTO_SHARDS_MAX: Final = 16

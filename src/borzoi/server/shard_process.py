@@ -1,14 +1,19 @@
-"""The process of one shard: a copy of the template, which has loaded this module.
+"""The process of one shard, started by the supervisor: ``python -m borzoi.server.shard_process``.
 
-It begins with two descriptors: the connection to the supervisor, which sends everything else, and
-the lock of the data directory, which stays locked until the last process has ended.
+Its arguments are two descriptors, the connection to the supervisor, which sends everything else,
+and the lock of the data directory, which stays locked until the last process has ended; and its
+name, for people who look at the list of processes.
 """
 
 import asyncio
+import ctypes
+import gc
 import logging
 import os
+import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
@@ -21,28 +26,30 @@ from borzoi.server.control_messages import Begin
 from borzoi.server.declaring import parsed_section
 from borzoi.server.launching import Start
 from borzoi.server.logs import start_logging
-from borzoi.server.parentage import die_with_parent
-from borzoi.server.process import give_back_large_memory
 from borzoi.server.seating import take_seat
 from borzoi.server.settings import Settings
-from borzoi.server.shard_serving import serve_shard
 from borzoi.server.signals import let_through, while_serving
 from borzoi.shard.links import Links
 
 log = logging.getLogger(__name__)
 
+#: The number of the request in <sys/prctl.h>.
+PR_SET_PDEATHSIG = 1
 
-def main(control: int, _lock: int) -> int:
+
+def main(arguments: Sequence[str]) -> int:
     """Serve as one shard until the supervisor stops it; return the exit status."""
+    control, lock = map(int, arguments[:2])
+    for descriptor in (control, lock):
+        os.set_inheritable(descriptor, False)
+    die_with_supervisor()
     sock = socket.socket(fileno=control)
     try:
         begin, links = begun(sock)
     except SupervisorGone:
         return exit_statuses.CANNOT_START
-    # The next server must not meet surviving shards.
-    die_with_parent()
     if os.getppid() != begin.supervisor:
-        # The supervisor died before that took effect.
+        # The supervisor died before prctl took effect.
         return exit_statuses.CANNOT_START
     refusals = take_seat(begin.seat)
     start = start_of(begin)
@@ -58,13 +65,20 @@ def main(control: int, _lock: int) -> int:
 
 
 def _served(start: Start, links: Links, sock: socket.socket, *, first_start: bool) -> int:
+    # Imported here, so that it uses memory of our NUMA node. Imports create no garbage, so
+    # collections meanwhile would find nothing.
+    gc.disable()
+    from borzoi.server.process import give_back_large_memory
+    from borzoi.server.shard_serving import serve_shard
+
+    gc.enable()
     give_back_large_memory()
     directory = Path(start.configuration.settings.system.path)
 
     async def serve() -> int:
         control = ShardControl(sock, first_start=first_start)
         while_serving(asyncio.get_running_loop(), control.ask_stop)
-        # The template has them blocked.
+        # The supervisor blocked the signals until now.
         let_through()
         try:
             return await serve_shard(start, directory, links, control)
@@ -72,6 +86,13 @@ def _served(start: Start, links: Links, sock: socket.socket, *, first_start: boo
             control.close()
 
     return uvloop.run(serve())
+
+
+def die_with_supervisor() -> None:
+    """Die with the supervisor: the next server must not meet surviving shards."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def start_of(begin: Begin) -> Start:
@@ -89,3 +110,7 @@ def start_of(begin: Begin) -> Start:
         follower=begin.follower,
         environment=dict(os.environ),
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,8 @@
 """The main process of a server with several shards: it starts, watches and stops them.
 
 It holds the lock of the data directory and opens nothing else in it; `supervision.py` decides how
-to react to an event. The shards inherit nothing of this process (`template.py`), and they die with
-it: killing the supervisor kills the whole server.
+to react to an event. The shards are spawned, not forked, so that none inherits state, and they die
+with the supervisor: killing it kills the whole server.
 """
 
 import contextlib
@@ -11,6 +11,8 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -39,14 +41,11 @@ from borzoi.server.launching import Start
 from borzoi.server.settings import Settings
 from borzoi.server.signals import STOPPING, StopRequested, hold_back, let_through
 from borzoi.server.supervision import Effect, Kill, Launch, OperatorReport, Supervision, Tell
-from borzoi.server.template import Template
 
 log = logging.getLogger(__name__)
 
 #: The module that a shard runs.
 SHARD_MODULE: Final = "borzoi.server.shard_process"
-#: How a process ends that reads, writes or runs what it must not.
-MEMORY_FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGABRT)
 #: A shard with this many unread messages has hung.
 PENDING_MAX: Final = 1024
 
@@ -60,16 +59,12 @@ def supervise(start: Start, directory: DataDirectory) -> int:
 class ShardProcess(msgspec.Struct):
     """A shard that was started and has not ended, as far as we know."""
 
-    process: int
+    process: subprocess.Popen[bytes]
     control: socket.socket
     #: Its memory file, for shards that are started later.
     arena: int
     #: Unsent messages, with descriptors that we own.
     pending: deque[tuple[bytes, tuple[int, ...]]]
-
-    def signal(self, number: int) -> None:
-        """Until it was waited for, no other process can have its number."""
-        os.kill(self.process, number)
 
     def close(self) -> None:
         self.control.close()
@@ -81,10 +76,10 @@ class ShardProcess(msgspec.Struct):
 class Supervisor:
     """Carries out what `Supervision` decides, and reports events to it."""
 
-    def __init__(self, start: Start, lock: int, *, program: str = SHARD_MODULE) -> None:
+    def __init__(self, start: Start, lock: int, *, command: Sequence[str] | None = None) -> None:
         self._start = start
         self._lock = lock
-        self._template = Template(program)
+        self._command = command or [sys.executable, "-P", "-m", SHARD_MODULE]
         settings = start.configuration.settings
         count = len(start.placement.seats)
         self._supervision = Supervision(count, restart=settings.supervisor.restart)
@@ -99,10 +94,9 @@ class Supervisor:
 
     def __exit__(self, *_: object) -> None:
         for shard in self._shards.values():
-            shard.signal(signal.SIGKILL)
-            os.waitpid(shard.process, 0)
+            shard.process.kill()
+            shard.process.wait()
             shard.close()
-        self._template.close()
         self._selector.close()
         self._signal_sink.close()
         self._signal_source.close()
@@ -161,7 +155,7 @@ class Supervisor:
                         log.warning("SIGHUP is ignored: settings are read at a start only")
                     case signal.SIGUSR1:
                         for shard in self._shards.values():
-                            shard.signal(signal.SIGUSR1)
+                            shard.process.send_signal(signal.SIGUSR1)
                     case _:
                         effects += self._stop(signal.Signals(number).name)
         return effects
@@ -194,14 +188,10 @@ class Supervisor:
         """Reap ended processes."""
         effects: list[Effect] = []
         for number, shard in list(self._shards.items()):
-            process, status = os.waitpid(shard.process, os.WNOHANG)
-            if process:
+            status = shard.process.poll()
+            if status is not None:
                 self._forget(number)
-                ending = os.waitstatus_to_exitcode(status)
-                if -ending in MEMORY_FAULTS:
-                    # Who caused it may have learnt addresses; the replacement has others.
-                    self._template.close()
-                effects += self._supervision.ended(number, ending, now=time.monotonic())
+                effects += self._supervision.ended(number, status, now=time.monotonic())
         return effects
 
     def _forget(self, number: int) -> None:
@@ -223,7 +213,7 @@ class Supervisor:
                 case Kill(number):
                     # It may have ended since this was decided.
                     if number in self._shards:
-                        self._shards[number].signal(signal.SIGKILL)
+                        self._shards[number].process.kill()
                 case OperatorReport(text, is_fault):
                     log.log(logging.ERROR if is_fault else logging.INFO, "%s", text)
 
@@ -240,14 +230,21 @@ class Supervisor:
         """Start the process of a shard, and connect it with the live ones."""
         arena = os.memfd_create(f"borzoi-shard-{number}", os.MFD_CLOEXEC)
         ours, theirs = control_pair()
+        # Block signals to the process group until the child can handle them.
+        hold_back()
         try:
-            process = self._template.copy(f"shard-{number}", (theirs.fileno(), self._lock))
+            process = subprocess.Popen(  # noqa: S603 - our own program
+                [*self._command, str(theirs.fileno()), str(self._lock), f"shard-{number}"],
+                pass_fds=(theirs.fileno(), self._lock),
+                stdin=subprocess.DEVNULL,
+            )
         except OSError:
             ours.close()
             os.close(arena)
             raise
         finally:
             theirs.close()
+            let_through()
         ours.setblocking(False)
         self._selector.register(ours, selectors.EVENT_READ, number)
         others = list(self._shards)
@@ -293,7 +290,7 @@ class Supervisor:
         self._flush(number)
         if len(shard.pending) > PENDING_MAX:
             log.error("shard %d has hung; killing it", number)
-            shard.signal(signal.SIGKILL)
+            shard.process.kill()
 
     def _flush(self, number: int) -> None:
         """Send pending messages until the socket would block."""

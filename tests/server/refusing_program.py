@@ -1,3 +1,0 @@
-"""A program that cannot be loaded."""
-
-raise RuntimeError("not today")
