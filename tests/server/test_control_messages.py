@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from borzoi import __version__
 from borzoi.server import control_messages as messages
 from borzoi.server.config import load
 from borzoi.server.declaring import parsed_section, shown_section
@@ -15,6 +16,7 @@ from borzoi.server.settings import Settings
 
 ADDRESSES = {"tcp": ("127.0.0.1", 8090), "websocket": ("::1", 8092)}
 BEGIN = messages.Begin(
+    version=__version__,
     shard=1,
     count=3,
     supervisor=1,

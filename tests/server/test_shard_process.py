@@ -4,15 +4,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import msgspec
 from tests.server.test_control_messages import BEGIN
 from tests.support.interpreter import run_python
 
 from borzoi.server import exit_statuses
-from borzoi.server.control_messages import control_pair, encode, send
+from borzoi.server.control_messages import Begin, control_pair, encode, send
 from borzoi.server.settings import Settings
 from borzoi.server.shard_process import start_of
 
@@ -42,29 +43,45 @@ def test_a_shard_starts_with_what_the_server_was_started_with() -> None:
     assert not start.fresh, "the supervisor has emptied the directory before"
 
 
-def status_of(control: socket.socket, lock: IO[str], name: str, folder: Path) -> int:
-    """How the process of a shard ends by itself."""
-    given = (control.fileno(), lock.fileno())
-    program = ("-m", "borzoi.server.shard_process", *map(str, given), name)
-    return run_python(*program, pass_fds=given, cwd=folder, timeout=60).returncode
+@contextmanager
+def told(begin: Begin) -> Iterator[socket.socket]:
+    """The connection of a shard that has no others, with its first message."""
+    ours, theirs = control_pair()
+    with ours, theirs:
+        arena = os.memfd_create("arena")
+        send(ours, encode(msgspec.structs.replace(begin, peers=0)), (arena,))
+        os.close(arena)
+        yield theirs
+
+
+def refusal_of(control: socket.socket, folder: Path) -> str:
+    """What the process of a shard says when it cannot start."""
+    with (folder / "lock").open("w") as lock:
+        given = (control.fileno(), lock.fileno())
+        program = ("-m", "borzoi.server.shard_process", *map(str, given), "shard-1")
+        ended = run_python(*program, pass_fds=given, cwd=folder, timeout=60)
+    assert ended.returncode == exit_statuses.CANNOT_START
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+    return ended.stderr
 
 
 def test_a_process_without_a_supervisor_ends(tmp_path: Path) -> None:
     ours, theirs = control_pair()
-    with theirs, (tmp_path / "lock").open("w") as lock:
+    with theirs:
         ours.close()
-        assert status_of(theirs, lock, "shard-0", tmp_path) == exit_statuses.CANNOT_START
+        assert refusal_of(theirs, tmp_path) == ""
 
 
 def test_a_process_whose_supervisor_died_before_it_could_notice_ends(tmp_path: Path) -> None:
-    ours, theirs = control_pair()
-    with ours, theirs, (tmp_path / "lock").open("w") as lock:
-        alone = msgspec.structs.replace(BEGIN, peers=0, supervisor=os.getppid())
-        arena = os.memfd_create("arena")
-        send(ours, encode(alone), (arena,))
-        os.close(arena)
-        assert status_of(theirs, lock, "shard-1", tmp_path) == exit_statuses.CANNOT_START
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    with told(msgspec.structs.replace(BEGIN, supervisor=os.getppid())) as control:
+        assert refusal_of(control, tmp_path) == ""
+
+
+def test_a_process_does_not_join_shards_of_another_version(tmp_path: Path) -> None:
+    begin = msgspec.structs.replace(BEGIN, supervisor=os.getpid(), version="0.0.7")
+    with told(begin) as control:
+        said = refusal_of(control, tmp_path)
+    assert said.endswith("cannot join a server that was started as 0.0.7: restart the server\n")
 
 
 def test_a_process_dies_with_its_supervisor() -> None:

@@ -49,6 +49,8 @@ class Message(Value, tag=True, array_like=True):
 class Begin(Message):
     """The first message to a shard. Carries the descriptor of its memory file."""
 
+    #: Of the supervisor, and so of the other shards.
+    version: str
     shard: int
     count: int
     #: The process of the supervisor.

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import uvloop
 
+from borzoi import __version__
 from borzoi.model.errors import BorzoiError
 from borzoi.server import exit_statuses
 from borzoi.server.config import Configuration
@@ -50,6 +51,14 @@ def main(arguments: Sequence[str]) -> int:
         return exit_statuses.CANNOT_START
     if os.getppid() != begin.supervisor:
         # The supervisor died before prctl took effect.
+        return exit_statuses.CANNOT_START
+    if begin.version != __version__:
+        # It would not understand the other shards.
+        print(
+            f"borzoi {__version__} cannot join a server that was started as {begin.version}:"
+            " restart the server",
+            file=sys.stderr,
+        )
         return exit_statuses.CANNOT_START
     refusals = take_seat(begin.seat)
     start = start_of(begin)

@@ -20,6 +20,7 @@ from typing import Final, Self
 
 import msgspec
 
+from borzoi import __version__
 from borzoi.server import exit_statuses
 from borzoi.server.control_messages import (
     Addresses,
@@ -264,6 +265,7 @@ class Supervisor:
             settings = with_addresses(settings, self._supervision.addresses)
         seats = self._start.placement.seats
         return Begin(
+            version=__version__,
             shard=number,
             count=len(seats),
             supervisor=os.getpid(),
