@@ -36,6 +36,7 @@ from bench.load import (
 )
 from bench.placing import apart
 from bench.server import together
+from bench.sides import bare_process
 from borzoi.model.namespace import Namespace, shard_of
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
@@ -265,8 +266,16 @@ def moved_connection() -> Iterator[bool]:
             yield placing.show("send 1000 × 1000 B, moved", *found, Goal(0.95))
 
 
+def joined(programs: Collection[Running]) -> Running:
+    """Several programs that are measured together."""
+    return Running(
+        [address for program in programs for address in program.addresses],
+        [pid for program in programs for pid in program.pids],
+    )
+
+
 def no_hidden_cost() -> Iterator[bool]:
-    """Two connections, each to a partition of its own shard, compared with both on one process.
+    """Two connections, each to a partition of its own shard, compared with both on one shard.
 
     Two servers that know nothing of each other show what of it is due to two processes.
     """
@@ -276,9 +285,7 @@ def no_hidden_cost() -> Iterator[bool]:
         one, *alone = [stack.enter_context(running(1)) for _ in range(3)]
         for server in (two, one, *alone):
             prepared(server)
-        strangers = Running(
-            [server.addresses[0] for server in alone], [server.pids[0] for server in alone]
-        )
+        strangers = joined(alone)
         clients = {
             "one": (one, [client(one, 0), client(one, 0)]),
             "two": (two, [client(two, 0), client(two, 1)]),
@@ -296,6 +303,29 @@ def no_hidden_cost() -> Iterator[bool]:
             name = "send 1000 × 1000 B, 2 "
             yield placing.show(f"{name}shards", found["one"], found["two"], Goal(cpu=1.10))
             yield placing.show(f"{name}servers", found["one"], found["strangers"], NONE)
+
+
+def price_of_a_process() -> Iterator[bool]:
+    """The same for a program that does only what the system must do."""
+    frame = send_frame(1000, 1000)
+    with ExitStack() as stack:
+        programs = [stack.enter_context(bare_process("send")) for _ in range(3)]
+        one, *others = [Running([address], [pid]) for address, pid in programs]
+        two = joined(others)
+        clients = {
+            "one": (one, [connected(one.addresses[0]) for _ in range(2)]),
+            "two": (two, [connected(address) for address in two.addresses]),
+        }
+        sides = {
+            name: Side(program, partial(together, sockets, [frame] * 2, SENDS_OF_EACH))
+            for name, (program, sockets) in clients.items()
+        }
+        written = len(sides) * 2 * SENDS_OF_EACH * LARGE_BYTES
+        for placing in PLACINGS:
+            with placing.place([*one.pids, *two.pids]):
+                found = alternating(sides, [], written, CPU_ROUNDS)
+            name = "send 1000 × 1000 B, 2 bare programs"
+            yield placing.show(name, found["one"], found["two"], NONE)
 
 
 def scaling(count: int, *, load: Collection[int], shards: Collection[int]) -> bool:
@@ -333,7 +363,13 @@ def scaled() -> Iterator[bool]:
 def main() -> int:
     print("| workload | right shard, CPU each | other | ratio | CPU ratio | goal | |")
     print("|---|---|---|---|---|---|---|")
-    results = [*wrong_shard(), *moved_connection(), *no_hidden_cost(), *scaled()]
+    results = [
+        *wrong_shard(),
+        *moved_connection(),
+        *no_hidden_cost(),
+        *price_of_a_process(),
+        *scaled(),
+    ]
     return 0 if all(results) else 1
 
 
