@@ -276,13 +276,28 @@ def test_a_signal_to_everybody_stops_gracefully_and_once(
     assert all(server.notes(shard)[-1] == "drained" for shard in range(2))
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_harmless_signal_to_everybody_while_they_start_ends_nobody(
+    number: signal.Signals, supervised: Callable[..., Supervised]
+) -> None:
+    server = supervised(3)
+    server.wait_for(lambda: len(children_of(server)) == 3)
+    os.killpg(server.process.pid, number)
+    server.wait_until_ready()
+    assert server.stop()[0] == 0
+
+
+def children_of(server: Supervised) -> list[str]:
+    pid = server.process.pid
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
 def test_a_signal_to_everybody_while_they_start_is_a_stop(
     supervised: Callable[..., Supervised],
 ) -> None:
     """No process may die of it before the supervisor has seen it."""
     server = supervised(3)
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-    server.wait_for(lambda: len(children.read_text().split()) == 3)
+    server.wait_for(lambda: len(children_of(server)) == 3)
     os.killpg(server.process.pid, signal.SIGTERM)
     status, output = server.ended()
     assert status == 0, output

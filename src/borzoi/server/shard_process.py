@@ -99,9 +99,10 @@ def _served(start: Start, links: Links, sock: socket.socket, *, first_start: boo
 
 def die_with_supervisor() -> None:
     """Die with the supervisor: the next server must not meet surviving shards."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def start_of(begin: Begin) -> Start:

@@ -39,13 +39,14 @@ def before_serving() -> None:
 
 
 def hold_back() -> None:
-    """Block stop signals while the event loop is created, which must not be interrupted."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    """Block the signals while the event loop is created, which must not be interrupted, or while a
+    process is started, which cannot handle them yet."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING, *HARMLESS))
 
 
 def let_through() -> None:
-    """Unblock them; a pending signal raises in the caller."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+    """Unblock them; a pending stop raises in the caller if nothing else handles it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPPING, *HARMLESS))
 
 
 def while_serving(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
