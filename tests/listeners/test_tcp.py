@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import logging
 import resource
 import socket
+import sys
+import termios
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -94,6 +97,43 @@ async def test_a_large_batch_arrives_whole_however_it_is_cut(
         assert await client.receive() == (0, b"")
         polled = await client.call(EVERYTHING)
         assert [message.payload for message in decode_messages(polled.messages)] == [payload]
+
+
+async def test_a_large_frame_that_has_arrived_is_received_in_one_turn(
+    server: EmbeddedServer, topic: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that a large frame fits into the receive buffer of any kernel.
+    monkeypatch.setattr("borzoi.listeners.tcp.LARGE_PIECE_BYTES", 4096)
+    options = SocketOptions(recv_buffer_bytes=212_992)
+    frame = encode_request(send_of(bytes(100_000)))
+    wanted: list[memoryview | None] = []
+    on_readable = TcpConnection._on_readable
+
+    def noted(connection: TcpConnection) -> None:
+        on_readable(connection)
+        wanted.append(connection.conversation.wanted)
+
+    monkeypatch.setattr(TcpConnection, "_on_readable", noted)
+    async with (
+        tcp_listener(server, options=options) as listener,
+        await FrameClient.connect(listener.address) as client,
+    ):
+        await client.login()
+        (connection,) = listener.connections
+        connection.pause_reading()
+        wanted.clear()
+        await client.send(frame)
+        await until(lambda: unread_bytes(connection) == len(frame))
+        connection.resume_reading()
+        assert await client.receive() == (0, b"")
+        assert wanted == [None]
+
+
+def unread_bytes(connection: TcpConnection) -> int:
+    """How many bytes the kernel has received for a connection."""
+    found = bytearray(4)
+    fcntl.ioctl(connection._sock.fileno(), termios.FIONREAD, found)
+    return int.from_bytes(found, sys.byteorder)
 
 
 @pytest.mark.parametrize("acknowledge", ["buffered", "written", "synced"])

@@ -98,7 +98,7 @@ class TcpConnection:
                         return
                     conversation.received(data, listener)
                     rest = conversation.wanted
-                    if rest is not None and len(rest) <= 2 * LARGE_PIECE_BYTES:
+                    if rest is not None:
                         self._receive_rest(conversation, rest, is_there=count == RECEIVE_BYTES)
             else:
                 count = self._sock.recv_into(rest)
@@ -142,8 +142,9 @@ class TcpConnection:
     def _receive_rest(
         self, conversation: Conversation, rest: memoryview, *, is_there: bool
     ) -> None:
-        """A frame that is not large began. Its rest need not wait for another turn of the loop: it
-        is there already, or is sent by a client near by while we acknowledge the first bytes."""
+        """A frame began. Its rest need not wait for another turn of the loop. That of a small one
+        is there already, or is sent by a client near by while we acknowledge the first bytes; that
+        of a large one arrived while the loop served other connections."""
         if not is_there and may_be_held_back(rest):
             acknowledge(self._sock)
         try:
