@@ -3,10 +3,12 @@
 Server and load are two processes on loopback; `comparing.py` explains how they are compared.
 """
 
+import os
 import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,17 +31,22 @@ from borzoi.records.accelerator import ACCELERATOR
 KB = 1024
 
 
-def together(sockets: list[socket.socket], frames: list[bytes], requests: int) -> Measured:
-    """The same load over several concurrent connections, each from its own thread."""
+def together(
+    sockets: list[socket.socket],
+    frames: list[bytes],
+    requests: int,
+    processors: Sequence[int] | None = None,
+) -> Measured:
+    """The same load over several concurrent connections, each from its own thread, which may have
+    a processor to run on."""
     runs: list[Measured] = []
-    threads = [
-        threading.Thread(
-            target=lambda one=sock, frame=frame: runs.append(
-                send_over_and_over(one, frame, requests)
-            )
-        )
-        for sock, frame in zip(sockets, frames, strict=True)
-    ]
+
+    def send(number: int) -> None:
+        if processors is not None:
+            os.sched_setaffinity(0, {processors[number]})
+        runs.append(send_over_and_over(sockets[number], frames[number], requests))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(len(sockets))]
     begun = time.perf_counter()
     for thread in threads:
         thread.start()

@@ -12,14 +12,14 @@ the server has the same hardware whether the request comes to the right shard or
 The same rows left to the scheduler follow without a goal. Every round begins with an empty topic
 and with pages ready (`make_pages_ready`): a write that waits for memory takes ten times as long.
 
-With four processors or more, a table shows what more shards add.
+`bench/shard_costs.py` has the rows that follow: what a second process costs.
 """
 
 import os
 import socket
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -35,8 +35,6 @@ from bench.load import (
     send_over_and_over,
 )
 from bench.placing import apart
-from bench.server import together
-from bench.sides import bare_process
 from borzoi.model.namespace import Namespace, shard_of
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, PurgeTopic
@@ -45,16 +43,13 @@ from borzoi.protocol.contract import Request
 from borzoi.protocol.framing import RESPONSE_PREFIX, encode_request
 
 ROUNDS = 9
-#: What two processes take more than one is small, and single rounds differ by a tenth.
-CPU_ROUNDS = 25
 #: Turns of each side in a round.
 TURNS = 4
 PARTITIONS = 64
 
 LARGE_BYTES = len(send_frame(1000, 1000))
-#: Sends of 1000 × 1000 B in a turn of one connection, and of each of several.
+#: Sends of 1000 × 1000 B in a turn.
 LARGE_SENDS = 30
-SENDS_OF_EACH = 15
 
 # ---- the load -----------------------------------------------------------------------------------
 
@@ -266,111 +261,13 @@ def moved_connection() -> Iterator[bool]:
             yield placing.show("send 1000 × 1000 B, moved", *found, Goal(0.95))
 
 
-def joined(programs: Collection[Running]) -> Running:
-    """Several programs that are measured together."""
-    return Running(
-        [address for program in programs for address in program.addresses],
-        [pid for program in programs for pid in program.pids],
-    )
-
-
-def no_hidden_cost() -> Iterator[bool]:
-    """Two connections, each to a partition of its own shard, compared with both on one shard.
-
-    Two servers that know nothing of each other show what of it is due to two processes.
-    """
-    frames = [send_frame(1000, 1000, partition_id=owned_by(shard, 2)) for shard in (0, 1)]
-    with ExitStack() as stack:
-        two = stack.enter_context(running(2, TCP_SOCKET_MIGRATION="false"))
-        one, *alone = [stack.enter_context(running(1)) for _ in range(3)]
-        for server in (two, one, *alone):
-            prepared(server)
-        strangers = joined(alone)
-        clients = {
-            "one": (one, [client(one, 0), client(one, 0)]),
-            "two": (two, [client(two, 0), client(two, 1)]),
-            "strangers": (strangers, [client(strangers, 0), client(strangers, 1)]),
-        }
-        sides = {
-            name: Side(server, partial(together, sockets, frames, SENDS_OF_EACH))
-            for name, (server, sockets) in clients.items()
-        }
-        emptied = [clients["one"][1][0], clients["two"][1][0], *clients["strangers"][1]]
-        written = len(sides) * 2 * SENDS_OF_EACH * LARGE_BYTES
-        for placing in PLACINGS:
-            with placing.place([*one.pids, *two.pids, *strangers.pids]):
-                found = alternating(sides, emptied, written, CPU_ROUNDS)
-            name = "send 1000 × 1000 B, 2 "
-            yield placing.show(f"{name}shards", found["one"], found["two"], Goal(cpu=1.10))
-            yield placing.show(f"{name}servers", found["one"], found["strangers"], NONE)
-
-
-def price_of_a_process() -> Iterator[bool]:
-    """The same for a program that does only what the system must do."""
-    frame = send_frame(1000, 1000)
-    with ExitStack() as stack:
-        programs = [stack.enter_context(bare_process("send")) for _ in range(3)]
-        one, *others = [Running([address], [pid]) for address, pid in programs]
-        two = joined(others)
-        clients = {
-            "one": (one, [connected(one.addresses[0]) for _ in range(2)]),
-            "two": (two, [connected(address) for address in two.addresses]),
-        }
-        sides = {
-            name: Side(program, partial(together, sockets, [frame] * 2, SENDS_OF_EACH))
-            for name, (program, sockets) in clients.items()
-        }
-        written = len(sides) * 2 * SENDS_OF_EACH * LARGE_BYTES
-        for placing in PLACINGS:
-            with placing.place([*one.pids, *two.pids]):
-                found = alternating(sides, [], written, CPU_ROUNDS)
-            name = "send 1000 × 1000 B, 2 bare programs"
-            yield placing.show(name, found["one"], found["two"], NONE)
-
-
-def scaling(count: int, *, load: Collection[int], shards: Collection[int]) -> bool:
-    """As many connections as shards, each to a partition of its own shard, compared with the same
-    connections to one shard."""
-    frames = [send_frame(1000, 1000, partition_id=owned_by(shard, count)) for shard in range(count)]
-    with running(count, TCP_SOCKET_MIGRATION="false") as many, running(1) as one:
-        prepared(many)
-        prepared(one)
-        clients = {
-            "one": (one, [client(one, 0) for _ in range(count)]),
-            "many": (many, [client(many, shard) for shard in range(count)]),
-        }
-        sides = {
-            name: Side(server, partial(together, sockets, frames, SENDS_OF_EACH))
-            for name, (server, sockets) in clients.items()
-        }
-        emptied = [sockets[0] for _, sockets in clients.values()]
-        written = len(sides) * count * SENDS_OF_EACH * LARGE_BYTES
-        with apart([*one.pids, *many.pids], load=load, others=shards):
-            found = alternating(sides, emptied, written)
-    return shown(f"send 1000 × 1000 B, {count} shards", found["one"], found["many"], NONE)
-
-
-def scaled() -> Iterator[bool]:
-    """Half of the processors are for the shards, and half for the load."""
-    usable = sorted(os.sched_getaffinity(0))
-    half = len(usable) // 2
-    count = 2
-    while count <= half:
-        yield scaling(count, load=usable[half:], shards=usable[:half])
-        count *= 2
-
-
 def main() -> int:
     print("| workload | right shard, CPU each | other | ratio | CPU ratio | goal | |")
     print("|---|---|---|---|---|---|---|")
-    results = [
-        *wrong_shard(),
-        *moved_connection(),
-        *no_hidden_cost(),
-        *price_of_a_process(),
-        *scaled(),
-    ]
-    return 0 if all(results) else 1
+    # Imported here, because it is made of what is here.
+    from bench.shard_costs import costs
+
+    return 0 if all([*wrong_shard(), *moved_connection(), *costs()]) else 1
 
 
 if __name__ == "__main__":
