@@ -233,6 +233,39 @@ async def test_what_a_killed_server_has_archived_can_be_restored(tmp_path: Path)
     assert marker < min(segments)
 
 
+async def test_what_another_process_knows_first_waits_for_the_metadata(tmp_path: Path) -> None:
+    """A shard that archives its segments before another has archived their topic would leave an
+    archive behind that can be restored, but not started."""
+    log = open_partition(tmp_path)
+    fill(log, 20)
+    store, state = MemoryStore(), State()
+    state.last_index = 3
+    writer = archiver_to(store, now=CREATED_AT + 1000)
+    shard = archiver_to(store, follows_state=True)
+    old, new = view_of(log), view_of(log, Namespace(0, 1, 0), created_at=CREATED_AT + 10**6)
+
+    await shard.run([old, new], None)
+    assert await keys(store) == []
+    assert shard.counters.lag_segments == 2 * len(old.segments) - 2
+    assert shard.counters.last_success == 0
+
+    await writer.run([], state)
+    await shard.run([old, new], None)
+    archived = (await read_catalog(store, "node")).lives
+    assert [one.life.namespace for one in archived] == [old.namespace]
+
+    state.last_index = 4
+    await archiver_to(store, now=CREATED_AT + 10**7).run([], state)
+    await shard.run([old, new], None)
+    archived = (await read_catalog(store, "node")).lives
+    assert [one.life.namespace for one in archived] == [old.namespace, new.namespace]
+    assert shard.counters.lag_segments == 0
+
+    alone = archiver_to(MemoryStore(), follows_state=True, include_state=False)
+    await alone.run([old], None)
+    assert alone.counters.segments_archived == len(old.segments) - 1
+
+
 async def test_metadata_that_cannot_be_copied_is_counted() -> None:
     class Down(MemoryStore):
         async def put(self, key, data):

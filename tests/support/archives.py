@@ -49,7 +49,12 @@ def view_of(
 
 
 def archiver_to(
-    store: ObjectStore, *, now: int = CREATED_AT + 10**9, asks_first: bool = False, **settings
+    store: ObjectStore,
+    *,
+    now: int = CREATED_AT + 10**9,
+    asks_first: bool = False,
+    follows_state: bool = False,
+    **settings,
 ) -> Archiver:
     clock = iter(range(now, now + 10**6))
     return Archiver(
@@ -58,6 +63,7 @@ def archiver_to(
         clock=lambda: next(clock),
         version="0.0-test",
         asks_first=asks_first,
+        follows_state=follows_state,
     )
 
 

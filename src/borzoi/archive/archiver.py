@@ -20,6 +20,7 @@ from borzoi.archive.markers import (
     SegmentMarker,
     StateMarker,
     decode_segment_marker,
+    decode_state_marker,
     encode_marker,
 )
 from borzoi.archive.uploading import CHECK_SIZE, OpenFile, upload_bytes, upload_file
@@ -82,13 +83,18 @@ class Archiver:
         clock: Callable[[], int],
         version: str,
         asks_first: bool = False,
+        follows_state: bool = False,
     ) -> None:
+        """`follows_state`: another process copies the metadata."""
         self._store = store
         self._settings = settings
         self._clock = clock
         self._version = version
         #: Whether the store still has to be probed.
         self._asks_first = asks_first
+        self._follows_state = follows_state
+        #: The archived metadata has all partitions that were created before.
+        self._state_at = 0
         self.counters = Counters()
         #: First offsets of the archived segments, by life; read from the store once.
         self._listed: dict[Life, set[int]] | None = None
@@ -101,12 +107,13 @@ class Archiver:
         """One run: archive what is sealed and not archived yet.
 
         The metadata goes first: a server that dies in between leaves no archived segment whose
-        topic the archive does not know.
+        topic the archive does not know. A process that does not copy it waits until it is there.
         """
         failed_before = self.counters.turns_failed
         try:
             await self._ask_first()
             work = await self._pending(partitions)
+            known = await self._known(work)
         except (BorzoiError, OSError) as fault:
             self.counters.turns_failed += 1
             log.warning("cannot use the archive: %s", fault)
@@ -114,7 +121,7 @@ class Archiver:
         self.counters.lag_segments = len(work)
         if state is not None and self._settings.include_state:
             await self._try_archive_state(state)
-        await self._upload_all(work)
+        await self._upload_all(known)
         if not self.counters.lag_segments and self.counters.turns_failed == failed_before:
             self.counters.last_success = self._clock()
 
@@ -146,6 +153,27 @@ class Archiver:
             missing = policy.pending(view.segments, self._markers[life])
             work += [(view, life, facts) for facts in missing]
         return work
+
+    async def _known(
+        self, work: list[tuple[PartitionView, Life, SegmentFacts]]
+    ) -> list[tuple[PartitionView, Life, SegmentFacts]]:
+        """Return the segments whose topics are in the archived metadata; the others wait for the
+        process that copies it."""
+        if not self._follows_state or not self._settings.include_state:
+            return work
+        if any(view.created_at >= self._state_at for view, _, _ in work):
+            self._state_at = await self._last_state_at()
+        return [one for one in work if one[0].created_at < self._state_at]
+
+    async def _last_state_at(self) -> int:
+        """Return when the newest copy of the metadata was begun; 0 when there is none."""
+        server = self._settings.server
+        keys = [meta.key async for meta in list_objects(self._store, layout.states_prefix(server))]
+        complete = [key for key in keys if layout.state_index_of(server, key) is not None]
+        if not complete:
+            return 0
+        key = max(complete)
+        return decode_state_marker((await self._store.get(key)).data, key=key).archived_at
 
     def deletable(self, namespace: Namespace, segments: Sequence[SegmentFacts], count: int) -> int:
         """Return how many of the `count` oldest segments are archived and may be deleted."""
@@ -323,6 +351,7 @@ class Archiver:
         try:
             await self._store.head(prefix + layout.STATE_MARKER)
         except ObjectNotFound:
+            begun_at = self._clock()
             files = await asyncio.to_thread(state.read)
             marks = [
                 await upload_bytes(self._store, prefix + name, name, data, check=settings.verify)
@@ -331,7 +360,7 @@ class Archiver:
             marker = StateMarker(
                 last_index=index,
                 files=tuple(marks),
-                archived_at=self._clock(),
+                archived_at=begun_at,
                 server_version=self._version,
             )
             await self._store.put(prefix + layout.STATE_MARKER, encode_marker(marker))

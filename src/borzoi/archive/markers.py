@@ -63,6 +63,7 @@ class StateMarker(Value, kw_only=True):
     format: int = FORMAT
     last_index: int
     files: tuple[FileMark, ...]
+    #: When the copy was begun: it has everything that was created before.
     archived_at: int
     server_version: str
 

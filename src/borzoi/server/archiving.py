@@ -25,9 +25,15 @@ DISK_FOLDER: Final = "archive"
 
 
 def archiver_of(
-    settings: Settings, directory: Path, meters: Meters, *, clock: Callable[[], int]
+    settings: Settings,
+    directory: Path,
+    meters: Meters,
+    *,
+    clock: Callable[[], int],
+    follows_state: bool = False,
 ) -> Archiver | None:
-    """Return the archiver, if the settings enable it."""
+    """Return the archiver, if the settings enable it. `follows_state`: another shard copies the
+    metadata."""
     section = settings.system.backup.archiver
     if not section.enabled:
         return None
@@ -49,15 +55,16 @@ def archiver_of(
         clock=clock,
         version=__version__,
         asks_first=True,
+        follows_state=follows_state,
     )
 
 
 def metered_archiver(
-    settings: Settings, directory: Path, *, clock: Callable[[], int]
+    settings: Settings, directory: Path, *, clock: Callable[[], int], follows_state: bool
 ) -> tuple[Archiver, Callable[[], Iterable[Family]]]:
     """Return the archiver with its metrics and those of its store."""
     meters = Meters()
-    archiver = archiver_of(settings, directory, meters, clock=clock)
+    archiver = archiver_of(settings, directory, meters, clock=clock, follows_state=follows_state)
     assert archiver is not None, "the archiver is not enabled"
     return archiver, partial(archive_families, archiver.counters, meters)
 

@@ -151,7 +151,10 @@ class RunningServer:
             from borzoi.server.archiving import metered_archiver
 
             self._archiver, self._archive_metrics = metered_archiver(
-                self._settings, directory, clock=clock
+                self._settings,
+                directory,
+                clock=clock,
+                follows_state=not isinstance(opened, Opened),
             )
         self._state_copies: StateCopies | None = None
         presence: Presence | None = None
