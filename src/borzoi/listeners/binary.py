@@ -18,7 +18,13 @@ from borzoi.handlers.answers import Answer, Delivery
 from borzoi.handlers.dispatch import INTERNAL_ERROR, Dispatcher, Performed
 from borzoi.handlers.prepared import PreparedPoll, PreparedRequests, PreparedSend
 from borzoi.handlers.sessions import Session
-from borzoi.listeners.gathering import GatheredSender, GatheredSends, MeasuredSender, Repeated
+from borzoi.listeners.gathering import (
+    GATHERED_BYTES_MAX,
+    GatheredSender,
+    GatheredSends,
+    MeasuredSender,
+    Repeated,
+)
 from borzoi.listeners.repeated_polls import POLLED_HEAD, POLLED_PREFIX_BYTES, RepeatedPoll
 from borzoi.listeners.unfinished import UNFINISHED_BYTES_DEFAULT, Unfinished
 from borzoi.memory.pool import Payload
@@ -327,10 +333,10 @@ class BinaryProtocol:
         sender: GatheredSender | None,
     ) -> Performed:
         """Store a batch with others of this turn, if there is a `sender`, or at once."""
-        if sender is not None and self.gathering.take(
-            session, namespace, batch.messages, batch.ends, sender
-        ):
-            return self.gathering.running
+        if sender is not None and batch.size <= GATHERED_BYTES_MAX:
+            messages, ends = batch.messages, batch.ends
+            if self.gathering.take(session, namespace, messages, ends, sender):
+                return self.gathering.running
         if namespace in self.gathering.sends:
             self.gathering.flush(namespace)
         if payload.is_borrowed:
