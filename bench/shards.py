@@ -264,7 +264,7 @@ def moved_connection() -> Iterator[bool]:
 def main() -> int:
     print("| workload | right shard, CPU each | other | ratio | CPU ratio | goal | |")
     print("|---|---|---|---|---|---|---|")
-    # Imported here, because it is made of what is here.
+    # Imported here, because that module imports this one.
     from bench.shard_costs import costs
 
     return 0 if all([*wrong_shard(), *moved_connection(), *costs()]) else 1

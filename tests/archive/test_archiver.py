@@ -233,7 +233,7 @@ async def test_what_a_killed_server_has_archived_can_be_restored(tmp_path: Path)
     assert marker < min(segments)
 
 
-async def test_what_another_process_knows_first_waits_for_the_metadata(tmp_path: Path) -> None:
+async def test_a_shard_waits_until_the_archive_has_its_topics(tmp_path: Path) -> None:
     """A shard that archives its segments before another has archived their topic would leave an
     archive behind that can be restored, but not started."""
     log = open_partition(tmp_path)

@@ -107,13 +107,13 @@ class Archiver:
         """One run: archive what is sealed and not archived yet.
 
         The metadata goes first: a server that dies in between leaves no archived segment whose
-        topic the archive does not know. A process that does not copy it waits until it is there.
+        topic the archive does not know. A process that does not copy the metadata waits for it.
         """
         failed_before = self.counters.turns_failed
         try:
             await self._ask_first()
             work = await self._pending(partitions)
-            known = await self._known(work)
+            ready = await self._with_archived_topics(work)
         except (BorzoiError, OSError) as fault:
             self.counters.turns_failed += 1
             log.warning("cannot use the archive: %s", fault)
@@ -121,7 +121,7 @@ class Archiver:
         self.counters.lag_segments = len(work)
         if state is not None and self._settings.include_state:
             await self._try_archive_state(state)
-        await self._upload_all(known)
+        await self._upload_all(ready)
         if not self.counters.lag_segments and self.counters.turns_failed == failed_before:
             self.counters.last_success = self._clock()
 
@@ -154,7 +154,7 @@ class Archiver:
             work += [(view, life, facts) for facts in missing]
         return work
 
-    async def _known(
+    async def _with_archived_topics(
         self, work: list[tuple[PartitionView, Life, SegmentFacts]]
     ) -> list[tuple[PartitionView, Life, SegmentFacts]]:
         """Return the segments whose topics are in the archived metadata; the others wait for the

@@ -333,6 +333,7 @@ class BinaryProtocol:
         sender: GatheredSender | None,
     ) -> Performed:
         """Store a batch with others of this turn, if there is a `sender`, or at once."""
+        # A larger batch is never gathered, so its ends need not be computed.
         if sender is not None and batch.size <= GATHERED_BYTES_MAX:
             messages, ends = batch.messages, batch.ends
             if self.gathering.take(session, namespace, messages, ends, sender):
